@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
+from autojit.core.user_warnings import warn
+from autojit.jit.calls import LineByLine
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
@@ -57,6 +58,7 @@ class Captures:
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
+    is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
 
@@ -75,19 +77,20 @@ def remove(branch: Branch, capture: Capture) -> None:
     branch[:] = [node for node in branch if node.capture is not capture]
 
 
-def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> TraceError:
-    """What to raise when a signature has been captured too often: on what its captures differ."""
-    decisions = [node for node in nodes_of(captures.branch) if isinstance(node, Decision)]
-    worst = max(decisions, key=lambda d: len(d.children), default=None)
-    facts: dict[str, object] = {"captures": captures.captures - 1}
-    if worst is not None and len(worst.children) > 1:
-        facts["decides on"] = f"{worst.split.value.type} at {worst.split.source}"
-        facts["outcomes"] = len(worst.children)
-    if reasons:
-        facts["last reasons"] = "; ".join(reasons[-3:])
-    return TraceError(
-        f"jit: {name} was captured too often for one argument signature",
-        facts,
-        "keep values that change in tensors; choose with aj.cond(condition, f, g, (x,)), repeat with aj.while_loop, "
-        "or decide outside the step and pass the decision as a bool",
-    )
+def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> LineByLine:
+    """What to raise when a signature has been captured too often; a warning says once on what its captures differ."""
+    told = f"{name} was captured {captures.captures} times for one kind of arguments: other calls run line by line"
+    if not captures.is_told:
+        captures.is_told = True
+        decisions = [node for node in nodes_of(captures.branch) if isinstance(node, Decision)]
+        worst = max(decisions, key=lambda d: len(d.children), default=None)
+        lines = [f"jit: {told}"]
+        if worst is not None and len(worst.children) > 1:
+            lines.append(f"  decides on    {worst.split.value.type} at {worst.split.source}, {len(worst.children)} outcomes")
+        lines += [f"  last reasons  {reason}" for reason in reasons[-3:]]
+        lines.append(
+            "  fix           keep values that change in tensors; choose with aj.cond(condition, f, g, (x,)), repeat with "
+            "aj.while_loop, or decide outside the step and pass the decision as a bool"
+        )
+        warn("\n".join(lines))
+    return LineByLine(told)

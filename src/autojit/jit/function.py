@@ -216,6 +216,11 @@ class JitFunction:
                 return self._drawn_otherwise(otherwise, drawn, args, kwargs)
             except NotYetCompared as new:
                 return new.comparison.of_run(args, kwargs, drawn)
+            except LineByLine as reason:
+                if self.rebinding is None:
+                    raise
+                self.counts.note(str(reason))  # what has been drawn for the call is drawn once
+                return self.rebinding.line_by_line(DrawnOtherwise(()).given(drawn), args, kwargs)
 
     def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn, args: Any, kwargs: Any) -> Any:
         """What a call draws cannot be given to a step: it runs line by line."""
@@ -349,9 +354,9 @@ class JitFunction:
     @uncollected()
     def _capture(self, call: Call, root: Captures, branch: Branch) -> Decision | CompiledStep:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
-        root.captures += 1
-        if root.captures > CAPTURE_LIMIT:
+        if root.captures >= CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
+        root.captures += 1
         if not call.path:
             take_changing_numbers(root)
         start = time.perf_counter()
