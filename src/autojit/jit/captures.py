@@ -86,11 +86,12 @@ def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> LineByLin
         worst = max(decisions, key=lambda d: len(d.children), default=None)
         lines = [f"jit: {told}"]
         if worst is not None and len(worst.children) > 1:
-            lines.append(f"  decides on    {worst.split.value.type} at {worst.split.source}, {len(worst.children)} outcomes")
+            what, outcomes = f"{worst.split.value.type} at {worst.split.source}", len(worst.children)
+            lines.append(f"  decides on    {what}, {outcomes} outcomes")
         lines += [f"  last reasons  {reason}" for reason in reasons[-3:]]
         lines.append(
-            "  fix           keep values that change in tensors; choose with aj.cond(condition, f, g, (x,)), repeat with "
-            "aj.while_loop, or decide outside the step and pass the decision as a bool"
+            "  fix           keep values that change in tensors; choose with aj.cond(condition, f, g, (x,)), repeat "
+            "with aj.while_loop, or decide outside the step and pass the decision as a bool"
         )
         warn("\n".join(lines))
     return LineByLine(told)
