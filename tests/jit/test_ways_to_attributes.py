@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import enum
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -22,6 +23,10 @@ class Plain:
 
 class Slots:
     __slots__ = ("count", "scale")
+
+
+class OfThread(threading.local):
+    count = 0
 
 
 class ByContainer(dict[str, Any]):
@@ -93,6 +98,8 @@ KINDS: dict[str, Callable[[], Any]] = {
     "plain": Plain,
     "slots": Slots,
     "namespace": SimpleNamespace,
+    "a thread's": threading.local,
+    "a thread's, by class": OfThread,
     "arguments": argparse.Namespace,
     "by a container": ByContainer,
     "by get": ByGet,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from threading import local
 from types import MemberDescriptorType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ class ObservedWrites:
             self.counted.note_assigned(obj, name)  # its tables are compared as a whole
             change()
             return
-        holder = obj if is_class or is_slot else attributes_of(obj)
+        holder = obj if is_class or is_slot or is_a(obj, local) else attributes_of(obj)
         if holder is None:
             change()
             return

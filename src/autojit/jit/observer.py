@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import (
@@ -301,7 +302,7 @@ class Observer(ObservedCalls, ObservedWrites):
     def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
         kind = type(obj)
         member = static_attribute(kind, name)
-        if is_a(member, MemberDescriptorType | GetSetDescriptorType):
+        if is_a(member, MemberDescriptorType | GetSetDescriptorType) or is_a(obj, threading.local):
             if name not in ("__dict__", "__weakref__"):
                 self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
             return

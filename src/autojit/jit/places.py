@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from threading import local
 from types import CellType
 from typing import Any
 
@@ -87,7 +88,9 @@ def cell_content(cell: Any) -> Any:
 
 
 def attributes_of(obj: Any) -> dict[str, Any] | None:
-    """The dictionary of an object's own attributes."""
+    """The dictionary of an object's own attributes; None for objects that have one for every thread."""
+    if is_a(obj, local):
+        return None
     try:
         table = object.__getattribute__(obj, "__dict__")
     except AttributeError:
