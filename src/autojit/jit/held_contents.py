@@ -42,7 +42,9 @@ def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
     """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
     if is_a(container, dict):
         kept = dict(zip(before[0], before[1], strict=True))
-        kept.update({key: dict.get(container, key) for key in keys if dict.__contains__(container, key) and key in kept})
+        kept.update(
+            {key: dict.get(container, key) for key in keys if dict.__contains__(container, key) and key in kept}
+        )
         _fill(container, kept)
     elif is_a(container, list | deque):
         items = list(before)

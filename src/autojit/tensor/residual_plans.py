@@ -53,8 +53,10 @@ def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan
 
 
 def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
-    """The plans of an op by what it was applied to, kept on the op itself. Equal ops share them, unless their parameters
-    hold what users made (graphs of captures with their tensors, functions): such an op is kept alive by nobody here.
+    """The plans of an op by what it was applied to, kept on the op itself.
+
+    Equal ops share them, unless their parameters hold what users made (graphs of captures with their tensors,
+    functions): nobody here keeps such an op alive.
     """
     plans = _PLANS.get(op)
     if plans is None:
