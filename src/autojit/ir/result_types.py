@@ -36,13 +36,18 @@ def result_types(op: Op, *types: TensorType) -> Any:
         return op.result_type(*types)
     if found is None:
         found = op.result_type(*types)
-        if not holds_plain(op, SymbolicSize):
+        if not is_plain(op):
             _HOLDERS.add(type(op))
         elif holds_plain(key) and holds_plain(found):
             if len(_KNOWN) >= _LIMIT:
                 _KNOWN.clear()
             _KNOWN[key] = found
     return found
+
+
+def is_plain(op: Op) -> bool:
+    """Whether an op's parameters are plain, or open sizes: a table that lives as long as the process may keep it."""
+    return holds_plain(op, SymbolicSize)
 
 
 def holds_plain(what: Any, besides: type | None = None) -> bool:

@@ -79,6 +79,8 @@ class Hooks(NamedTuple):
     """module, name: the module, which an import statement gave."""
     set_cell: Callable[[Any, str], Any]
     """(value, cell), name: the value, about to be stored."""
+    entered: Callable[[Any, int], Any]
+    """what a ``with`` statement is about to enter, the statement's place in the code as it was: itself."""
 
 
 class _Writer:
@@ -362,6 +364,8 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "CALL_FUNCTION_EX": _call_unpacked,
         "TO_BOOL": _truth,
         "UNARY_NOT": _truth,
+        "BEFORE_WITH": _entered,
+        "LOAD_SPECIAL": _entered,
     }
     by_name |= dict.fromkeys(
         ("GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"),
@@ -376,6 +380,13 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         jumps = (name for name in OP if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name))
         by_name |= dict.fromkeys(jumps, _truth)
     return {OP[name]: site for name, site in by_name.items() if name in OP}
+
+
+def _entered(w: _Writer, i: Instruction, place: int) -> Site:
+    """Before BEFORE_WITH, or the first of what newer versions have for it: the look-up of ``__exit__``."""
+    if opcode.opname[i.op] == "LOAD_SPECIAL" and w.instructions[place - 1].op != OP["COPY"]:
+        return UNTOUCHED
+    return Site(w.call(w.hooks.entered, i.start * 2))
 
 
 def _format(w: _Writer, i: Instruction, place: int) -> Site:
@@ -409,7 +420,7 @@ def instrumented(code: CodeType, hooks: Hooks) -> CodeType:
     made = Assembler(code, writer.instructions, sites)
     return code.replace(
         co_code=made.text(),
-        co_consts=(*constants, _MARK),
+        co_consts=(*constants, code, _MARK),
         co_linetable=made.lines(),
         co_exceptiontable=made.exceptions(),
         co_stacksize=code.co_stacksize + _EXTRA_STACK,
@@ -421,7 +432,12 @@ def is_instrumented(code: CodeType) -> bool:
     return bool(code.co_consts) and code.co_consts[-1] is _MARK
 
 
+def as_written(code: CodeType) -> CodeType:
+    """The code that ``instrumented`` made this one of, or the code itself."""
+    return code.co_consts[-2] if is_instrumented(code) else code
+
+
 _MARK = object()
 
 
-__all__ = ["DROPPED", "HELD", "UNPACKED", "Hooks", "instrumented", "is_instrumented"]
+__all__ = ["DROPPED", "HELD", "UNPACKED", "Hooks", "as_written", "instrumented", "is_instrumented"]

@@ -69,6 +69,7 @@ class ObservedCalls(ObservedDraws):
     def __init__(self) -> None:
         super().__init__()
         self.deferred: list[Deferred] = []
+        self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
         self._is_dropped = False  # the result of the call that is about to be made
         self._instead: dict[Any, Callable[..., Any]] = {
             getattr: self._getattr,

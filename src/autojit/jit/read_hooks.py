@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from types import BuiltinFunctionType
 from typing import Any
@@ -210,7 +211,15 @@ def _imported(value: Any, name: str) -> Any:
     return value
 
 
+def _entered(manager: Any, place: int) -> Any:
+    observer = active.observer
+    if observer is not None:
+        observer.managers[id(sys._getframe(1)), place] = manager
+    return manager
+
+
 HOOKS = Hooks(
+    entered=_entered,
     matched=_matched,
     imported=_imported,
     attribute=_attribute,

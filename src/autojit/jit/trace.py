@@ -33,6 +33,7 @@ from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
+from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
@@ -112,7 +113,10 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
     # -- the protocol
 
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
-        return self.builder.apply(op, values, here_inside() if place is None else place)
+        place = here_inside() if place is None else place
+        if may_raise(op, values):
+            raise_where_caught(self, op, values, place)
+        return self.builder.apply(op, values, place)
 
     def lifted(self, array: Any, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core import size_expressions as expressions
 from autojit.core.dtypes import DType, int64
-from autojit.core.errors import IndexOutOfRangeError, UsageError
 from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, hint_of, size
@@ -26,7 +25,7 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.number_ranges import INT64, Range
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.counted_positions import Counting, Extent, Positions
+from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
 from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder, where
 from autojit.tensor.state import grad_mode
@@ -208,7 +207,8 @@ class TraceSizes:
         if self.are_counts_fixed:
             fixed = int(self.concretize(number).item())
             if fixed < 0:
-                raise IndexOutOfRangeError(refusal) if is_place else UsageError(refusal, {"size": fixed})
+                error = negative_size(refusal, is_place)
+                raise error if is_place else error.with_facts({"size": fixed})
             return fixed
         alike = self._first_alike(number), most, refusal, is_place
         found = self._defining.get(alike)

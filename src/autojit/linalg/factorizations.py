@@ -9,7 +9,6 @@ from autojit.core.dtypes import float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import converted, in_full_precision
-from autojit.tensor.caught import refuse_where_caught
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
 from autojit.tensor.matrix_forms import complete_qr, completed, one_triangle
@@ -80,10 +79,6 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
     a = one_triangle(require_floating(A, "cholesky"), upper)
-    refuse_where_caught(
-        lambda: ops.first_bad_minor(a.detach()).ne(0),
-        "linalg.cholesky: The factorization could not be completed because the input is not positive-definite.",
-    )
     return ops.cholesky(a, upper)  # type: ignore[no-any-return]
 
 
@@ -123,7 +118,6 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices."""
     a = require_floating(A, "inv")
-    refuse_where_caught(lambda: ops.slogdet(a.detach())[0].eq(0), "linalg.inv: the input matrix is singular.")
     return ops.inv(a)  # type: ignore[no-any-return]
 
 
@@ -193,7 +187,6 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
     a = require_floating(A, "solve")
-    refuse_where_caught(lambda: ops.slogdet(a.detach())[0].eq(0), "linalg.solve: the input matrix is singular.")
     return ops.solve(a, B, left)  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, UsageError
+from autojit.core.errors import AutojitError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
@@ -22,7 +22,10 @@ from autojit.ops.samples import Samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Counting", "Extent", "Positions", "true_positions"]
+__all__ = ["Counting", "Extent", "Positions", "negative_size", "true_positions"]
+
+
+NO_SIZE = "a size is negative"  # of a shape: functions that count say what they ask for
 
 
 @record
@@ -83,7 +86,7 @@ class Extent(Counting):
 
     lowering: ClassVar[str] = "extent"
     most: int | None = None
-    refusal: str = "a size is negative"
+    refusal: str = NO_SIZE
     is_place: bool = False
 
     def result_type(self, number: TensorType) -> TensorType:
@@ -98,7 +101,14 @@ class Extent(Counting):
 
     def failure(self, number: int) -> Exception:
         """The error of a negative number (``number``: which of the op's failures; there is one)."""
-        return IndexOutOfRangeError(self.refusal) if self.is_place else UsageError(self.refusal)
+        return negative_size(self.refusal, self.is_place)
+
+
+def negative_size(refusal: str, is_place: bool = False) -> AutojitError:
+    """The error of a size that is negative; see `Extent`."""
+    if is_place:
+        return IndexOutOfRangeError(refusal)
+    return ShapeError(refusal) if refusal == NO_SIZE else UsageError(refusal)
 
 
 def true_positions(mask: Operand, count: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import (
     ArgumentError,
+    AutojitError,
     DifferentiationError,
     DTypeError,
     IndexOutOfRangeError,
@@ -18,9 +20,10 @@ from autojit.core.errors import (
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn_beside_error
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.indexing import out_of_range
+from autojit.ops.joining import select, stack
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from autojit.core.dtypes import DType
 
-__all__ = ["InRange", "Require", "RequireNumbers", "Witness", "require"]
+__all__ = ["InRange", "Refusal", "Require", "RequireNumbers", "Witness", "require"]
 
 KINDS: dict[str, type[Exception]] = {
     "usage": UsageError,
@@ -219,6 +222,48 @@ class InRange(Elementwise):
     @staticmethod
     def samples(dtype: DType) -> Samples:
         return [(InRange("gather", 1, 3, "i64[2, 3]"), (positions([[0, 2], [-3, 1]]),))] if dtype is int64 else []
+
+
+@record
+class Refusal(Op):
+    """0 where ``op`` takes its operands as they are, else a number that stands for its error: what the error says.
+
+    Args:
+        op: an op that may refuse operands.
+    """
+
+    op: Op
+
+    vjp = not_differentiable("whether an op refuses is piecewise constant")
+    jvp = not_differentiable("whether an op refuses is piecewise constant")
+
+    def result_type(self, *operands: TensorType) -> TensorType:
+        self.op.result_type(*operands)
+        return TensorType((), int64, operands[0].device)
+
+    def eager(self, *operands: NDArray[Any]) -> NDArray[np.int64]:
+        try:
+            self.op.eager(*operands)
+        except Exception as error:
+            return np.asarray(1 + zlib.crc32(_told(error).encode()), np.int64)
+        return np.zeros((), np.int64)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
+        pairs = list(zip(args, batched, strict=True))
+        return stack([bind(self, *[select(a, 0, k) if flag else a for a, flag in pairs]) for k in range(extent)])
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        holds = Require("refused", "usage")
+        return [(Refusal(holds), (np.asarray(flags),)) for flags in ([True], [True, False])] if dtype is bool_ else []
+
+
+def _told(error: Exception) -> str:
+    """What an error says by itself: not where it came up, which this op's caller knows better."""
+    facts = error.facts if isinstance(error, AutojitError) else {}
+    what = error.what if isinstance(error, AutojitError) else error
+    return f"{type(error).__qualname__}: {what} {[f'{name} {fact}' for name, fact in facts.items()]}"
 
 
 def require(holds: Operand, refusal: str, kind: str = "usage") -> Any:

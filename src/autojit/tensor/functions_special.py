@@ -7,7 +7,6 @@ from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
-from autojit.tensor.caught import refuse_where_caught
 from autojit.tensor.functions_elementwise import div, eq, where
 from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.own_memory import own_memory
@@ -121,10 +120,6 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     if state.autocast is not None:
         return state.autocast.full(cholesky, input, upper)  # type: ignore[no-any-return]
     a = one_triangle(input, upper)
-    refuse_where_caught(
-        lambda: ops.first_bad_minor(a.detach()).ne(0),
-        "cholesky: The factorization could not be completed because the input is not positive-definite.",
-    )
     return ops.cholesky(a, upper)  # type: ignore[no-any-return]
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from autojit.core.sizes import SymbolicSize
 from autojit.core.source import SourceLocation
 from autojit.core.types import TensorType
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
-from autojit.ir.result_types import holds_plain
+from autojit.ir.result_types import is_plain
 from autojit.ops.cotangent_masks import masking
 from autojit.tensor.dispatch import attach_view, value_of
 from autojit.tensor.node import FREED, ZERO, type_of_meta
@@ -106,7 +105,7 @@ def named(op: Op) -> Any:
         _is_whole[cls] = is_whole
     if is_whole:
         return op
-    return (cls, repr([getattr(op, n) for n in op.__match_args__])) if holds_plain(op, SymbolicSize) else None
+    return (cls, repr([getattr(op, n) for n in op.__match_args__])) if is_plain(op) else None
 
 
 def _described(op: Op, given: Sequence[Any], wanted: tuple[bool, ...]) -> tuple[Any, list[Tensor | None]] | None:

@@ -12,6 +12,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
+from autojit.ir.result_types import is_plain
 from autojit.tensor.node import backward_name, node_type
 from autojit.tensor.op_node import NotImplementedNode, OpNode
 from autojit.tensor.state import state
@@ -52,12 +53,18 @@ def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan
 
 
 def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
-    """The plans of an op by what it was applied to, kept on the op itself: equal ops share them."""
+    """The plans of an op by what it was applied to, kept on the op itself.
+
+    Equal ops share them, unless their parameters hold what users made (graphs of captures with their tensors,
+    functions): nobody here keeps such an op alive.
+    """
     plans = _PLANS.get(op)
     if plans is None:
-        if len(_PLANS) >= _PLAN_LIMIT:
-            _PLANS.clear()
-        plans = _PLANS[op] = {}
+        plans = {}
+        if is_plain(op):
+            if len(_PLANS) >= _PLAN_LIMIT:
+                _PLANS.clear()
+            _PLANS[op] = plans
     object.__setattr__(op, "_plans", plans)
     return plans
 

@@ -15,6 +15,7 @@ from autojit.core.errors import DifferentiationError
 from autojit.core.once import first_use
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
+from autojit.ir.result_types import is_plain
 from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, type_of_meta
 from autojit.tensor.state import carry, grad_mode, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
@@ -268,9 +269,12 @@ def type_only(meta: Any) -> TypeOnly:
     return found
 
 
-@functools.cache
 def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, Any]]:
     """Where ``grad_fn._saved_<name>`` is found, by torch's name: a primal, a result, a parameter or a constant."""
+    return (_known_places if is_plain(op) else _places)(op, operands, results)
+
+
+def _places(op: Op, operands: int, results: int) -> dict[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {
         _PARAMETER_NAMES.get(name, name): ("parameter", name) for name, _ in op.parameters()
     }
@@ -285,6 +289,9 @@ def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, An
     for place, name in enumerate(_RESULT_NAMES.get(op.name, names)[:results]):
         found[name] = ("result", place)
     return found
+
+
+_known_places = functools.lru_cache(maxsize=4096)(_places)
 
 
 def freed_error(node: Node) -> RuntimeError:
