@@ -59,6 +59,7 @@ def tables_of_all() -> dict[str, dict[int, Any]]:
 
 
 def switches() -> tuple[object, ...]:
-    """Names and values of the switches that have been set, and the hooks of all, as a guard compares them."""
+    """Names and values of switches that are not as they were first, and the hooks of all, as a guard compares them."""
     hooks = [(kind, tuple(table)) for kind, table in sorted(_hooks_of_all.items()) if table]
-    return (*(part for item in sorted(_switches.items()) for part in item), *hooks)
+    changed = [(name, value) for name, value in sorted(_switches.items()) if value != _first[name]]
+    return (*(part for item in changed for part in item), *hooks)
