@@ -70,6 +70,7 @@ class Server:
         items = {item.nodeid: item for item in session.items}
         for path in (path for family in FAMILIES for path in sorted((ROOT / family.folder).glob("*.py"))):
             importlib.import_module(f"autojit.{path.parent.name}.{path.stem}")
+        gc.unfreeze()  # what is frozen is not listed
         for found in gc.get_objects():
             if type(found) is FunctionType:
                 self.functions[found.__code__.co_filename, found.__code__.co_qualname].append(found)
