@@ -55,6 +55,7 @@ class Variable(metaclass=_VariableMeta):
                 "Variable is deprecated: tensors are differentiable themselves. Drop the call, or write "
                 "tensor(..., requires_grad=True)",
                 DeprecationWarning,
+                is_once=True,
             )
         if volatile:
             warn_volatile()

@@ -8,14 +8,33 @@ way in (a function, a method, a module, a compiled step), so it is looked for.
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
+from collections.abc import Callable
 from types import FrameType
 
 from autojit.core.source import is_passed
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """``warnings.warn`` about the innermost line of a user's that led here."""
+class _Taker(threading.local):
+    """Who takes this thread's warnings over, to issue them whenever what led to them is done again."""
+
+    take: Callable[[str, type[Warning]], bool] | None = None
+
+
+taker = _Taker()
+
+
+def warn(message: str, category: type[Warning] = UserWarning, *, is_once: bool = False) -> None:
+    """``warnings.warn`` about the innermost line of a user's that led here.
+
+    ``is_once``: nobody says it again in this process, so it is said now.
+    """
+    if is_once or taker.take is None or not taker.take(message, category):
+        _warn_now(message, category)
+
+
+def _warn_now(message: str, category: type[Warning]) -> None:
     level, frame = 2, sys._getframe(1)
     outer: FrameType | None = frame
     while outer is not None and is_passed(outer.f_code):
@@ -28,7 +47,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 def warn_beside_error(text: str) -> None:
     """A warning that never replaces the error it explains, even where warnings are errors."""
     try:
-        warn(text, UserWarning)
+        _warn_now(text, UserWarning)
     except UserWarning:
         sys.stderr.write(f"{text}\n")
 

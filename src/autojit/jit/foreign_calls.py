@@ -14,7 +14,7 @@ What a step would change in a library's object and read again afterwards is refu
 
 from __future__ import annotations
 
-import sys
+import io
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,6 +31,7 @@ from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
+from autojit.jit.told_warnings import ToldWarnings
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.tensor import Tensor
 
@@ -43,23 +44,28 @@ class ForeignCalls:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
+        self.warnings = ToldWarnings(observer)
         self._changed: dict[int, tuple[Any, Any]] = {}  # by id: what a deferred call is about, and where it was met
 
     def replacement(self, function: Any, arguments: Sequence[Any], is_statement: bool) -> Callable[..., Any] | None:
         """What is called instead of a library's function; None: the function itself, now."""
+        if function is warnings.warn and not self.observer.is_once:
+            return self.warnings.warn
         owner = _owner(function)
         opaque = [part for part in (owner, *arguments) if self.is_opaque(part)]
-        if not opaque and (_is_pure(function) or self._is_of_step(owner)):
+        if self.is_container_of_step(owner) or (not opaque and (_is_pure(function) or self._is_of_step(owner))):
             return None
         leaves, _ = flatten(list(arguments))
         if any(_may_be_users(leaf) for leaf in leaves):
             return None
         is_of_tensors = any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves)
         if is_statement and not is_a(owner, Tensor):
+            if self.observer.is_once:
+                return None
             if not self._is_log(function):
                 for part in opaque or [_SYSTEM]:
-                    self._changed.setdefault(id(part), (part, here()))
-            return partial(self.defer, _with_line(function))
+                    self.note_change(part)
+            return partial(self.defer, function)
         if is_of_tensors or is_a(owner, Tensor):
             return None
         for part in opaque or [_SYSTEM]:
@@ -70,6 +76,10 @@ class ForeignCalls:
     def _is_log(function: Any) -> bool:
         """Whether a call writes only: no step asks a log or a warning what is in it."""
         return str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
+
+    def note_change(self, obj: Any) -> None:
+        """A deferred call changes an object, which the step cannot read any more."""
+        self._changed.setdefault(id(obj), (obj, here()))
 
     def refuse_if_changed(self, obj: Any) -> None:
         """TraceError if a deferred call changes an object that is about to be read."""
@@ -94,7 +104,11 @@ class ForeignCalls:
         """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""
         if owner is None or is_a(owner, ModuleType | type) or id(owner) in self.observer.outside:
             return False
-        return type(owner).__module__.partition(".")[0] not in _OF_THE_SYSTEM
+        return is_a(owner, io.StringIO | io.BytesIO) or type(owner).__module__.partition(".")[0] not in _OF_THE_SYSTEM
+
+    def is_container_of_step(self, owner: Any) -> bool:
+        """Whether a method's object is a list or the like made by the step, which holds what it is given."""
+        return type(owner) in CONTAINERS and id(owner) not in self.observer.outside
 
     def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """Make the call after every run. Objects go to the call as they are: the step knows nothing of them."""
@@ -188,20 +202,3 @@ def _may_be_users(value: Any) -> bool:
     if type(plain) is FunctionType:
         return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
     return is_a(value, partial) or (callable(value) and (is_own_class(type(value)) or is_user_class(type(value))))
-
-
-def _with_line(function: Any) -> Any:
-    """``warnings.warn`` knows the line by its caller, which will be another."""
-    if own(function, "__module__", "") != "_warnings" or function.__name__ != "warn":
-        return function
-    frame = sys._getframe(1)
-    while is_own(frame.f_code) and frame.f_back is not None:
-        frame = frame.f_back
-    names = frame.f_globals
-    place = names.get("__name__", "<string>"), names.setdefault("__warningregistry__", {})
-    return partial(_warn_there, frame.f_code.co_filename, frame.f_lineno, place)
-
-
-def _warn_there(file: str, line: int, place: Any, message: Any, category: Any = None, *_: Any, **__: Any) -> None:
-    kind = category or (type(message) if isinstance(message, Warning) else UserWarning)
-    warnings.warn_explicit(message, kind, file, line, *place)

@@ -45,6 +45,11 @@ class Late:
 register(Late, lambda late: (late.args, (late.function,)), lambda parts, rest: rest[0](*parts))
 
 
+def at_once(value: Any) -> Any:
+    """The value that a late one, or a number of the step, has in this capture."""
+    return _now(value, is_number=True, of_types=False)
+
+
 def is_of_step(value: Any) -> bool:
     """Whether a value is known when the step has run: a number or a tensor of its, or late itself."""
     return type(value) is Late or is_a(value, TracedNumber) or (is_a(value, Tensor) and value._array is None)
@@ -100,4 +105,4 @@ def _now(value: Any, is_number: bool, of_types: bool) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else value
 
 
-__all__ = ["Late", "formatted", "is_of_step", "joined", "late"]
+__all__ = ["Late", "at_once", "formatted", "is_of_step", "joined", "late"]

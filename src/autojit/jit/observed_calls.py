@@ -36,7 +36,7 @@ from autojit.jit.draws import (
     refuse_unseeded,
 )
 from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
-from autojit.jit.late_values import Late, is_of_step, late, of_digits
+from autojit.jit.late_values import Late, at_once, is_of_step, late, of_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
@@ -65,12 +65,14 @@ class ObservedCalls(ObservedDraws):
     foreign: ForeignCalls
     outside: dict[int, Any]
     unguarded: list[str]
+    is_once: bool
 
     def __init__(self) -> None:
         super().__init__()
         self.deferred: list[Deferred] = []
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
         self._is_dropped = False  # the result of the call that is about to be made
+        self._stdout = sys.stdout  # of the caller; the step may put another in its place
         self._instead: dict[Any, Callable[..., Any]] = {
             getattr: self._getattr,
             hasattr: self._hasattr,
@@ -81,7 +83,7 @@ class ObservedCalls(ObservedDraws):
             len: self._len,
             iter: self._iter,
             next: self._next,
-            print: partial(self.defer, print),
+            print: self._print,
         }
 
     if TYPE_CHECKING:
@@ -128,7 +130,8 @@ class ObservedCalls(ObservedDraws):
         return (instead or function)(*args, **kwargs)
 
     def _is_deferring(self, instead: Any) -> bool:
-        return type(instead) is partial and instead.func in (self.defer, self._add, self.foreign.defer)
+        taking = instead.func if type(instead) is partial else instead
+        return taking in (self.defer, self._add, self._print, self.foreign.defer, self.foreign.warnings.warn)
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
@@ -272,6 +275,8 @@ class ObservedCalls(ObservedDraws):
             name = f"{self.name_of(owner)}.get()"
             self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
             return lambda *default: self.enter(owner.get(*default))
+        if function.__name__ in _KEEPING and self.foreign.is_container_of_step(owner):
+            return None
         return self._of_library(function, arguments)
 
     def _is_generator(self, owner: Any) -> bool:
@@ -406,11 +411,26 @@ class ObservedCalls(ObservedDraws):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
+    def _print(self, *args: Any, file: Any = None, **kwargs: Any) -> None:
+        """To a stream that the step has made at once, which it may read; else after every run of the step."""
+        if file is None and sys.stdout is not self._stdout:
+            file = sys.stdout
+        if self.is_once:
+            print(*args, file=file, **kwargs)
+        elif file is None:
+            self.defer(print, *args, **kwargs)
+        elif id(file) in self.outside:
+            self.foreign.note_change(file)
+            self.foreign.defer(print, *args, file=file, **kwargs)
+        else:
+            print(*map(at_once, args), file=file, **kwargs)
+
     def _add(self, function: Any, *args: Any) -> Any:
         """Add to a container now, for the rest of the capture, and after every run of the step."""
         if function.__name__ in _ADDING_ALL:
             args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
-        self.defer(function, *args)
+        if not self.is_once:
+            self.defer(function, *args)
         return function(*args)
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
@@ -439,6 +459,7 @@ _UNBOUND = (type(list.append), type(object.__setattr__))
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))
+_KEEPING = frozenset(("append", "appendleft", "insert", "add", "setdefault", "__setitem__"))  # without a look at it
 _ADDING_ALL = frozenset(("extend", "extendleft"))
 _CHANGING = frozenset(
     (

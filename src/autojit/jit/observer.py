@@ -29,6 +29,7 @@ from typing import Any
 
 from autojit.core.epoch import switches
 from autojit.core.source import here, relay
+from autojit.core.user_warnings import taker
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.draws import Place, is_drawn_from
@@ -63,10 +64,12 @@ class Observer(ObservedCalls, ObservedWrites):
     Args:
         rebound: places (id of the holder, key) that are arguments of the step already: neither is a read of them a
             guard nor a write of them news.
+        is_once: the function runs for one call only, which is given what has been drawn: all happens at once.
     """
 
-    def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset()) -> None:
+    def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset(), is_once: bool = False) -> None:
         super().__init__()
+        self.is_once = is_once
         ObservedWrites.__init__(self)
         self.rebound = rebound
         self.guards: list[Guard] = []
@@ -409,12 +412,12 @@ class Observer(ObservedCalls, ObservedWrites):
     @contextmanager
     def observing(self) -> Iterator[None]:
         """Users' functions that this thread runs inside report to this observer."""
-        before = active.observer
-        active.observer = self
+        before = active.observer, taker.take
+        active.observer, taker.take = self, None if self.is_once else self.foreign.warnings.take
         try:
             yield
         finally:
-            active.observer = before
+            active.observer, taker.take = before
             self._functions.release()
 
     def all_guards(self) -> list[Guard]:

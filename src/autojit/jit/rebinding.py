@@ -235,15 +235,11 @@ class Rebinding:
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
         """A call without a step, given what has been drawn for it."""
         args, kwargs = with_tensors(args, kwargs)
-        observer = Observer()
+        observer = Observer(is_once=True)
         with observer.observing(), eager():
             observer.enter(self.function)
             observer.given = given
-            result = self.function(*args, **kwargs)
-            observer.contents.settle()
-        for call in observer.deferred:
-            call.function(*call.args, **call.kwargs)
-        return result
+            return self.function(*args, **kwargs)
 
     @staticmethod
     def finishing(slow: Callable[..., Any]) -> Callable[..., Finished]:

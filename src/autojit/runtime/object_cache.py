@@ -358,7 +358,7 @@ class ObjectCache:
         if not self._warned:
             self._warned = True
             message = f"autojit's object cache is not used: {reason}; set AUTOJIT_CACHE_DIR to a private directory"
-            warn(message, RuntimeWarning)
+            warn(message, RuntimeWarning, is_once=True)
 
 
 def default_cache() -> ObjectCache:
