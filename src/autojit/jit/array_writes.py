@@ -35,7 +35,7 @@ class ArrayWrites:
 
     def assign(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value`` after every run, and now if all is known."""
-        if self.observer.is_once:
+        if self.observer.is_at_once:
             container[key] = value
             return
         self.observer.defer(container.__setitem__, key, value)

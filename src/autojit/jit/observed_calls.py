@@ -35,8 +35,8 @@ from autojit.jit.draws import (
     outside_of_capture,
     refuse_unseeded,
 )
-from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
-from autojit.jit.late_values import Late, at_once, is_of_step, late, of_digits
+from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
+from autojit.jit.late_values import Late, as_it_is, at_once, is_of_step, late, of_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
@@ -65,7 +65,7 @@ class ObservedCalls(ObservedDraws):
     foreign: ForeignCalls
     outside: dict[int, Any]
     unguarded: list[str]
-    is_once: bool
+    is_at_once: bool
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,14 +113,13 @@ class ObservedCalls(ObservedDraws):
             arguments = [self.contents.iterated(argument) for argument in arguments]
             arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
         self._is_dropped = bool(kind & DROPPED)
-        if kind & HELD:
+        if _can_wait(kind):
             instead = self._made_late(function, arguments)
             if instead is not None:
                 return (instead, *operands[1:])
         instead = self._replacement(function, arguments)
         if any(type(argument) is Late for argument in operands[1:]) and not self._is_deferring(instead):
-            is_error = is_a(function, type) and issubclass(function, BaseException)
-            arguments = [a.now(is_error) if type(a) is Late else a for a in operands[1:]]
+            arguments = [a.now() if type(a) is Late else a for a in operands[1:]]
             return self.called((function, *arguments), kind)
         return operands if instead is None else (instead, *operands[1:])
 
@@ -131,28 +130,31 @@ class ObservedCalls(ObservedDraws):
 
     def _is_deferring(self, instead: Any) -> bool:
         taking = instead.func if type(instead) is partial else instead
-        return taking in (self.defer, self._add, self._print, self.foreign.defer, self.foreign.warnings.warn)
+        return taking in (self.defer, self._add, self._print, *self.foreign.deferring)
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
         if function is json.dumps and any(map(is_of_step, flatten(list(arguments))[0])):
-            return lambda *args, **options: late(partial(json.dumps, **options), args) or of_digits(*args, **options)
+            return self._dumped_late
         if not any(is_of_step(argument) for argument in arguments):
             return None
         is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
         made = None
         if is_format:
-            made = late(partial(str.format, function.__self__), arguments)
+            made = late(partial(str.format, function.__self__), arguments, self.outside)
         elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
-            made = late(_TEXT_MAKERS[function], arguments)
+            made = late(_TEXT_MAKERS[function], arguments, self.outside)
         return None if made is None else lambda *_: made
 
-    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], is_held: bool) -> Any:
-        """What a function makes of numbers of the step: late where it is held, else of this capture's numbers."""
-        made = late(function, arguments)
+    def _dumped_late(self, *args: Any, **options: Any) -> Any:
+        return late(partial(json.dumps, **options), args, self.outside) or of_digits(*args, **options)
+
+    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
+        """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
+        made = late(function, arguments, self.outside)
         if made is None:
             return function(*arguments)
-        return made if is_held else made.now()
+        return made if _can_wait(use) else made.now()
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -415,13 +417,13 @@ class ObservedCalls(ObservedDraws):
         """To a stream that the step has made at once, which it may read; else after every run of the step."""
         if file is None and sys.stdout is not self._stdout:
             file = sys.stdout
-        if self.is_once:
+        if self.is_at_once:
             print(*args, file=file, **kwargs)
         elif file is None:
-            self.defer(print, *args, **kwargs)
+            self.defer(print, *[as_it_is(value, self.outside) for value in args], **kwargs)
         elif id(file) in self.outside:
             self.foreign.note_change(file)
-            self.foreign.defer(print, *args, file=file, **kwargs)
+            self.foreign.defer_log(print, *args, file=file, **kwargs)
         else:
             print(*map(at_once, args), file=file, **kwargs)
 
@@ -429,7 +431,7 @@ class ObservedCalls(ObservedDraws):
         """Add to a container now, for the rest of the capture, and after every run of the step."""
         if function.__name__ in _ADDING_ALL:
             args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
-        if not self.is_once:
+        if not self.is_at_once:
             self.defer(function, *args)
         return function(*args)
 
@@ -441,6 +443,20 @@ class ObservedCalls(ObservedDraws):
                 "do it outside the step; single numbers and arrays that a step draws are drawn anew at every call",
             )
         return partial(self.draw, function)
+
+
+def _can_wait(use: int) -> bool:
+    """Whether nothing looks at what the innermost observed frame (three calls up) makes, before the run is over.
+
+    ``use``: of ``instrumented_code``, HELD, or RETURNED; what a captured function returns itself leaves the step.
+    """
+    if not use & RETURNED:
+        return bool(use & HELD)
+    caller = sys._getframe(3).f_back
+    return caller is not None and caller.f_code.co_qualname in _CAPTURING and is_own(caller.f_code)
+
+
+_CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
 
 
 def _has_text(function: Any, value: Any) -> bool:

@@ -64,12 +64,12 @@ class Observer(ObservedCalls, ObservedWrites):
     Args:
         rebound: places (id of the holder, key) that are arguments of the step already: neither is a read of them a
             guard nor a write of them news.
-        is_once: the function runs for one call only, which is given what has been drawn: all happens at once.
+        is_at_once: the function runs for one call only, which is given what has been drawn: all happens at once.
     """
 
-    def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset(), is_once: bool = False) -> None:
+    def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset(), is_at_once: bool = False) -> None:
         super().__init__()
-        self.is_once = is_once
+        self.is_at_once = is_at_once
         ObservedWrites.__init__(self)
         self.rebound = rebound
         self.guards: list[Guard] = []
@@ -413,7 +413,7 @@ class Observer(ObservedCalls, ObservedWrites):
     def observing(self) -> Iterator[None]:
         """Users' functions that this thread runs inside report to this observer."""
         before = active.observer, taker.take
-        active.observer, taker.take = self, None if self.is_once else self.foreign.warnings.take
+        active.observer, taker.take = self, None if self.is_at_once else self.foreign.warnings.take
         try:
             yield
         finally:

@@ -235,7 +235,7 @@ class Rebinding:
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
         """A call without a step, given what has been drawn for it."""
         args, kwargs = with_tensors(args, kwargs)
-        observer = Observer(is_once=True)
+        observer = Observer(is_at_once=True)
         with observer.observing(), eager():
             observer.enter(self.function)
             observer.given = given
