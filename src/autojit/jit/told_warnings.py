@@ -1,7 +1,6 @@
 """Warnings in a step: issued after every run, about the line that eager mode names, under the filters that held there.
 
-``warnings.warn`` is a call made for its effect, and so deferred like others (``foreign_calls.py``); three things set it
-apart. It finds its line by its caller's frame, which is gone when the step has run. What it does hangs on filters, which
+``warnings.warn`` is a call made for its effect, deferred like others (``foreign_calls.py``); three things set it apart. It finds its line by its caller's frame, which is gone when the step has run. What it does hangs on filters, which
 a step may change for a while (``with warnings.catch_warnings()``). And it may raise, or write to a list of the step's:
 then it happens in the capture, where the step's own code sees it.
 """
@@ -35,7 +34,7 @@ class _Filters(NamedTuple):
     """What decides on warnings."""
 
     filters: tuple[Any, ...]
-    show: tuple[Any, Any]
+    show: tuple[Any, ...]
 
     @classmethod
     def now(cls) -> _Filters:
@@ -44,7 +43,9 @@ class _Filters(NamedTuple):
     def since(self, first: _Filters) -> _Filters:
         """The filters put in front of those that there were first; of ``show``, what is another now."""
         alike = 0
-        while alike < min(len(self.filters), len(first.filters)) and self.filters[-1 - alike] == first.filters[-1 - alike]:
+        while (
+            alike < min(len(self.filters), len(first.filters)) and self.filters[-1 - alike] == first.filters[-1 - alike]
+        ):
             alike += 1
         added = self.filters[: len(self.filters) - alike]
         return _Filters(added if alike else (*added, None), self.show if self.show != first.show else ())
