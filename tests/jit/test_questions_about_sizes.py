@@ -293,3 +293,21 @@ def test_many_random_programs_that_ask_about_sizes(part: int) -> None:
 def test_every_answer_in_every_use(name: str) -> None:
     for use in USES.values():
         check(lambda x, y, use=use: use(x, QUESTIONS[name](x, y)), SIZES)
+
+
+KEPT_OPEN: dict[str, Callable[[int], Any]] = {
+    "float": float,
+    "int": int,
+    "float of a sum": lambda n: float(n + 1),
+    "int of half": lambda n: int(n // 2),
+    "square root": lambda n: n**0.5,
+    "mean": lambda n: 1 / float(n),
+}
+
+
+@pytest.mark.parametrize("name", KEPT_OPEN)
+def test_numbers_made_of_a_size_leave_it_open(name: str) -> None:
+    step = aj.jit(lambda x: x * KEPT_OPEN[name](x.shape[0]))
+    for n in range(3, 12):
+        assert step(aj.ones(n)).tolist() == pytest.approx([KEPT_OPEN[name](n)] * n)
+    assert step.stats()["captures"] <= 3

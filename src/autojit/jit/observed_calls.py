@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.core.sizes import SymbolicSize
+from autojit.core.sizes import SymbolicSize, is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.draws import (
@@ -169,6 +169,8 @@ class ObservedCalls(ObservedDraws):
         if kind is type or is_a(function, type):
             if function is super or function is type:
                 return None
+            if function in _NUMBERS and len(arguments) == 1 and is_symbolic(arguments[0]):
+                return _NUMBERS[function]  # the size stays open
             if is_user_class(function):
                 self.enter(function)
             else:
@@ -469,6 +471,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 _TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round, float: float}
+_NUMBERS: dict[Any, Callable[..., Any]] = {int: lambda size: size, float: lambda size: size / 1}
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _Cached = type(lru_cache(abs))
 _UNBOUND = (type(list.append), type(object.__setattr__))

@@ -24,7 +24,7 @@ from autojit.tensor.tensor import Tensor, type_of
 
 Axis = tuple[TreeSpec, int, int]  # (structure of the arguments, leaf, axis)
 
-_LOOPS = "Python takes a loop over an open size step by step (aj.scan and layers such as nn.LSTM keep it open)"
+_DIGITS = "Python has asked for them, as a loop or a text does (aj.scan and layers such as nn.LSTM keep a size open)"
 
 
 class OpenSizes:
@@ -112,7 +112,7 @@ class OpenSizes:
             names = set(expression.symbols())
             if not names.isdisjoint(map(_name, self.symbols.values())):
                 reason = f"the digits of {expression} are used at {source}"
-                self._fix(names, f"{reason}: {_LOOPS}", note)
+                self._fix(names, f"{reason}: {_DIGITS}", note)
         raise Conflict(set())
 
     def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> NoReturn:

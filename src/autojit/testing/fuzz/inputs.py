@@ -2,9 +2,7 @@
 
 A run may be *shaken*: every number of the program, and every number that an eager op computes, is then multiplied by
 1 + a few units in its last place. How far a result moves under this tells how much of a difference rounding can explain
-(``verdicts.py``). The ops are shaken too because rounding in the middle of a program may be all that a result is made
-of: tanh near 1 hides any change of its operand, and one minus its square is what tanh was rounded by. Source: Parker,
-Monte Carlo arithmetic, 1997.
+(``verdicts.py``, ``tensor/random_rounding.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import numpy as np
 
 import autojit as aj
 from autojit import nn
-from autojit.tensor.state import state
+from autojit.tensor.random_rounding import rounding_at_random
 
 SPREAD = 0.7  # of parameters: such a layer of four keeps the size of its input
 
@@ -28,32 +26,11 @@ _shaken_by: list[int] = []  # the seed of the shaking, while a run is shaken
 def shaken(seed: int) -> Iterator[None]:
     """Inside, ``sample`` gives numbers that differ in their last digits, and eager ops round at random."""
     _shaken_by.append(seed)
-    places, run = np.random.default_rng([seed, 1]), state.run
-    state.run = lambda function, *operands: _rounded(run(function, *operands), operands, places)
     try:
-        yield
+        with rounding_at_random(np.random.default_rng([seed, 1])):
+            yield
     finally:
-        state.run = run
         _shaken_by.pop()
-
-
-def _rounded(found: Any, operands: tuple[Any, ...], places: np.random.Generator) -> Any:
-    """An op's results, each number off by up to one unit in its last place.
-
-    Numbers that were moved and not computed (an operand's, but for their sign) and whole numbers are exact.
-    """
-    if isinstance(found, tuple | list):
-        return type(found)(_rounded(part, operands, places) for part in found)
-    array = np.asarray(found)
-    if array.dtype.char not in "efdFD" or not array.size:
-        return found
-    with np.errstate(all="ignore"):
-        size = np.abs(array)
-        given = [np.abs(x).ravel() for x in map(np.asarray, operands) if x.dtype.char in "efdFD"]
-        exact = np.isin(size, np.concatenate(given)) if given else np.zeros(array.shape, bool)
-        unit = float(np.finfo(array.dtype).eps) * places.uniform(-1, 1, array.shape)
-        moved = (array + array * unit).astype(array.dtype)
-    return np.where(exact | (size == np.rint(size)), array, moved)
 
 
 def sample(seed: int, *shape: int, dtype: aj.dtype = aj.float64, kind: str = "smooth") -> aj.Tensor:
