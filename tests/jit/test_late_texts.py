@@ -112,16 +112,10 @@ def test_a_hundred_losses_are_printed_with_one_capture() -> None:
     assert step.stats()["captures"] == 1
 
 
-def test_a_text_of_a_tensor_that_the_step_looks_at_is_refused() -> None:
-    step = aj.jit(lambda x: len(f"{x}"))
-    with pytest.raises(RuntimeError, match="the text of a tensor of the step"):
-        step(aj.ones(2))
-
-
 def test_an_error_of_the_function_is_its_own() -> None:
     @aj.jit
     def step(x: Any) -> Any:
         raise ValueError(f"bad {x.sum().item():.2f} {x}")
 
-    with pytest.raises(ValueError, match=r"bad 2.00"):
+    with pytest.raises(ValueError, match=r"bad 2.00 tensor\(\[1., 1.\]\)"):
         step(aj.ones(2))

@@ -78,6 +78,10 @@ class Trace(Protocol):
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...
 
+    def shown(self, tensor: Any) -> Any:
+        """The NumPy array of a tensor whose text is asked for; None where it is not known."""
+        ...
+
     def item(self, value: Any) -> Any:
         """The number in an IR value of one element: a stand-in that splits the trace when Python needs its digits."""
         ...

@@ -74,6 +74,12 @@ class Call:
         if threading.active_count() > 1 and broken_guard(guards):
             self.give_up_torn()
 
+    def refuse_texts(self) -> None:
+        """After the function has run: TextOfTensor where a step cannot know what it did with one."""
+        assert self.trace is not None
+        if self.trace.looked_at:
+            raise TextOfTensor(self.trace.looked_at)
+
     def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
         """Run a step; if it fails right after its capture, what that has detached gets its history again."""
         try:
@@ -150,6 +156,17 @@ class DrawsByValues(LineByLine):
     def __init__(self) -> None:
         super().__init__(
             "what is drawn (random, next(), ...) depends on what the step computes: every call runs line by line"
+        )
+
+
+class TextOfTensor(LineByLine):
+    """Python looks at the text of a tensor of the step, which is known when the step has run."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        super().__init__(
+            f"Python looks at the text of a tensor at {where}: ran line by line "
+            "(print, log, append or return the text as it is: that is done after every run)"
         )
 
 

@@ -39,6 +39,9 @@ def _effects() -> dict[int, Callable[[int], tuple[int, int]]]:
         "BUILD_TUPLE": lambda arg: (arg, 1),
         "BUILD_LIST": lambda arg: (arg, 1),
         "BUILD_STRING": lambda arg: (arg, 1),
+        "BUILD_MAP": lambda arg: (2 * arg, 1),
+        "BUILD_CONST_KEY_MAP": lambda arg: (arg + 1, 1),
+        "RETURN_VALUE": _fixed(1, 0),
         "FORMAT_VALUE": lambda arg: (2 if arg & 4 else 1, 1),
         "FORMAT_SIMPLE": _fixed(1, 1),
         "CONVERT_VALUE": _fixed(1, 1),
@@ -61,7 +64,7 @@ class Consumers:
     def __init__(self, instructions: Sequence[Instruction], targets: AbstractSet[int]) -> None:
         self.instructions = instructions
         self.targets = targets
-        self._variables: dict[int, bool] = {}  # whether all that is done with a local variable is to pass it to calls
+        self._variables: dict[int, int] = {}  # what is done with local variables, as ``use`` says
 
     def of(self, place: int, above: int = 0) -> tuple[int, int] | None:
         """(place of the instruction that takes what the one at ``place`` leaves, how many things lie above it then).
@@ -80,47 +83,55 @@ class Consumers:
             above += pushes - pops
         return None
 
-    def are_calls(self, place: int, above: int = 0) -> bool:
-        """Whether what an instruction leaves becomes an argument of calls alone, perhaps as a part of a text.
+    def use(self, place: int, above: int = 0) -> int:
+        """What becomes of what an instruction leaves, perhaps as a part of a text: CALLS, RETURNS or 0, something else.
 
         It may wait in a local variable until then.
         """
         found = self.of(place, above)
         if found is None:
-            return False
+            return 0
         k, above = found
         name, arg = _NAME[self.instructions[k].op], self.instructions[k].arg
         if name in _TEXTS:
             form_is_above = name == "FORMAT_WITH_SPEC" or (name == "FORMAT_VALUE" and bool(arg & 4))
             is_part = name == "BUILD_STRING" or above == int(form_is_above)
-            return is_part and self.are_calls(k)
+            return self.use(k) if is_part else 0
         if name == "STORE_FAST":
             return self._waits(arg)
-        return above < arg if name == "CALL" else name == "CALL_KW" and 0 < above <= arg
+        if name in _NESTS and not (name == "BUILD_MAP" and above % 2):  # a key is looked at
+            return RETURNS * (self.use(k) == RETURNS)
+        if name == "RETURN_VALUE":
+            return RETURNS
+        return CALLS * (above < arg if name == "CALL" else name == "CALL_KW" and 0 < above <= arg)
 
-    def _waits(self, variable: int) -> bool:
+    def _waits(self, variable: int) -> int:
         known = self._variables.get(variable)
         if known is None:
-            self._variables[variable] = True  # a text that goes into itself goes where it goes
-            known = all(self._only_waits(k, variable) for k in range(len(self.instructions)))
-            if not known:  # what was found while it was taken for one that waits is to be found anew
+            self._variables[variable] = CALLS  # a text that goes into itself goes where it goes
+            uses = [self._only_waits(k, variable) for k in range(len(self.instructions))]
+            known = 0 if 0 in uses else max(uses)
+            if known != CALLS:  # what was found while it was taken for one that waits is to be found anew
                 self._variables = {v: k for v, k in self._variables.items() if not k}
             self._variables[variable] = known
         return known
 
-    def _only_waits(self, place: int, variable: int) -> bool:
-        """Whether an instruction does nothing with a variable but pass it to calls."""
+    def _only_waits(self, place: int, variable: int) -> int:
+        """What an instruction does with a variable: what ``use`` says, if it is about that, else CALLS."""
         name, arg = _NAME[self.instructions[place].op], self.instructions[place].arg
         if name in _PAIRS:
             pair = arg >> 4, arg & 15
             if variable not in pair:
-                return True
-            return name.startswith("LOAD") and self.are_calls(place, int(pair[0] == variable))
+                return CALLS
+            return self.use(place, int(pair[0] == variable)) if name.startswith("LOAD") else 0
         if arg != variable or name not in _LOADS:
-            return arg != variable or name not in _ELSEWHERE
-        return self.are_calls(place)
+            return CALLS * (arg != variable or name not in _ELSEWHERE)
+        return self.use(place)
 
 
+CALLS, RETURNS = 1, 2
+"""It becomes an argument of calls alone; or else what the function returns, a part of that, or such an argument."""
+_NESTS = frozenset(("BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP"))
 _LOADS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"))
 _PAIRS = frozenset((
     "LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
@@ -128,4 +139,4 @@ _PAIRS = frozenset((
 _ELSEWHERE = frozenset(("LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE", "STORE_FAST_MAYBE_NULL"))
 _TEXTS = frozenset(("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"))
 
-__all__ = ["Consumers"]
+__all__ = ["CALLS", "RETURNS", "Consumers"]

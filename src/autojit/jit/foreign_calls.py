@@ -28,6 +28,7 @@ from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
+from autojit.jit.late_values import as_it_is
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -56,10 +57,11 @@ class ForeignCalls:
             return None
         is_of_tensors = any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves)
         if is_statement and not is_a(owner, Tensor):
-            if not self._is_log(function):
-                for part in opaque or [_SYSTEM]:
-                    self._changed.setdefault(id(part), (part, here()))
-            return partial(self.defer, _with_line(function))
+            if self._is_log(function):
+                return partial(self.defer_log, _with_line(function))
+            for part in opaque or [_SYSTEM]:
+                self._changed.setdefault(id(part), (part, here()))
+            return partial(self.defer, function)
         if is_of_tensors or is_a(owner, Tensor):
             return None
         for part in opaque or [_SYSTEM]:
@@ -101,6 +103,15 @@ class ForeignCalls:
         held = {k: _Held(v) for k, v in kwargs.items() if self.is_opaque(v)}
         given = (_Held(value) if self.is_opaque(value) else value for value in args)
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
+
+    def defer_log(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """``defer``, of a call that writes texts of tensors as they are now."""
+        self.defer(function, *[as_it_is(value, self.observer.outside) for value in args], **kwargs)
+
+    @property
+    def deferring(self) -> tuple[Callable[..., None], ...]:
+        """The methods that make a call after every run."""
+        return self.defer, self.defer_log
 
     def _read(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         return self.observer.enter(self.observer.draw_unless_of_tensors(function, *args, **kwargs))

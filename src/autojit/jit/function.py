@@ -356,6 +356,7 @@ class JitFunction:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if root.captures >= CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
+        root.check()
         root.captures += 1
         if not call.path:
             take_changing_numbers(root)
@@ -363,8 +364,8 @@ class JitFunction:
         compile_ahead()
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
-        except BaseException:
-            root.captures -= 1  # what raises is not kept
+        except BaseException as error:
+            root.failed(error)
             raise
         traced = time.perf_counter()
         if self.open_numbers.give_up(call.tree, capture, self.counts.note):

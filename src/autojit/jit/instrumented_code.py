@@ -19,12 +19,13 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from autojit.jit.code_assembly import OP, UNTOUCHED, Assembler, Instruction, Site, decoded, emit, op_bytes
-from autojit.jit.consumers import Consumers
+from autojit.jit.consumers import CALLS, RETURNS, Consumers
 
 _VERSION = sys.version_info[:2]
 _NULL_FIRST = _VERSION < (3, 13)  # the stack of a call is (NULL, callable, arguments); later (callable, NULL, ...)
 _CLOSURE = "LOAD_CLOSURE" if OP.get("LOAD_CLOSURE", 256) < 256 else "LOAD_FAST"  # from 256 on only compilers know it
-UNPACKED, DROPPED, HELD = 1, 2, 4  # of a call
+UNPACKED, DROPPED, HELD, RETURNED = 1, 2, 4, 8  # of a call
+_USES = {0: 0, CALLS: HELD, RETURNS: RETURNED}
 _EXTRA_STACK = 6  # what the longest inserted sequence needs above the instruction's own operands
 
 
@@ -56,13 +57,14 @@ class Hooks(NamedTuple):
     """(item, container): (container, item)."""
     called: Callable[[Any, int], Any]
     """(callable, *arguments), kind: the same in reverse. Of ``kind``, UNPACKED: (callable, arguments, keywords) as they
-    are unpacked; DROPPED: the result is not used; HELD: it goes into another call, perhaps as a part of a text."""
+    are unpacked; DROPPED: the result is not used; HELD: it goes into another call, perhaps as a part of a text;
+    RETURNED: the same, or the function returns it."""
     formatted: Callable[[Any, tuple[int, bool, bool]], Any]
-    """a value, or (value, format), with (conversion, whether there is a format, whether it is held): its text."""
+    """a value, or (value, format), with (conversion, whether there is a format, HELD or RETURNED): its text."""
     joined: Callable[[Any, None], Any]
     """parts of a text that is held: the text."""
-    operator_held: Callable[[Any, None], Any]
-    """(text, values) of ``%`` whose result is held: the result."""
+    operator_held: Callable[[Any, int], Any]
+    """(text, values) of ``%`` whose result is HELD or RETURNED: the result."""
     set_attribute: Callable[[Any, str], Any]
     """(value, object), name: stores."""
     delete_attribute: Callable[[Any, str], Any]
@@ -131,9 +133,9 @@ class _Writer:
         make = _SITES.get(instruction.op)
         return UNTOUCHED if make is None else make(self, instruction, place)
 
-    def is_held(self, place: int) -> bool:
-        """Whether what an instruction leaves goes into a call before anything else can look at it."""
-        return not self.shows_variables and self.consumers.are_calls(place)
+    def use(self, place: int) -> int:
+        """HELD if what an instruction leaves goes into a call before anything else can look at it; RETURNED: or out."""
+        return 0 if self.shows_variables else _USES[self.consumers.use(place)]
 
     def name(self, arg: int) -> str:
         return self.code.co_names[arg]
@@ -251,8 +253,8 @@ def _truth(w: _Writer, i: Instruction, place: int) -> Site:
 def _binary(w: _Writer, i: Instruction, place: int) -> Site:
     if i.arg == _SUBSCRIPT:
         return Site(w.gathered(2, w.hooks.item), False)
-    if i.arg == _REMAINDER and w.is_held(place):
-        return Site(w.gathered(2, w.hooks.operator_held), False)
+    if i.arg == _REMAINDER and (use := w.use(place)):
+        return Site(w.gathered(2, w.hooks.operator_held, use), False)
     if i.arg in _IN_PLACE:
         return Site(w.passed_on(2, w.hooks.in_place, _IN_PLACE[i.arg]))
     return Site(w.passed_on(2, w.hooks.two))
@@ -311,7 +313,7 @@ def _use_of(w: _Writer, place: int) -> int:
     """DROPPED if the result of the call that is under way is not used: a statement of its own."""
     for k in range(place, len(w.instructions) - 1):
         if w.instructions[k].op in _DONE_CALLS:
-            return DROPPED if w.instructions[k + 1].op == OP["POP_TOP"] else HELD * w.is_held(k)
+            return DROPPED if w.instructions[k + 1].op == OP["POP_TOP"] else w.use(k)
     return 0
 
 
@@ -393,12 +395,12 @@ def _format(w: _Writer, i: Instruction, place: int) -> Site:
     name = opcode.opname[i.op]
     has_format = name == "FORMAT_WITH_SPEC" or (name == "FORMAT_VALUE" and bool(i.arg & 4))  # above the value
     conversion = i.arg & 3 if name in ("FORMAT_VALUE", "CONVERT_VALUE") else 0
-    info = (conversion, has_format, w.is_held(place))
+    info = (conversion, has_format, w.use(place))
     return Site(w.gathered(2, w.hooks.formatted, info) if has_format else w.call(w.hooks.formatted, info), False)
 
 
 def _join(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.gathered(i.arg, w.hooks.joined), False) if w.is_held(place) else UNTOUCHED
+    return Site(w.gathered(i.arg, w.hooks.joined), False) if w.use(place) else UNTOUCHED
 
 
 _SITES = _sites()
@@ -440,4 +442,4 @@ def as_written(code: CodeType) -> CodeType:
 _MARK = object()
 
 
-__all__ = ["DROPPED", "HELD", "UNPACKED", "Hooks", "as_written", "instrumented", "is_instrumented"]
+__all__ = ["DROPPED", "HELD", "RETURNED", "UNPACKED", "Hooks", "as_written", "instrumented", "is_instrumented"]

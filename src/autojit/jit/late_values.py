@@ -1,4 +1,4 @@
-"""Late values: texts of numbers that a step computes, made after every run and handed to a deferred call.
+"""Late values: texts of what a step computes, made after every run and handed to a deferred call.
 
 ``print(f"{loss.item():.3f}")`` shows what every run has computed, and nothing of the step hangs on the digits. A
 ``Late`` is a call that is made when the numbers are there: a format, a ``round``, the joining of parts. It is no text
@@ -9,16 +9,19 @@ call (``consumers.py``), and a call that is not deferred is given the text of th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import here
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten, register
+from autojit.jit.spent_results import SpentNode
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.node import Node
+from autojit.tensor.state import state
+from autojit.tensor.tensor import StepGradient, Tensor, alias, wrap, wrap_value
 
 KNOWN = (str, int, float, bool, complex, bytes, type(None))
 """What a late value may be made of besides numbers and tensors of the step: it cannot change until then."""
@@ -33,30 +36,84 @@ class Late:
         self.function = function
         self.args = tuple(args)
 
-    def now(self, of_types: bool = False) -> Any:
-        """The value that it has in this capture, which from here on holds for these numbers only.
-
-        ``of_types``: for the message of an error, where tensors are told by their types.
-        """
-        is_number = self.function is float or (self.function is formatted and bool(self.args[2]))
-        return self.function(*[_now(argument, is_number, of_types) for argument in self.args])
+    def now(self) -> Any:
+        """The value that it has in this capture: from here on that holds for its numbers only."""
+        return self.function(*[_now(argument) for argument in self.args])
 
 
 register(Late, lambda late: (late.args, (late.function,)), lambda parts, rest: rest[0](*parts))
 
 
+class AsItWas:
+    """A tensor of a capture as it was when its text was asked for."""
+
+    __slots__ = ("node", "of", "requires_grad", "tensor", "value")
+
+    def __init__(self, t: Tensor) -> None:
+        self.of = t
+        self.node, self.requires_grad = t._grad_fn, t._requires_grad
+        self.value = value_of(t)
+        self.tensor = wrap_value(self.value)
+
+    def taken_apart(self) -> tuple[tuple[Tensor], tuple[Any, ...]]:
+        """What it is made of at every call: the tensor itself if it is still what it was, or a copy."""
+        t = self.of
+        if self.node is t._grad_fn and self.requires_grad is t._requires_grad and value_of(t) is self.value:
+            return (t,), ()
+        return (self.tensor,), (self._shown_as(),)
+
+    def _shown_as(self) -> Callable[[Tensor], Tensor]:
+        return partial(_copy, _class_of(self.of), self.requires_grad, _rest_of(self.node))
+
+    def now(self) -> Tensor:
+        """The tensor as it was, in this capture."""
+        return self._shown_as()(self.tensor)
+
+
+register(AsItWas, AsItWas.taken_apart, lambda parts, rest: rest[0](parts[0]) if rest else parts[0])
+
+
+def _copy(kind: type[Tensor], requires_grad: bool, node: SpentNode | None, t: Tensor) -> Tensor:
+    made = alias(t, kind)
+    made._requires_grad, made._grad_fn = requires_grad, node
+    return made
+
+
+def _class_of(t: Tensor) -> type[Tensor]:
+    return Tensor if isinstance(t, StepGradient) else type(t)
+
+
+def _rest_of(node: Node | None) -> SpentNode | None:
+    return None if node is None else SpentNode(node, ())
+
+
+def as_it_is(value: Any, outside: Mapping[int, Any]) -> Any:
+    """What a call that makes texts is given when it is made later: tensors, and containers of the step, as they are."""
+    if is_a(value, Tensor):
+        if state.trace is not None:
+            return AsItWas(value)
+        return _copy(_class_of(value), value._requires_grad, _rest_of(value._grad_fn), wrap(value._array.copy()))
+    if type(value) in (tuple, list) and id(value) not in outside:
+        return type(value)([as_it_is(part, outside) for part in value])
+    if type(value) is dict and id(value) not in outside:
+        return {key: as_it_is(part, outside) for key, part in value.items()}
+    return value
+
+
 def is_of_step(value: Any) -> bool:
-    """Whether a value is known when the step has run: a number or a tensor of its, or late itself."""
-    return type(value) is Late or is_a(value, TracedNumber) or (is_a(value, Tensor) and value._array is None)
+    """Whether a value is known when the step has run: a number or a tensor, or late itself."""
+    if state.trace is None:
+        return False
+    return type(value) in (Late, AsItWas) or is_a(value, TracedNumber) or is_a(value, Tensor)
 
 
-def late(function: Callable[..., Any], args: Sequence[Any]) -> Late | None:
+def late(function: Callable[..., Any], args: Sequence[Any], outside: Mapping[int, Any]) -> Late | None:
     """The call made late; None where it can be made now, or has to be: an argument could change until then."""
     leaves, _ = flatten(list(args))
     of_step = [leaf for leaf in leaves if is_of_step(leaf)]
     if not of_step or any(type(leaf) not in KNOWN for leaf in leaves if not is_of_step(leaf)):
         return None
-    return Late(function, args)
+    return Late(function, [as_it_is(argument, outside) for argument in args])
 
 
 def of_digits(*args: Any, **options: Any) -> str:
@@ -82,22 +139,14 @@ def joined(*parts: str) -> str:
     return "".join(parts)
 
 
-def _now(value: Any, is_number: bool, of_types: bool) -> Any:
-    if type(value) is Late:
-        return value.now(of_types)
+def _now(value: Any) -> Any:
+    if type(value) in (Late, AsItWas):
+        return value.now()
     if type(value) in (tuple, list):
-        return type(value)([_now(part, is_number, of_types) for part in value])
+        return type(value)([_now(part) for part in value])
     if type(value) is dict:
-        return {key: _now(part, is_number, of_types) for key, part in value.items()}
-    if is_a(value, Tensor) and value._array is None and not of_types:
-        if not is_number or value.numel() != 1:
-            raise TraceError(
-                "jit: the text of a tensor of the step, which is not known while the step is captured",
-                {"tensor": value, "at": here()},
-                "print or log the text itself, which is done at every call, or format t.item()",
-            )
-        value = value.item()
+        return {key: _now(part) for key, part in value.items()}
     return value.concrete() if is_a(value, TracedNumber) else value
 
 
-__all__ = ["Late", "formatted", "is_of_step", "joined", "late"]
+__all__ = ["Late", "as_it_is", "formatted", "is_of_step", "joined", "late"]

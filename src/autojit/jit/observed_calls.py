@@ -35,8 +35,8 @@ from autojit.jit.draws import (
     outside_of_capture,
     refuse_unseeded,
 )
-from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
-from autojit.jit.late_values import Late, is_of_step, late, of_digits
+from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
+from autojit.jit.late_values import Late, as_it_is, is_of_step, late, of_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
@@ -81,7 +81,7 @@ class ObservedCalls(ObservedDraws):
             len: self._len,
             iter: self._iter,
             next: self._next,
-            print: partial(self.defer, print),
+            print: partial(self.defer_text, print),
         }
 
     if TYPE_CHECKING:
@@ -111,14 +111,13 @@ class ObservedCalls(ObservedDraws):
             arguments = [self.contents.iterated(argument) for argument in arguments]
             arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
         self._is_dropped = bool(kind & DROPPED)
-        if kind & HELD:
+        if _can_wait(kind):
             instead = self._made_late(function, arguments)
             if instead is not None:
                 return (instead, *operands[1:])
         instead = self._replacement(function, arguments)
         if any(type(argument) is Late for argument in operands[1:]) and not self._is_deferring(instead):
-            is_error = is_a(function, type) and issubclass(function, BaseException)
-            arguments = [a.now(is_error) if type(a) is Late else a for a in operands[1:]]
+            arguments = [a.now() if type(a) is Late else a for a in operands[1:]]
             return self.called((function, *arguments), kind)
         return operands if instead is None else (instead, *operands[1:])
 
@@ -128,28 +127,36 @@ class ObservedCalls(ObservedDraws):
         return (instead or function)(*args, **kwargs)
 
     def _is_deferring(self, instead: Any) -> bool:
-        return type(instead) is partial and instead.func in (self.defer, self._add, self.foreign.defer)
+        return type(instead) is partial and instead.func in (
+            self.defer,
+            self.defer_text,
+            self._add,
+            *self.foreign.deferring,
+        )
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
         if function is json.dumps and any(map(is_of_step, flatten(list(arguments))[0])):
-            return lambda *args, **options: late(partial(json.dumps, **options), args) or of_digits(*args, **options)
+            return self._dumped_late
         if not any(is_of_step(argument) for argument in arguments):
             return None
         is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
         made = None
         if is_format:
-            made = late(partial(str.format, function.__self__), arguments)
+            made = late(partial(str.format, function.__self__), arguments, self.outside)
         elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
-            made = late(_TEXT_MAKERS[function], arguments)
+            made = late(_TEXT_MAKERS[function], arguments, self.outside)
         return None if made is None else lambda *_: made
 
-    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], is_held: bool) -> Any:
-        """What a function makes of numbers of the step: late where it is held, else of this capture's numbers."""
-        made = late(function, arguments)
+    def _dumped_late(self, *args: Any, **options: Any) -> Any:
+        return late(partial(json.dumps, **options), args, self.outside) or of_digits(*args, **options)
+
+    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
+        """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
+        made = late(function, arguments, self.outside)
         if made is None:
             return function(*arguments)
-        return made if is_held else made.now()
+        return made if _can_wait(use) else made.now()
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -406,6 +413,10 @@ class ObservedCalls(ObservedDraws):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
+    def defer_text(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """``defer``, of a call that makes texts of what it is given, as that is now."""
+        self.defer(function, *[as_it_is(value, self.outside) for value in args], **kwargs)
+
     def _add(self, function: Any, *args: Any) -> Any:
         """Add to a container now, for the rest of the capture, and after every run of the step."""
         if function.__name__ in _ADDING_ALL:
@@ -421,6 +432,20 @@ class ObservedCalls(ObservedDraws):
                 "do it outside the step; single numbers and arrays that a step draws are drawn anew at every call",
             )
         return partial(self.draw, function)
+
+
+def _can_wait(use: int) -> bool:
+    """Whether nothing looks at what the innermost observed frame (three calls up) makes, before the run is over.
+
+    ``use``: of ``instrumented_code``, HELD, or RETURNED; what a captured function returns itself leaves the step.
+    """
+    if not use & RETURNED:
+        return bool(use & HELD)
+    caller = sys._getframe(3).f_back
+    return caller is not None and caller.f_code.co_qualname in _CAPTURING and is_own(caller.f_code)
+
+
+_CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
 
 
 def _has_text(function: Any, value: Any) -> bool:

@@ -73,14 +73,14 @@ def _truth(value: Any, _: Any) -> Any:
     return value
 
 
-def _formatted(operands: Any, info: tuple[int, bool, bool]) -> Any:
-    conversion, has_format, is_held = info
+def _formatted(operands: Any, info: tuple[int, bool, int]) -> Any:
+    conversion, has_format, use = info
     value, form = operands if has_format else (operands, "")
     if type(value) not in PLAIN or type(value) is Tensor:
         observer = active.observer
         if observer is not None:
             observer.contents.looked_at(value)
-            return observer.text_of(formatted, (value, conversion, form), is_held)
+            return observer.text_of(formatted, (value, conversion, form), use)
     return formatted(value, conversion, form)
 
 
@@ -88,11 +88,11 @@ def _joined(parts: Any, _: Any) -> Any:
     return Late(joined, parts) if any(type(part) is Late for part in parts) else "".join(parts)
 
 
-def _operator_held(operands: Any, _: Any) -> Any:
+def _operator_held(operands: Any, use: int) -> Any:
     right, left = _two(operands, None)
     observer = active.observer
     if observer is not None and type(left) is str:
-        return observer.text_of(operator.mod, (left, right), True)
+        return observer.text_of(operator.mod, (left, right), use)
     return left % right
 
 

@@ -40,6 +40,7 @@ from autojit.jit.trace_forms import TraceForms
 from autojit.jit.trace_memory import TraceMemory
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
+from autojit.jit.trace_texts import TraceTexts
 from autojit.jit.traced_number import TracedNumber
 from autojit.jit.versions import TraceVersions
 from autojit.tensor.gradients import accumulating
@@ -63,12 +64,13 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions, TraceMemory):
+class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions, TraceMemory, TraceTexts):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
-    ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``.
+    ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
+    texts of tensors, ``TraceTexts``.
     """
 
     runs_often = False
@@ -86,6 +88,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         TraceData.__init__(self)
         TraceOptions.__init__(self)
         TraceMemory.__init__(self)
+        TraceTexts.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -329,6 +332,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.known = {}
         self.asked = {}
         self.recordings = {}
+        self.is_over = True
         _finished.add(self)
 
     # -- evaluation of what Python asks for

@@ -143,18 +143,19 @@ def number_format(array: Any) -> Any:
 
 
 def to_text(self: Tensor) -> str:
-    """torch's ``repr`` of a tensor; a traced tensor shows its type."""
+    """torch's ``repr`` of a tensor; a traced tensor whose values nobody knows shows its type."""
     t = type_of(self)
     suffixes = []
-    if self._array is None or state.trace is not None:
+    array = self._array if state.trace is None else state.trace.shown(self)
+    if array is None:
         return f"tensor(<{t}>)"
-    if t.size == 0:
+    if array.size == 0:
         shown = "[]"
-        if len(t.shape) != 1:
-            suffixes.append(f"size={t.shape}")
+        if array.ndim != 1:
+            suffixes.append(f"size={array.shape}")
         has_default = t.dtype is default_dtype()
     else:
-        shown = body(self._array, len("tensor("))
+        shown = body(array, len("tensor("))
         has_default = t.dtype in (default_dtype(), int64, bool_) or t.dtype is default_dtype().to_complex()
     if not has_default:
         suffixes.append(f"dtype={t.dtype!r}")

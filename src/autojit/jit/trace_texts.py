@@ -1,0 +1,58 @@
+"""Texts of a step's tensors that Python looks at while the step is captured: no step is compiled for them.
+
+A text is known when the step has run, and what Python makes of it then nobody knows. So it is that of the call at hand,
+which goes on to its end for the errors that it may raise; then such calls run line by line. What is only printed,
+logged, appended or returned is made after every run (``late_values.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.errors import TraceError
+from autojit.core.source import here
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.ir.graph import Value
+
+
+class TraceTexts:
+    """The part of a trace that shows what its tensors hold."""
+
+    runs_often: bool
+    outer: Any  # of a body: the capture that it is in
+    name: str  # and what messages call it
+    known: dict[Value, Any]
+
+    def __init__(self) -> None:
+        self.is_over = False  # whether the capture has ended, and nothing is known of its inputs any more
+        self.looked_at = ""  # where Python has looked at the text of a tensor first
+
+    if TYPE_CHECKING:
+
+        def evaluate(self, value: Value) -> Any: ...
+
+    def shown(self, t: Tensor) -> Any:
+        """The array of a tensor in the call at hand, whose text is asked for.
+
+        None where eager mode has none either (inside ``vmap``), and while a derivative is recorded later.
+
+        Raises:
+            TraceError: in a body of a loop or branch.
+        """
+        if self.is_over or (t._array is None and t._value is None and t._storage is None):
+            return None
+        if self.runs_often:
+            return self._shown_in_body(t)
+        self.looked_at = self.looked_at or str(here())
+        return self.evaluate(value_of(t))
+
+    def _shown_in_body(self, t: Tensor) -> None:
+        if self.outer is not None:
+            raise TraceError(
+                f"{self.name}: the text of a tensor in the body, which is known only when the compiled body runs",
+                {"tensor": type_of(t), "at": here()},
+                "let the body return the tensor, and make the text after the call",
+            )
