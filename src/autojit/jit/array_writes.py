@@ -35,6 +35,9 @@ class ArrayWrites:
 
     def assign(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value`` after every run, and now if all is known."""
+        if self.observer.is_at_once:
+            container[key] = value
+            return
         self.observer.defer(container.__setitem__, key, value)
         self.written.append(container)
         if any(map(is_of_step, flatten((key, value))[0])):

@@ -59,7 +59,7 @@ class ForeignCalls:
         if is_statement and not is_a(owner, Tensor):
             if self._is_log(function):
                 return partial(self.defer_log, _with_line(function))
-            for part in opaque or [_SYSTEM]:
+            for part in () if self.observer.is_at_once else opaque or [_SYSTEM]:
                 self._changed.setdefault(id(part), (part, here()))
             return partial(self.defer, function)
         if is_of_tensors or is_a(owner, Tensor):
@@ -106,7 +106,8 @@ class ForeignCalls:
 
     def defer_log(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """``defer``, of a call that writes texts of tensors as they are now."""
-        self.defer(function, *[as_it_is(value, self.observer.outside) for value in args], **kwargs)
+        given = args if self.observer.is_at_once else [as_it_is(value, self.observer.outside) for value in args]
+        self.defer(function, *given, **kwargs)
 
     @property
     def deferring(self) -> tuple[Callable[..., None], ...]:

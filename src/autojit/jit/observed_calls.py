@@ -69,6 +69,7 @@ class ObservedCalls(ObservedDraws):
     def __init__(self) -> None:
         super().__init__()
         self.deferred: list[Deferred] = []
+        self.is_at_once = False  # in a run line by line: what a step does after every run is done now
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
         self._is_dropped = False  # the result of the call that is about to be made
         self._instead: dict[Any, Callable[..., Any]] = {
@@ -410,18 +411,23 @@ class ObservedCalls(ObservedDraws):
 
     def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """Make a call after every run of the step, not now."""
+        if self.is_at_once:
+            outside_of_capture(function, args, kwargs)
+            return
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
     def defer_text(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """``defer``, of a call that makes texts of what it is given, as that is now."""
-        self.defer(function, *[as_it_is(value, self.outside) for value in args], **kwargs)
+        given = args if self.is_at_once else [as_it_is(value, self.outside) for value in args]
+        self.defer(function, *given, **kwargs)
 
     def _add(self, function: Any, *args: Any) -> Any:
         """Add to a container now, for the rest of the capture, and after every run of the step."""
         if function.__name__ in _ADDING_ALL:
             args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
-        self.defer(function, *args)
+        if not self.is_at_once:
+            self.defer(function, *args)
         return function(*args)
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
