@@ -287,3 +287,34 @@ def test_a_warning_is_about_the_line_of_each_call() -> None:
 
     assert len(lines(step)) == 2
     assert lines(aj.jit(step)) == lines(step)
+
+
+def _raising(k: float, log: list[Any], out: Any) -> Callable[[aj.Tensor], aj.Tensor]:
+    def step(x: aj.Tensor) -> aj.Tensor:
+        y = x * 2
+        print("sum", y.sum().item(), f"{y[0].item():.2f}", file=out)
+        warnings.warn(f"half {x.sum().item() / 2}", stacklevel=1)
+        print("tensor", y, file=out)
+        log.append(y.sum().item())
+        if y.sum() > k:
+            raise ValueError("too large")
+        print("end", file=out)
+        return y
+
+    return step
+
+
+@pytest.mark.parametrize("limit", [-1.0, 14.0, 1e9])
+def test_what_a_step_tells_before_it_raises_is_told(limit: float) -> None:
+    def run(jit: Any) -> Any:
+        out, found = io.StringIO(), []
+        step = jit(_raising(limit, [], out))
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for k in (1.0, 2.0, 5.0, 3.0, 6.0, 1.0):
+                for size in (2, 3):
+                    with contextlib.suppress(ValueError):
+                        found.append(step(aj.full((size,), k)).tolist())
+        return found, out.getvalue(), [str(w.message) for w in seen]
+
+    assert run(aj.jit) == run(lambda function: function)

@@ -32,7 +32,7 @@ from autojit.jit.late_values import as_it_is
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.told_warnings import ToldWarnings
+from autojit.jit.told_warnings import ToldWarnings, issue
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.tensor import Tensor
 
@@ -141,6 +141,10 @@ class _Held:
 def _call(function: Any, *args: Any, **kwargs: Any) -> None:
     given = (value.value if type(value) is _Held else value for value in args)
     function(*given, **{k: value.value if type(value) is _Held else value for k, value in kwargs.items()})
+
+
+TELLING = (print, _call, issue)
+"""Functions, perhaps in a ``partial``, of deferred calls that write or tell and leave the step's own objects alone."""
 
 
 class _System:

@@ -51,6 +51,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
 from autojit.jit.places import with_more
+from autojit.jit.raised_errors import of_values
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
@@ -190,10 +191,8 @@ class JitFunction:
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
         try:
-            with alone(self._lock, self.natives):
+            with suppress(Reentered), alone(self._lock, self.natives):
                 return self._rebound(args, kwargs, carried(self.function))
-        except Reentered:
-            pass
         except LineByLine as reason:
             self.counts.note(str(reason))
             args, kwargs = with_tensors(args, kwargs)
@@ -212,23 +211,25 @@ class JitFunction:
                 return rebinding.store(self._through_python((*rebinding.values(drawn, args, kwargs), args, kwargs), {}))
             except (Rebinds, Releases) as found:
                 self._take_over(found, drawn, args, kwargs)
+                continue
             except DrawnOtherwise as otherwise:
-                return self._drawn_otherwise(otherwise, drawn, args, kwargs)
+                run = self._drawn_otherwise(otherwise, drawn)
             except NotYetCompared as new:
-                return new.comparison.of_run(args, kwargs, drawn)
+                run = functools.partial(new.comparison.of_run, drawn)
             except LineByLine as reason:
                 if self.rebinding is None:
                     raise
                 self.counts.note(str(reason))  # what has been drawn for the call is drawn once
-                return self.rebinding.line_by_line(DrawnOtherwise(()).given(drawn), args, kwargs)
+                run = functools.partial(self.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
+            return run(args, kwargs)  # not inside of ``except``: its errors come of nothing else
 
-    def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn, args: Any, kwargs: Any) -> Any:
-        """What a call draws cannot be given to a step: it runs line by line."""
+    def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn) -> Callable[..., Any]:
+        """What a call draws cannot be given to a step: how it runs line by line."""
         rebinding = self.rebinding or Rebinding(self.function, (), self._released)
         if otherwise.is_always:
             self.rebinding, rebinding.plans.is_line_by_line = rebinding, True
             forget_all(self)
-        return rebinding.line_by_line(otherwise.given(drawn), args, kwargs)
+        return functools.partial(rebinding.line_by_line, otherwise.given(drawn))
 
     def _take_over(self, found: Rebinds | Releases, drawn: Drawn, args: Any, kwargs: Any) -> None:
         """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
@@ -397,12 +398,12 @@ class JitFunction:
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
         observer, snapshot = observed(self.function, rebinding, baked, call.leaves)
-        trace.met_outside = lambda: (*observer.outside.values(), *trace.reached)
+        trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
         try:
             set_trace(trace)
             with recording(trace):
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
-                with traced_math(has_numbers), observer.observing():
+                with traced_math(has_numbers), observer.observing(), of_values(trace, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding, call)
                 check_nests(args, kwargs, call.tree, given)
@@ -412,8 +413,7 @@ class JitFunction:
             capture.unguarded, capture.apart = observer.unguarded, told_apart(made, call.leaves, observer.told_apart)
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)
-            if snapshot.modes != (state.grad_enabled, state.inference):
-                capture.modes_left = state.grad_enabled, state.inference
+            capture.modes_left = snapshot.modes_left()
         finally:
             snapshot.leave(trace)  # after an error too
         call.check_untorn(capture.guards)  # but for histories: one that this capture has freed is not to be met again

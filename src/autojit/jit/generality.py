@@ -43,6 +43,8 @@ def general_capture(
         trace = call.trace
         if trace is None or not (call.sizes or trace.counted) or _is_defect(error):
             open_sizes.are_counts_fixed = open_sizes.are_counts_fixed and not call.is_fixed
+            for call_told in () if trace is None else trace.tell:
+                call_told()
             raise
         note(f"sizes were fixed: {type(error).__name__}: {error}")
         call.is_fixed, open_sizes.are_counts_fixed = True, not call.sizes

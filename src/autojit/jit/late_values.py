@@ -65,14 +65,11 @@ class AsItWas:
         t = self.of
         if self.node is t._grad_fn and self.requires_grad is t._requires_grad and value_of(t) is self.value:
             return (t,), ()
-        return (self.tensor,), (self._shown_as(),)
-
-    def _shown_as(self) -> Callable[[Tensor], Tensor]:
-        return partial(_copy, _class_of(self.of), self.requires_grad, _rest_of(self.node))
+        return (self.tensor,), (partial(_copy, _class_of(self.of), self.requires_grad, _rest_of(self.node)),)
 
     def now(self) -> Tensor:
         """The tensor as it was, in this capture."""
-        return self._shown_as()(self.tensor)
+        return _copy(_class_of(self.of), self.requires_grad, _rest_of(self.node), self.tensor)
 
 
 register(AsItWas, AsItWas.taken_apart, lambda parts, rest: rest[0](parts[0]) if rest else parts[0])
@@ -82,6 +79,11 @@ def _copy(kind: type[Tensor], requires_grad: bool, node: SpentNode | None, t: Te
     made = alias(t, kind)
     made._requires_grad, made._grad_fn = requires_grad, node
     return made
+
+
+def copied_as(t: Tensor) -> Callable[[Tensor], Tensor]:
+    """Makes of a tensor with the same elements one of its class; of the history it has what is left of a spent one."""
+    return partial(_copy, _class_of(t), t._requires_grad, _rest_of(t._grad_fn))
 
 
 def _class_of(t: Tensor) -> type[Tensor]:
@@ -97,7 +99,7 @@ def as_it_is(value: Any, outside: Mapping[int, Any]) -> Any:
     if is_a(value, Tensor):
         if state.trace is not None:
             return AsItWas(value)
-        return _copy(_class_of(value), value._requires_grad, _rest_of(value._grad_fn), wrap(value._array.copy()))
+        return copied_as(value)(wrap(value._array.copy()))
     if type(value) in (tuple, list) and id(value) not in outside:
         return type(value)([as_it_is(part, outside) for part in value])
     if type(value) is dict and id(value) not in outside:
@@ -154,4 +156,4 @@ def _now(value: Any) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else value
 
 
-__all__ = ["Late", "as_it_is", "at_once", "formatted", "is_of_step", "joined", "late"]
+__all__ = ["Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late"]

@@ -412,6 +412,9 @@ class ObservedCalls(ObservedDraws):
 
     def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """Make a call after every run of the step, not now."""
+        if self.is_at_once:
+            outside_of_capture(function, args, kwargs)
+            return
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 

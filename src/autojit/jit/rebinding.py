@@ -251,12 +251,14 @@ class Rebinding:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
-            made = carried(self.function)
+            made, given = carried(self.function), None
             try:
                 with carrying(made, self.function) as drawn:
                     found = native.call(*self.values(drawn, args, kwargs), args, kwargs)
             except DrawnOtherwise as otherwise:
-                return self.line_by_line(otherwise.given(made), args, kwargs)
+                given = otherwise.given(made)
+            if given is not None:  # not inside of ``except``: its errors come of nothing else
+                return self.line_by_line(given, args, kwargs)
             if type(found) is Finished:
                 return found.result
             self.installed = native if int(guard_epoch[0]) == epoch else None

@@ -122,6 +122,11 @@ class Snapshot:
                 table.update(before)
         return found
 
+    def modes_left(self) -> tuple[bool, int] | None:
+        """(grad, inference) if the function has left them otherwise."""
+        now = state.grad_enabled, state.inference
+        return None if now == self.modes else now
+
     def settle(self) -> None:
         """Objects that the function has assigned, or replaced by others, are assigned after every call."""
         for location, before in list(self._changes()):

@@ -83,7 +83,7 @@ class ToldWarnings:
             warnings.warn_explicit(at_once(message), kind, *place, source)
         else:
             changed = found.since(self._first) if found != self._first else None
-            self._observer.defer(partial(_issue, about, kind, changed), message)
+            self._observer.defer(partial(issue, about, kind, changed), message)
 
     def take(self, message: str, category: type[Warning]) -> bool:
         """A warning of autojit's own; in a body of a loop or branch, it comes in the capture alone."""
@@ -93,7 +93,8 @@ class ToldWarnings:
         return True
 
 
-def _issue(about: Place | int, kind: Any, filters: _Filters | None, message: Any) -> None:
+def issue(about: Place | int, kind: Any, filters: _Filters | None, message: Any) -> None:
+    """Warn, under the filters that the step has set."""
     place = about if isinstance(about, Place) else _outside(about)
     with nullcontext() if filters is None else warnings.catch_warnings():
         if filters is not None:
@@ -145,4 +146,4 @@ def _place(frame: FrameType) -> Place:
     return Place(frame.f_code.co_filename, frame.f_lineno, names.get("__name__", "<string>"), registry)
 
 
-__all__ = ["ToldWarnings"]
+__all__ = ["ToldWarnings", "issue"]

@@ -7,6 +7,7 @@ logged, appended or returned is made after every run (``late_values.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import TraceError
@@ -28,6 +29,8 @@ class TraceTexts:
 
     def __init__(self) -> None:
         self.is_over = False  # whether the capture has ended, and nothing is known of its inputs any more
+        self.told: Sequence[Any] = ()  # calls that are made after every run
+        self.tell: Sequence[Callable[[], Any]] = ()  # those of them that write or tell, for a call that raises
         self.looked_at = ""  # where Python has looked at the text of a tensor first
 
     if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class Comparison:
         if not self.is_comparing and (self.is_due or (self.verify == "first" and step.calls == 0)):
             raise NotYetCompared(self)
 
-    def of_run(self, args: Any, kwargs: Any, drawn: Drawn) -> Any:
+    def of_run(self, drawn: Drawn, args: Any, kwargs: Any) -> Any:
         """A call whose step is known; both modes are given what has been drawn for it."""
         if self.verify == "first":
             self.calls = self.owner.counts.calls

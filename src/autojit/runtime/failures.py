@@ -107,7 +107,7 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
             for possible in nodes:
                 known = diagnosis.error_of(possible)
                 if known is not None:
-                    return _told(*known)
+                    return told(*known)
         failure: BaseException
         if site >= FAILURE_SITE:
             op: Any = reporter.failing[site - FAILURE_SITE]
@@ -128,7 +128,7 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
     return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
 
 
-def _told(error: Exception, node: Node) -> Exception:
+def told(error: Exception, node: Node) -> Exception:
     """The error of a node that the reference has found, with the user's words for it."""
     if not isinstance(error, AutojitError):
         return error
