@@ -61,9 +61,18 @@ def late(function: Callable[..., Any], args: Sequence[Any]) -> Late | None:
 
 def of_digits(*args: Any, **options: Any) -> str:
     """``json.dumps`` for the numbers of this capture: code in C takes none that are not known."""
-    leaves, tree = flatten((args, options))
-    args, options = tree.unflatten([leaf.concrete() if is_a(leaf, TracedNumber) else leaf for leaf in leaves])
+    args, options = with_digits((args, options))
     return json.dumps(*args, **options)
+
+
+def with_digits(arguments: Any) -> Any:
+    """Arguments with the digits of numbers and sizes that change from call to call, which are fixed then."""
+    leaves, tree = flatten(arguments)
+    return tree.unflatten([_digits(leaf) for leaf in leaves])
+
+
+def _digits(value: Any) -> Any:
+    return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value
 
 
 def formatted(value: Any, conversion: int, form: str) -> str:
@@ -100,4 +109,4 @@ def _now(value: Any, is_number: bool, of_types: bool) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else value
 
 
-__all__ = ["Late", "formatted", "is_of_step", "joined", "late"]
+__all__ = ["Late", "formatted", "is_of_step", "joined", "late", "with_digits"]

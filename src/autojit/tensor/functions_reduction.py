@@ -79,8 +79,8 @@ def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | N
 
 def _reduction(name: str, dim: Dims, ndim: int) -> Op | None:
     """The reduction over ``dim`` (None and ints, and tuples of these); None for other ways to say it."""
-    kind = type(dim)
-    return _reduction_over(name, dim, ndim) if dim is None or kind is int or kind is tuple else None
+    make = _reduction_over if state.trace is None else _reduction_over.__wrapped__  # no table holds a step's sizes
+    return make(name, dim, ndim) if dim is None or type(dim) in (int, tuple) else None
 
 
 @lru_cache(maxsize=1024, typed=True)
