@@ -132,9 +132,8 @@ READS_HINTS = {  # why it may
     "jit/draws.py",  # what is fetched for one call has the sizes of that call
     "jit/trace_sizes.py",  # makes them for sizes that a step counts
     "ops/sources.py",  # the eager rule of the op that is a size
-    "tensor/tensor.py",  # stand-ins for strides, which all sizes from 2 on answer alike
-    "tensor/dispatch.py",  # the same
-    "tensor/memory_orders.py",  # the same
+    "tensor/dispatch.py",  # stand-ins for strides, which all sizes from 2 on answer alike
+    "tensor/memory_orders.py",  # the same; others are asked for
 }
 
 

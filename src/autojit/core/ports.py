@@ -39,6 +39,8 @@ class Trace(Protocol):
     recordings: dict[Any, Any]
     """What functions recorded, by function and types of operands (``tensor.replay``)."""
 
+    has_numbers: bool
+    """Whether there are numbers of the step: stand-ins for Python's that change from call to call."""
     runs_often: bool
     """Whether this is the body of a loop or a branch: Python cannot decide on its values."""
     writes: int

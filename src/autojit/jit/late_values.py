@@ -125,9 +125,18 @@ def late(function: Callable[..., Any], args: Sequence[Any], outside: Mapping[int
 
 def of_digits(*args: Any, **options: Any) -> str:
     """``json.dumps`` for the numbers of this capture: code in C takes none that are not known."""
-    leaves, tree = flatten((args, options))
-    args, options = tree.unflatten([leaf.concrete() if is_a(leaf, TracedNumber) else leaf for leaf in leaves])
+    args, options = with_digits((args, options))
     return json.dumps(*args, **options)
+
+
+def with_digits(arguments: Any) -> Any:
+    """Arguments with the digits of numbers and sizes that change from call to call, which are fixed then."""
+    leaves, tree = flatten(arguments)
+    return tree.unflatten([_digits(leaf) for leaf in leaves])
+
+
+def _digits(value: Any) -> Any:
+    return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value
 
 
 def formatted(value: Any, conversion: int, form: str) -> str:
@@ -156,4 +165,4 @@ def _now(value: Any) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else value
 
 
-__all__ = ["Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late"]
+__all__ = ["Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late", "with_digits"]

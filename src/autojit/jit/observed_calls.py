@@ -20,7 +20,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, MappingView, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from operator import index
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +35,7 @@ from autojit.jit.draws import (
     refuse_unseeded,
 )
 from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
-from autojit.jit.late_values import Late, as_it_is, at_once, is_of_step, late, of_digits
+from autojit.jit.late_values import Late, as_it_is, at_once, is_of_step, late, of_digits, with_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
@@ -349,10 +348,10 @@ class ObservedCalls(ObservedDraws):
     def _cached(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """A function that remembers its results: each is guarded, for it may be forgotten and computed anew."""
         self._escape([*args, *kwargs.values()])
+        args, kwargs = with_digits((args, kwargs))  # of which it is the key, also when the step is long over
         if any(map(is_of_step, flatten((args, kwargs))[0])):
             found = function(*args, **kwargs)
         else:  # once for all calls, so what it computes and does is no part of the step
-            args = tuple([index(value) if is_a(value, SymbolicSize) else value for value in args])
             found = outside_of_capture(function, args, kwargs)
         name = f"what {function.__name__} has cached"
         if any(is_a(value, Tensor) and value._array is None for value in flatten((args, kwargs, found))[0]):

@@ -106,6 +106,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.seen_gradients: list[tuple[Tensor, Tensor]] = []  # leaves with those that the function has seen before
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
+        self.has_numbers = False  # whether there are any that change from call to call
         self.has_passes = False  # whether the step differentiates
         self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
         self.passed: list[tuple[Tensor, HistoryNode]] = []  # of those, histories that passes went through

@@ -51,6 +51,7 @@ class TracedNumber:
 
     def __init__(self, trace: Trace, tensor: Tensor, kind: type, span: Range = ANY) -> None:
         self.trace = trace
+        trace.has_numbers = True
         self.span = span if kind is float else INT64 if span is ANY else span
         self.tensor = tensor
         self.kind = kind

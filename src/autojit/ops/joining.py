@@ -12,7 +12,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree_on, is_symbolic, size_min
+from autojit.core.sizes import agree, agree_on, is_symbolic, size_max, size_min
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
@@ -117,7 +117,7 @@ def squeeze(x: Operand, axes: int | Sequence[int] | None = None) -> Any:
     """Drop axes of extent 1: all of them, or those given that have extent 1."""
     shape = x.spec.shape
     chosen = range(len(shape)) if axes is None else (() if axes == () else normalize_axes(axes, len(shape), "squeeze"))
-    return reshape(x, [n for axis, n in enumerate(shape) if n != 1 or axis not in chosen])
+    return reshape(x, [n for axis, n in enumerate(shape) if axis not in chosen or not agree(n, 1)])
 
 
 def unsqueeze(x: Operand, axis: int) -> Any:
@@ -344,7 +344,7 @@ def _rolled(x: Any, move: int, axis: int) -> Any:
     if x.spec.ndim == 0:
         raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"x": x})
     extent = x.spec.shape[axis]
-    cut = (extent - move) % extent if extent else 0
+    cut = (extent - move) % size_max(extent, 1)
     if cut == 0:
         return x
     return bind(Concatenate(axis), slice_axis(x, axis, cut, extent), slice_axis(x, axis, 0, cut))

@@ -5,6 +5,7 @@ The eager path is kept short on purpose: NumPy's own work on a small array is 0.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,8 @@ def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> t
 def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
     now = state.__dict__
     trace = now["trace"]
+    if trace.has_numbers:
+        op = _with_digits(op)
     for t in operands:
         if not isinstance(t, Tensor):
             raise tensor_expected(t)
@@ -377,6 +380,23 @@ def literal_of(value: object, type: TensorType) -> Tensor:
 def is_of_step(value: object) -> bool:
     """Whether a value is a number of a captured step: by its real class, for it passes for an int or a float."""
     return hasattr(type(value), "as_operand")
+
+
+def digits(value: Any) -> Any:
+    """Parameters of an op, with the digits of numbers of a step: ops are compared, and kept by tables that outlive it.
+
+    The step is one for these digits then, as `SymbolicSize` tells sizes apart.
+    """
+    if type(value) is tuple:
+        found = tuple([digits(item) for item in value])
+        return value if all(map(operator.is_, found, value)) else found
+    return value.concrete() if is_of_step(value) else value
+
+
+def _with_digits(op: Op) -> Op:
+    given = [value for _, value in op.parameters()]
+    found = list(map(digits, given))
+    return op if all(map(operator.is_, found, given)) else type(op)(*found)
 
 
 def number(value: Any, dtype: DType) -> Tensor:

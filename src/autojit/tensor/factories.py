@@ -11,7 +11,7 @@ import numpy as np
 from autojit.core.device import CPU, default_device, device, require_available
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
-from autojit.core.sizes import as_extent, is_symbolic, size_max
+from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.ops.sources import Iota
 from autojit.tensor.device_layer import placed
@@ -408,7 +408,7 @@ def eye(
 ) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     wanted = dtype or default_dtype()
-    columns = n if m is None else m
+    n, columns = as_size(n), as_size(n if m is None else m)
     for name, extent in (("n", n), ("m", columns)):
         if extent < 0:
             raise UsageError(f"{name} must be greater or equal to 0, got {extent}")

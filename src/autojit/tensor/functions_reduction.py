@@ -10,7 +10,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, float32, int64, uint8
-from autojit.core.errors import DTypeError, IndexOutOfRangeError, UnsupportedDTypeError, UsageError
+from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
@@ -30,6 +30,7 @@ from autojit.tensor.kernels import by_parts, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.requirements import require_some
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 from autojit.tensor.view_nodes import no_view
@@ -79,8 +80,8 @@ def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | N
 
 def _reduction(name: str, dim: Dims, ndim: int) -> Op | None:
     """The reduction over ``dim`` (None and ints, and tuples of these); None for other ways to say it."""
-    kind = type(dim)
-    return _reduction_over(name, dim, ndim) if dim is None or kind is int or kind is tuple else None
+    make = _reduction_over if state.trace is None else _reduction_over.__wrapped__  # no table holds a step's sizes
+    return make(name, dim, ndim) if dim is None or type(dim) in (int, tuple) else None
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -238,12 +239,9 @@ def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
 
 def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     t = type_of(input)
-    if t.size == 0:
-        if dim is None or dim == ():
-            raise UsageError(
-                f"{what}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
-                "with the 'dim' argument."
-            )
+    if dim is None or dim == ():
+        require_some(t.size, what, _EMPTY_EXTREME, "usage")
+    else:
         _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
     if t.dtype.is_complex:
         raise UnsupportedDTypeError(f'"{what}" not implemented for {t.dtype}', {"input": input})
@@ -258,10 +256,11 @@ def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) 
 
 def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     for axis in axes:
-        if shape[axis] == 0:
-            raise IndexOutOfRangeError(
-                f"{what}(): Expected reduction dim {axis} to have non-zero size.", {"shape": list(shape)}
-            )
+        require_some(shape[axis], what, f"Expected reduction dim {axis} to have non-zero size.", "index")
+
+
+_EMPTY = "Expected reduction dim to be specified for input.numel() == 0."
+_EMPTY_EXTREME = f"{_EMPTY} Specify the reduction dim with the 'dim' argument."
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -276,9 +275,9 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 def _position(function: Any, what: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     t = type_of(input)
-    if dim is None and t.size == 0:
-        raise IndexOutOfRangeError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
-    if dim is not None and t.ndim:
+    if dim is None:
+        require_some(t.size, what, _EMPTY, "index")
+    elif t.ndim:
         _refuse_empty(what, t.shape, (normalize_axis(dim, t.ndim, what),))
     source = cast(input, int64) if t.dtype is bool_ else input
     return function(source, dim, keepdim)  # type: ignore[no-any-return]
@@ -312,8 +311,7 @@ def _max_or_min(
     if other is not None:
         return pair(input, other)
     if dim is None:
-        if type_of(input).size == 0:
-            raise UsageError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
+        require_some(type_of(input).size, what, _EMPTY, "usage")
         return extreme(input)
     index = position(input, dim, True)
     if type_of(input).ndim == 0:

@@ -27,7 +27,7 @@ from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
 from autojit.runtime.gate import Reentered
 from autojit.tensor.composite_boundary import composed
-from autojit.tensor.dispatch import apply
+from autojit.tensor.dispatch import apply, digits
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
@@ -197,7 +197,7 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     else:
         composites = _array_composites or _load_composites()
         if wanted and _would_be_at_hand(operands):
-            op = _fused_arrays(name, options, wanted, results)
+            op = _fused_arrays(name, digits(options), wanted, results)
             recorded = composed(op, operands, lambda *inside: composites[name](*inside, *options), node)
             if recorded is not None:
                 return recorded

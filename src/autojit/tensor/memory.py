@@ -13,7 +13,7 @@ from autojit.core.sizes import is_symbolic, size_max
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.memory_orders import order_of, places_of, seen_through
+from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import wants_grad
@@ -109,13 +109,15 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
 def _open_steps(layout: NDArray[Any], shape: Sequence[int]) -> tuple[int, ...]:
     """The steps of a tensor with open sizes: they are open too where it has no gaps; else its sizes are asked for."""
     order = order_of(layout)
-    if order is not None and order[:1] == ("strides",):
-        for n in shape:
-            int(n)
-        return tuple(s // layout.itemsize for s in layout.strides)
-    axes = tuple(range(len(shape))) if order is None else order
-    steps = row_major_steps([shape[axis] for axis in axes])
-    return tuple(steps[place] for place in places_of(axes))
+    if order is None or order[:1] != ("strides",):
+        axes = tuple(range(len(shape))) if order is None else order
+        steps = row_major_steps([shape[axis] for axis in axes])
+        found = tuple(steps[place] for place in places_of(axes))
+        if has_steps(layout, found):
+            return found
+    for n in shape:
+        int(n)
+    return tuple(s // layout.itemsize for s in layout.strides)  # with gaps, or steps of axes of size 1
 
 
 def row_major_steps(shape: Sequence[int]) -> tuple[int, ...]:

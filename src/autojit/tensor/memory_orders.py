@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.size_recorder import asked
+from autojit.core.sizes import agree, is_counted, surely_equal
 from autojit.core.types import TensorType
-from autojit.ir.concrete import hinted
+from autojit.ir.concrete import hinted, is_open, symbols_of
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.reinterpret import AsStrided
-from autojit.ops.shape import Reshape
+from autojit.ops.shape import Reshape, Slice
 from autojit.ops.views import ViewUpdate
 
 if TYPE_CHECKING:
@@ -89,6 +91,8 @@ def result_order(
     if all(operand is None for operand in operands):
         return None
     arrays = [row_major(t) if a is None else a for a, t in zip(operands, types, strict=True)]
+    for kind in types:
+        _decide_extents(kind.shape)
     found = in_order_of(arrays, result.dtype.numpy)
     return None if found.flags.c_contiguous else found
 
@@ -102,7 +106,46 @@ def view_order(op: Op, operand: NDArray[Any] | None, kind: TensorType) -> NDArra
         if type(op) is AsStrided and not base.flags.c_contiguous:
             base = row_major(kind)
         found = hinted(op).eager(base)
+    _decide_order(op, kind, operand, found)
     return None if found is None or found.flags.c_contiguous else found
+
+
+def _decide_order(op: Op, kind: TensorType, operand: NDArray[Any] | None, found: NDArray[Any] | None) -> None:
+    """Let a capture hold for sizes alone with which a view's axes lie in memory as they do now.
+
+    They do so for all sizes from 2 on. An extent that is made of sizes (``n // 2``) may also be 0 or 1, and a view be
+    in row-major order then that is not otherwise.
+    """
+    if asked.recorder is None or not (is_open(kind.shape) or symbols_of(op)):
+        return
+    was_row_major = operand is None or operand.flags.c_contiguous
+    if was_row_major and (type(op) is Reshape or _is_part_of_first(op, kind)):
+        return
+    extents = (*kind.shape, *op.result_type(kind).shape)
+    is_row_major = was_row_major and (found is None or found.flags.c_contiguous)
+    if not is_row_major or any(n < 2 for n in hinted(extents)):
+        _decide_extents(extents)
+
+
+def _is_part_of_first(op: Op, kind: TensorType) -> bool:
+    """Whether a view shows a part without gaps of the first axis, and the others whole."""
+    return (
+        type(op) is Slice
+        and surely_equal(op.extents[1:], kind.shape[1:])
+        and all(surely_equal(step, 1) for step in op.steps[:1])
+    )
+
+
+def _decide_extents(shape: Sequence[int]) -> None:
+    """Let the capture hold for extents alone that are 0, 1 or more as they are now."""
+    for n in shape:
+        if not _decide(n, 1):
+            _decide(n, 0)
+
+
+def _decide(a: int, b: int) -> bool:
+    """Whether two extents are equal, at which the capture answers for all sizes; those that it counts are as such."""
+    return not (is_counted(a) or is_counted(b)) and agree(a, b)
 
 
 def reshaped_in_place(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
@@ -113,11 +156,30 @@ def reshaped_in_place(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[An
         return None
 
 
-def seen_through(root: NDArray[Any], chain: Sequence[Op]) -> NDArray[Any]:
-    """What views show of an array."""
+def seen_through(root: NDArray[Any], chain: Sequence[Op], kind: TensorType | None = None) -> NDArray[Any]:
+    """What views show of an array, which stands for one of a type with open sizes."""
     for op in chain:
-        root = hinted(op).eager(root)
+        found = hinted(op).eager(root)
+        if kind is not None:
+            _decide_order(op, kind, root, found)
+            if type(op) is Slice and not _is_part_of_first(op, kind):
+                _decide_gaps(op, kind)
+            kind = op.result_type(kind)
+        root = found
     return root
+
+
+def _decide_gaps(op: Slice, kind: TensorType) -> None:
+    """Let a capture hold for sizes alone with which a slice shows whole axes as it does now."""
+    if asked.recorder is not None:
+        for n, of, step in zip(op.extents, kind.shape, op.steps, strict=True):
+            _decide(n, of)
+            _decide(step, 1)
+
+
+def has_steps(array: NDArray[Any], steps: tuple[int, ...]) -> bool:
+    """Whether a stand-in has these strides, in elements."""
+    return bool(hinted(steps) == tuple(step // array.itemsize for step in array.strides))
 
 
 def order_of(array: NDArray[Any]) -> Order:

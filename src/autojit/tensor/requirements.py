@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from autojit.core.dtypes import int64
+from autojit.core.sizes import is_counted
 from autojit.ops.requirements import KINDS, Require, Witness
-from autojit.tensor.dispatch import apply
+from autojit.tensor.dispatch import apply, number
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
@@ -67,6 +69,14 @@ def told(
     if not holds.all():
         raise witness.refused(holds._array, value._array)
     return holds
+
+
+def require_some(n: int, what: str, refusal: str, kind: str) -> None:
+    """An error of ``KINDS[kind]`` if a size is 0, which ``what`` refuses; of one that the step counts when it has."""
+    if is_counted(n):
+        require_bare(lambda: number(n, int64) > 0, f"{what}(): {refusal}", kind)
+    elif n == 0:
+        raise KINDS[kind](f"{what}(): {refusal}")
 
 
 def require_bare(holds: Callable[[], Tensor], refusal: str, kind: str) -> None:

@@ -18,7 +18,7 @@ from autojit.core.errors import UsageError, register_operand_type, tensor_expect
 from autojit.core.once import first_use
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
-from autojit.ir.concrete import hinted
+from autojit.tensor.memory_orders import row_major, seen_through
 from autojit.tensor.node import TYPES, new_type
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
@@ -420,15 +420,13 @@ def layout_of(t: Tensor) -> NDArray[Any]:
         return t._array  # type: ignore[no-any-return]
     storage = t._storage
     root = storage.array if storage is not None else None
+    of_root = None
     if root is None:
         value = storage.value if storage is not None and storage.value is not None else t._value
         root = None if state.trace is None else state.trace.order_of(value)
-        if root is None:
-            of_root = type_of(t) if value is None else value.type
-            root = np.empty(hinted(of_root.shape), of_root.dtype.numpy)  # never touched, so it costs address space only
-    for op in storage_chain(t):
-        root = hinted(op).eager(root)
-    return root
+        of_root = type_of(t) if value is None else value.type
+        root = row_major(of_root) if root is None else root
+    return seen_through(root, storage_chain(t), of_root)
 
 
 def is_scalar_number(value: object) -> bool:

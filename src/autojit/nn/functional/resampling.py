@@ -172,7 +172,7 @@ def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, m
     kind = aj.float32 if mode.startswith("nearest") or x.dtype is not aj.float64 else aj.float64
     steps, lengths = aj.arange(new, dtype=kind), [aj.tensor(n, dtype=kind) for n in (old, new)]
     if align and not mode.startswith("nearest"):
-        positions = steps * ((lengths[0] - 1) / (lengths[1] - 1))
+        positions = steps * ((lengths[0] - 1) / (lengths[1] - 1).clamp(min=1))  # of one sample: the first
     else:
         ratio = lengths[0] / lengths[1] if scale is None else aj.tensor(1.0 / scale, dtype=kind)
         if mode.startswith("nearest"):

@@ -1,0 +1,141 @@
+"""Parameters of ops that change from call to call: numbers and sizes that an op keeps, or by which a table finds what
+it made before. Nothing of one captured function gets into another, nor into eager mode.
+
+A table of functions of a tensor and a number, with and without gradients; each is compiled in two functions one after
+the other, with eager calls in between.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.jit import open_numbers
+
+F = aj.nn.functional
+Function = Callable[[aj.Tensor, Any], Any]
+FLOATS = (1.5, 2.25, 0.75)
+INTS = (1, 2, 4)
+DIMS = (1, 2, -1, 0)
+OTHER_DIMS = (1, 2, -2)  # than the first
+
+
+def _over_two(function: Function) -> Function:
+    return lambda x, v: function(x, (v, 0))
+
+
+OF_FLOATS: dict[str, Function] = {
+    "pad": lambda x, v: F.pad(x, (1, 1), value=v),
+    "pad, cropped": lambda x, v: F.pad(x, (-1, 1), value=v),
+    "elu": lambda x, v: F.elu(x, v),
+    "threshold": lambda x, v: F.threshold(x, v, v),
+    "clamp": lambda x, v: x.clamp(-v, v),
+    "masked_fill": lambda x, v: x.masked_fill(x > 0, v),
+    "normalize": lambda x, v: F.normalize(x, p=v, eps=v),
+    "layer_norm": lambda x, v: F.layer_norm(x, (4,), eps=v),
+    "smooth_l1_loss": lambda x, v: F.smooth_l1_loss(x, 0.2 * x, beta=v),
+    "norm": lambda x, v: x.norm(v),
+    "renorm": lambda x, v: aj.renorm(x, 2, 0, v),
+    "add": lambda x, v: aj.add(x, x, alpha=v),
+    "addmm": lambda x, v: aj.addmm(x[0, :, :3], x[0, :, :3], x[1, :, :3], beta=v, alpha=v),
+    "var": lambda x, v: x.var(1, correction=v),
+    "full": lambda x, v: x * aj.full((4,), v),
+    "linspace": lambda x, v: x * aj.linspace(0, v, 4),
+    "lru_cache": lambda x, v: x * _twice(v) + _twice(value=v),
+}
+OF_INTS: dict[str, Function] = {
+    "polygamma": lambda x, v: aj.special.polygamma(v, x.abs() + 1),
+    "vander": lambda x, v: aj.vander(x[0, 0], v),
+    "diag": lambda x, v: aj.diag(x[0], v - 3),
+    "tril": lambda x, v: aj.tril(x, v - 3),
+    "pad": lambda x, v: F.pad(x, (v, 1), value=v),
+    "matrix_power": lambda x, v: aj.matrix_power(x[0, :, :3], v),
+    "repeat": lambda x, v: x.repeat(1, v, 1),
+    "unfold": lambda x, v: x.unfold(2, v, 1),
+    "topk": lambda x, v: tuple(aj.topk(x, v, 2)),
+    "roll": lambda x, v: aj.roll(x, v, 1),
+    "one_hot": lambda x, v: x * F.one_hot(aj.tensor([0, 1, 1]), v + 2).sum(),
+    "adaptive_avg_pool1d": lambda x, v: F.adaptive_avg_pool1d(x, v),
+    "interpolate": lambda x, v: F.interpolate(x, size=v, mode="linear"),
+    "lru_cache": lambda x, v: x * _twice(v),
+}
+OF_DIMS: dict[str, Function] = {
+    name: getattr(aj, name)
+    for name in ("sum", "mean", "prod", "amax", "cumsum", "softmax", "logsumexp", "unsqueeze", "std", "any")
+}
+OF_SEVERAL_DIMS: dict[str, Function] = {
+    f"{name} over two": _over_two(getattr(aj, name))
+    for name in ("sum", "mean", "amax", "std", "logsumexp", "nansum", "flip")
+}
+CASES = [
+    pytest.param(function, values, id=f"{name} of {kind}")
+    for kind, values, table in (
+        ("floats", FLOATS, OF_FLOATS),
+        ("ints", INTS, OF_INTS),
+        ("dims", DIMS, OF_DIMS),
+        ("dims", OTHER_DIMS, OF_SEVERAL_DIMS),
+    )
+    for name, function in table.items()
+]
+
+
+@functools.cache
+def _twice(value: float) -> float:
+    return 2 * value
+
+
+def _results(function: Any, value: Any, with_gradient: bool) -> list[Any]:
+    x = ((aj.arange(24.0) - 11.3) / 7).reshape(2, 3, 4).requires_grad_(with_gradient)
+    found = function(x, value)
+    results = list(found) if isinstance(found, tuple) else [found]
+    if results[0].requires_grad:
+        results[0].square().sum().backward()
+        results.append(x.grad)
+    return [(y.dtype, y.detach().numpy()) for y in results]
+
+
+def _compare(function: Any, compiled: Any, value: Any, with_gradient: bool) -> None:
+    expected, found = (_results(f, value, with_gradient) for f in (function, compiled))
+    assert [dtype for dtype, _ in found] == [dtype for dtype, _ in expected]
+    for (_, y), (_, wanted) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(y, wanted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("with_gradient", [False, True], ids=["", "gradients"])
+@pytest.mark.parametrize(("function", "values"), CASES)
+def test_one_function_after_the_other(
+    function: Function, values: Any, with_gradient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_numbers, "INTS_BEFORE", 1)
+    for _ in range(2):
+        compiled = aj.jit(lambda x, v: function(x, v))
+        for value in values:
+            _compare(function, compiled, value, with_gradient)
+
+
+@pytest.mark.parametrize("function", OF_SEVERAL_DIMS.values(), ids=OF_SEVERAL_DIMS)
+def test_sizes_as_dims(function: Function) -> None:
+    x = aj.arange(240.0).reshape(2, 3, 4, 5, 2) / 100
+    for _ in range(2):
+        compiled = aj.jit(lambda y: function(x, y.shape[0] - 1))
+        for n in (2, 3, 4, 5, 3):
+            found, expected = compiled(aj.ones(n)), function(x, n - 1)
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_step_remembers_is_of_plain_numbers() -> None:
+    @functools.cache
+    def scaled(value: float) -> float:
+        return 3 * value
+
+    compiled = aj.jit(lambda x, v: x * scaled(v))
+    for value in FLOATS:
+        assert compiled(aj.ones(1), value).item() == 3 * value
+    assert [type(scaled(value)) for value in FLOATS] == [float] * len(FLOATS)
+    assert scaled.cache_info().currsize == len(FLOATS)
