@@ -21,7 +21,7 @@ from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
 from autojit.jit.guards import PRIMITIVES, same
-from autojit.jit.held_contents import parts_of, refill, restore, snapshot, without_keys
+from autojit.jit.held_contents import items_of, parts_of, refill, restore, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
 from autojit.jit.traced_number import TracedNumber
@@ -110,7 +110,7 @@ class Contents:
             else:
                 self._note_key(table, key, where, MISSING)
             return value
-        if is_a(key, _NAMING) and observer.is_of_step(table, key):
+        if observer.is_of_step(table, key):
             return value
         self._note_key(table, key, where, value)
         return observer.enter(value, where)
@@ -253,7 +253,7 @@ class Contents:
                 keys = self._own_keys(value)
                 self._check_size(value)
                 known = self._before.get(id(value))
-                expected = snapshot(value, keys) if known is None else without_keys(known[1], keys)
+                expected = snapshot(value, keys) if known is None else without_keys(value, known[1], keys)
                 self.keep(value)
                 name = f"contents of {observer.name_of(value)}"
                 observer.note(value, _ALL, name, lambda: snapshot(value, keys), expected)
@@ -262,13 +262,19 @@ class Contents:
 
     def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
         observer = self.observer
-        for place, part in parts_of(value):
+        for place, part in self._from_outside(value):
             observer.enter(part, f"{observer.name_of(value)}[{_shown(place)}]")
             if deep and is_a(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
                 self.whole(part, deep, depth + 1)
             elif deep and not is_a(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
                 self._whole.add(id(part))
                 self.object(part, depth + 1)
+
+    def _from_outside(self, value: Any) -> list[tuple[Any, Any]]:
+        """The items of a container with their keys, without those that the step has put there."""
+        keys, known = self._own_keys(value), self._before.get(id(value))
+        parts = parts_of(value) if known is None else items_of(value, known[1])
+        return [(place, part) for place, part in parts if not keys or place not in keys]
 
     def _own_keys(self, value: Any) -> frozenset[Any]:
         """Keys of a container that are the step's: its arguments, or what it has written."""
@@ -341,7 +347,7 @@ class Contents:
             self.keep(container)
             self.arrays.assign(container, key, value)
         else:
-            self.changing(container, key, lambda k: container.__setitem__(k, value))
+            self.changing(container, key, lambda k: operator.setitem(container, k, value))
 
     def _change_list(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
         """Assign to an item or a part of a list, or delete it: item by item where none of them moves."""
@@ -427,7 +433,7 @@ class Contents:
             is_refilled = id(container) in self.refilled
             added = [call for call in observer.deferred if getattr(call.function, "__self__", None) is container]
             left = self._left_in(container)
-            if same(now, before) or same(now, without_keys(before, keys)):
+            if same(now, before) or same(now, without_keys(container, before, keys)):
                 if not is_refilled or left is None:
                     continue
                 if id(container) in self._whole:  # it holds this before every call, and what was added is gone again

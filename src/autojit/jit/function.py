@@ -206,8 +206,8 @@ class JitFunction:
             try:
                 if rebinding is None:
                     return self._through_python(args, kwargs)
-                if rebinding.plans.is_line_by_line:
-                    raise DrawsByValues
+                if rebinding.plans.line_by_line is not None:
+                    raise rebinding.plans.line_by_line
                 rebinding.installed = None
                 return rebinding.store(self._through_python((*rebinding.values(drawn, args, kwargs), args, kwargs), {}))
             except (Rebinds, Releases) as found:
@@ -226,7 +226,7 @@ class JitFunction:
         """What a call draws cannot be given to a step: it runs line by line."""
         rebinding = self.rebinding or Rebinding(self.function, (), self._released)
         if otherwise.is_always:
-            self.rebinding, rebinding.plans.is_line_by_line = rebinding, True
+            self.rebinding, rebinding.plans.line_by_line = rebinding, DrawsByValues
             forget_all(self)
         return rebinding.line_by_line(otherwise.given(drawn), args, kwargs)
 
@@ -403,12 +403,13 @@ class JitFunction:
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
                 with traced_math(has_numbers), observer.observing():
                     result = (rebinding or self.function)(*args, **kwargs)
+                apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call)
                 check_nests(args, kwargs, call.tree, given)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
-            capture.unguarded, capture.apart = observer.unguarded, told_apart(made, call.leaves, observer.told_apart)
+            capture.unguarded, capture.apart = observer.unguarded, apart
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)
             if snapshot.modes != (state.grad_enabled, state.inference):

@@ -290,7 +290,7 @@ class ObservedCalls(ObservedDraws):
                 {"at": here()},
                 "read it outside the step and pass what was read as an argument",
             )
-        elif function is id:
+        elif function is id or function is hash:
             self.used_as_key(arguments[0])
         elif function is isinstance or function is issubclass:
             self._ask_for_class(arguments)
