@@ -202,15 +202,15 @@ class Drawn:
 
 
 class DrawnOtherwise(BaseException):  # nothing that a function tries in vain, so no Exception
-    """A call draws what no step can be given: it runs line by line, with what has been drawn for it.
+    """A call draws or assigns to what no step can be given: it runs line by line, with what has been drawn for it.
 
-    ``more``: draws beyond those of its plan; ``is_always``: what it draws depends on what it computes, so all calls do.
+    ``more``: draws beyond those of its plan; ``always``: why all calls do.
     """
 
-    def __init__(self, more: Sequence[tuple[Draw, Any]], is_always: bool = False) -> None:
+    def __init__(self, more: Sequence[tuple[Draw, Any]], always: type[LineByLine] | None = None) -> None:
         super().__init__()
         self.more = more
-        self.is_always = is_always
+        self.always = always
 
     def given(self, drawn: Drawn) -> list[tuple[Draw, Any]]:
         """All that has been drawn for the call."""

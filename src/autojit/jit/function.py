@@ -35,7 +35,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, DrawsByValues, Fixed, LineByLine, alone
+from autojit.jit.calls import Call, Conflict, Fixed, LineByLine, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
@@ -225,8 +225,9 @@ class JitFunction:
     def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn, args: Any, kwargs: Any) -> Any:
         """What a call draws cannot be given to a step: it runs line by line."""
         rebinding = self.rebinding or Rebinding(self.function, (), self._released)
-        if otherwise.is_always:
-            self.rebinding, rebinding.plans.line_by_line = rebinding, DrawsByValues
+        if otherwise.always is not None:
+            self.rebinding, rebinding.plans.line_by_line = rebinding, otherwise.always
+            self.counts.note(str(otherwise.always()))
             forget_all(self)
         return rebinding.line_by_line(otherwise.given(drawn), args, kwargs)
 
@@ -440,8 +441,6 @@ class JitFunction:
         else:
             native.refresh(epoch)
         self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
-
-    # -- telling
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""

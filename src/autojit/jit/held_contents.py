@@ -77,6 +77,11 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
         _fill(container, items)
 
 
+def put(table: Any, key: Any, value: Any) -> None:
+    """Assign to a key by Python's own method, as ``_fill``."""
+    (OrderedDict if is_a(table, OrderedDict) else dict).__setitem__(table, key, value)
+
+
 def _fill(container: Any, items: Any) -> None:
     """By Python's own methods: a user's class may have others, which nobody has called."""
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
