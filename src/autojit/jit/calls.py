@@ -31,6 +31,7 @@ def _is_foreign(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor | np.ndarray) and hasattr(type(leaf), "__dlpack__")
 
 
+RESTARTS_LIMIT = 32  # of one call, besides one for each of its leaves
 TORN_LIMIT = 8  # captures of one call; a function that reads what its own library calls change looks torn, too
 
 
@@ -47,11 +48,19 @@ class Call:
         self.sizes: dict[str, int] = {}  # the values of the open sizes
         self.trace: Trace | None = None  # the capture that was begun last
         self.epoch = 0  # the guard epoch before guards were looked at
+        self.restarts = 0
         self.torn = 0  # captures of this call that were given up, as another thread changed what they read
         self.restart()
 
     def restart(self) -> None:
-        """Back to the root."""
+        """Back to the root.
+
+        Raises:
+            LineByLine: there is no end to it.
+        """
+        self.restarts += 1
+        if self.restarts > RESTARTS_LIMIT + len(self.leaves):
+            raise LineByLine("captures of one call found ever new reasons to begin again: it ran line by line")
         self.path: list[Decision] = []
         self.outcomes: list[Split] = []
 
@@ -167,6 +176,16 @@ class TextOfTensor(LineByLine):
         super().__init__(
             f"Python looks at the text of a tensor at {where}: ran line by line "
             "(print, log, append or return the text as it is: that is done after every run)"
+        )
+
+
+class NewPlaces(LineByLine):
+    """Whenever the function is captured it assigns to places that no capture has met before."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function assigns to other places in every run (keys that are new objects or their ids, or objects "
+            "that it makes and stores before it changes them): every call runs line by line"
         )
 
 

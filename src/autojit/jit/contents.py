@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
 from autojit.jit.guards import PRIMITIVES, same
-from autojit.jit.held_contents import parts_of, refill, restore, snapshot, without_keys
+from autojit.jit.held_contents import items_of, parts_of, refill, restore, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
-from autojit.jit.traced_number import TracedNumber
+from autojit.jit.tables import FACTORY, NAMING, Tables, digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
 BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
 DEPTH_LIMIT = 16
-_ALL = object()  # the key of "everything in it"
+WHOLE = object()  # the key of "everything in it"
 _LENGTH = object()
 _TRUTH = object()
 _BASES: tuple[type, ...] = (
@@ -45,7 +44,7 @@ _BASES: tuple[type, ...] = (
 CONTAINERS: frozenset[type] = frozenset((*_BASES, OrderedDict))
 
 
-class Contents:
+class Contents(Tables):
     """The containers of one capture."""
 
     def __init__(self, observer: Observer) -> None:
@@ -70,9 +69,9 @@ class Contents:
         kind = type(container)
         if is_own_class(kind) and (not is_a(container, dict) or kind.__getitem__ is not dict.__getitem__):
             return observer.enter(container[key])
-        where = f"{observer.name_of(container)}[{_shown(key)}]"
+        where = f"{observer.name_of(container)}[{shown_key(key)}]"
         if is_a(container, dict) and kind.__getitem__ is dict.__getitem__:
-            return self._key(container, key, where)
+            return self.key_of(container, key, where)
         if id(container) in self._before:  # the step has changed it
             self.whole(container)
             return container[key]
@@ -87,60 +86,27 @@ class Contents:
         value = container[key]
         if observer.foreign.is_opaque(container):
             observer.foreign.refuse_if_changed(container)
-            observer.note_again(container, (_LENGTH, _shown(key)), where, lambda: container[key], value)
+            observer.note_again(container, (_LENGTH, shown_key(key)), where, lambda: container[key], value)
         if is_a(value, list | tuple) and is_a(key, slice):
             for part in value:
                 observer.enter(part)
             return value
         return observer.enter(value, where)
 
-    def _key(self, table: Any, key: Any, where: str) -> Any:
-        observer = self.observer
-        observer.used_as_key(key)
-        key = _digits(key)
-        is_there = dict.__contains__(table, key)
-        try:
-            value = table[key]
-        except KeyError:
-            self._note_key(table, key, where, MISSING)
-            raise
-        if not is_there:  # a default was made for it
-            if dict.__contains__(table, key):
-                observer.note_write(Location(where, table, key), MISSING)
-            else:
-                self._note_key(table, key, where, MISSING)
-            return value
-        if is_a(key, _NAMING) and observer.is_of_step(table, key):
-            return value
-        self._note_key(table, key, where, value)
-        return observer.enter(value, where)
-
-    def _note_key(self, table: Any, key: Any, where: str, value: Any) -> None:
-        if is_a(key, _NAMING):
-            self.observer.note_key(table, key, where, value)
-        else:
-            self.whole(table, deep=False)
-
-    def get(self, table: Any, key: Any, default: Any = None) -> Any:
-        """``table.get(key, default)``."""
-        if self.asked_for(table, key) is None:  # all of it has been read
-            return dict.get(table, key, default)
-        return self.item(table, key) if dict.__contains__(table, key) else default
-
     def asked_for(self, container: Any, item: Any) -> bool | None:
         """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""
         if not self.is_one(container):
             return None
         self.observer.used_as_key(item)
-        item = _digits(item)
-        if is_a(container, dict) and is_a(item, _NAMING):
+        item = digits(item)
+        if is_a(container, dict) and is_a(item, NAMING):
             found = dict.__contains__(container, item)
             if any((id(container), item) in places for places in (self.observer.written, self.observer.rewritten)):
                 return found  # the step has put it there, or has taken it away
             if id(container) in self._before:
                 self.whole(container)
                 return found
-            name = f"{_shown(item)} in {self.observer.name_of(container)}"
+            name = f"{shown_key(item)} in {self.observer.name_of(container)}"
             read = lambda: dict.__contains__(container, item)
             self.observer.note(container, (_LENGTH, item), name, read, found)
             return found
@@ -233,7 +199,7 @@ class Contents:
                 read: Callable[[], Any] = lambda: tuple(
                     [table.get(key, MISSING) for key in keys]
                 )  # code of others may keep more there
-                observer.note(table, _ALL, f"attributes of {observer.name_of(value)}", read, read())
+                observer.note(table, WHOLE, f"attributes of {observer.name_of(value)}", read, read())
                 observer.late(table, _LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
 
@@ -249,26 +215,33 @@ class Contents:
             return
         if not is_known:
             self._whole.add(id(value))
+            self._note_factory(value)
             if not is_a(value, tuple | frozenset):
                 keys = self._own_keys(value)
                 self._check_size(value)
                 known = self._before.get(id(value))
-                expected = snapshot(value, keys) if known is None else without_keys(known[1], keys)
+                expected = snapshot(value, keys) if known is None else without_keys(value, known[1], keys)
                 self.keep(value)
                 name = f"contents of {observer.name_of(value)}"
-                observer.note(value, _ALL, name, lambda: snapshot(value, keys), expected)
+                observer.note(value, WHOLE, name, lambda: snapshot(value, keys), expected)
         if id(value) not in self.refilled:
             self._parts_of(value, deep, depth)
 
     def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
         observer = self.observer
-        for place, part in parts_of(value):
-            observer.enter(part, f"{observer.name_of(value)}[{_shown(place)}]")
+        for place, part in self._from_outside(value):
+            observer.enter(part, f"{observer.name_of(value)}[{shown_key(place)}]")
             if deep and is_a(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
                 self.whole(part, deep, depth + 1)
             elif deep and not is_a(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
                 self._whole.add(id(part))
                 self.object(part, depth + 1)
+
+    def _from_outside(self, value: Any) -> list[tuple[Any, Any]]:
+        """The items of a container with their keys, without those that the step has put there."""
+        keys, known = self._own_keys(value), self._before.get(id(value))
+        parts = parts_of(value) if known is None else items_of(value, known[1])
+        return [(place, part) for place, part in parts if not keys or place not in keys]
 
     def _own_keys(self, value: Any) -> frozenset[Any]:
         """Keys of a container that are the step's: its arguments, or what it has written."""
@@ -318,11 +291,11 @@ class Contents:
         if not self.is_one(container):
             change(key)
             return
-        kind, key = type(container), _digits(key)
+        kind, key = type(container), digits(key)
         if is_a(container, list) and is_a(key, int) and -len(container) <= key < 0:
             self.length(container)
             key = operator.index(key) + len(container)
-        name = f"{self.observer.name_of(container)}[{_shown(key)}]"
+        name = f"{self.observer.name_of(container)}[{shown_key(key)}]"
         is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
         if is_a(container, dict) and is_plain:
             before = dict.get(container, key, MISSING)
@@ -341,7 +314,7 @@ class Contents:
             self.keep(container)
             self.arrays.assign(container, key, value)
         else:
-            self.changing(container, key, lambda k: container.__setitem__(k, value))
+            self.changing(container, key, lambda k: operator.setitem(container, k, value))
 
     def _change_list(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
         """Assign to an item or a part of a list, or delete it: item by item where none of them moves."""
@@ -355,53 +328,8 @@ class Contents:
             self.refilled.add(id(container))
         else:
             for k in range(*key.indices(len(items))) if is_a(key, slice) else (operator.index(key),):
-                name = f"{self.observer.name_of(container)}[{_shown(k)}]"
+                name = f"{self.observer.name_of(container)}[{shown_key(k)}]"
                 self.observer.note_write(Location(name, container, k), items[k])
-
-    def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
-        """A dictionary's method that changes it, item by item; None: it has no other form."""
-        changes: dict[str, Callable[..., Any]] = {
-            "__setitem__": self._set,
-            "__delitem__": self._delete,
-            "update": self._update,
-            "setdefault": self._setdefault,
-            "pop": self._pop,
-        }
-        plain = (dict, OrderedDict)
-        if name not in changes or type(table).__setitem__ not in [kind.__setitem__ for kind in plain]:
-            return None  # a user's way to store
-        is_dicts = getattr(type(table), name) in [getattr(kind, name) for kind in plain]
-        return partial(changes[name], table) if is_dicts else None
-
-    def _set(self, table: Any, key: Any, value: Any) -> None:
-        self.changing(table, key, lambda k: table.__setitem__(k, value))
-
-    def _delete(self, table: Any, key: Any) -> None:
-        self.changing(table, key, table.__delitem__)
-
-    def _update(self, table: Any, *args: Any, **kwargs: Any) -> None:
-        for key, value in dict(*args, **kwargs).items():
-            self._set(table, key, value)
-
-    def _setdefault(self, table: Any, key: Any, default: Any = None) -> Any:
-        self.asked_for(table, key)
-        if dict.__contains__(table, key):
-            return self.item(table, key)
-        self._set(table, key, default)
-        return default
-
-    def _pop(self, table: Any, key: Any, *default: Any) -> Any:
-        self.asked_for(table, key)
-        if default and not dict.__contains__(table, key):
-            return default[0]
-        value = self.item(table, key)
-        self._delete(table, key)
-        return value
-
-    def count(self, table: Any, items: Any) -> None:
-        """``Counter.update``."""
-        for item in items:
-            self._set(table, item, self.get(table, item, 0) + 1)
 
     def keep(self, container: Any) -> None:
         """Remember what is in a container before code that may change it runs."""
@@ -427,7 +355,7 @@ class Contents:
             is_refilled = id(container) in self.refilled
             added = [call for call in observer.deferred if getattr(call.function, "__self__", None) is container]
             left = self._left_in(container)
-            if same(now, before) or same(now, without_keys(before, keys)):
+            if same(now, before) or same(now, without_keys(container, before, keys)):
                 if not is_refilled or left is None:
                     continue
                 if id(container) in self._whole:  # it holds this before every call, and what was added is gone again
@@ -459,7 +387,11 @@ class Contents:
         In a dictionary items are read and assigned one by one, and then nothing is known of the order.
         """
         if is_a(container, dict):
-            of_items = [key for holder, key in self.observer.places_read if holder == id(container) and key is not _ALL]
+            of_items = [
+                key
+                for holder, key in self.observer.places_read
+                if holder == id(container) and key not in (WHOLE, FACTORY)
+            ]
             return None if of_items or self._own_keys(container) else dict(container)
         if is_a(container, np.ndarray):
             return container.copy() if id(container) in self.refilled else None
@@ -472,21 +404,9 @@ class Contents:
                 restore(container, before, self._own_keys(container))
 
 
-def _digits(key: Any) -> Any:
-    """A key as the dictionary holds it: of an open size, or of a number of the step, its digits."""
-    if type(key) is tuple:
-        return tuple(map(_digits, key))
-    return operator.index(key) if is_a(key, SymbolicSize) else key.concrete() if is_a(key, TracedNumber) else key
-
-
 _REFILLED = (list, deque, set)
-_NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
 
 
 def _at(items: list[Any], place: int) -> Any:
     return items[place] if -len(items) <= place < len(items) else MISSING
-
-
-def _shown(key: Any) -> str:
-    return repr(key) if is_a(key, PRIMITIVES) else type(key).__name__

@@ -21,6 +21,7 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize, hint_of
 from autojit.core.source import SourceLocation, here
+from autojit.jit.calls import LineByLine, NewPlaces
 from autojit.jit.guards import Guard, same
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.places import is_a
@@ -33,6 +34,7 @@ from autojit.tensor.tensor import Tensor
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 PLANS_LIMIT = 32  # of one function: beyond that the oldest is forgotten, and found again by tracing the function
 ALTERNATIVES_LIMIT = 4
+ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes anew is found in every round
 
 
 def is_drawn_from(value: Any) -> bool:
@@ -192,6 +194,7 @@ class Drawn:
     def __init__(self, plan: Plan | None = None, values: Sequence[Any] = ()) -> None:
         self.plan = plan
         self.values = list(values)
+        self.rounds = 0  # in which captures have found what the step is to take besides
 
     def copy(self) -> Drawn:
         """The same for another run of the call."""
@@ -199,15 +202,15 @@ class Drawn:
 
 
 class DrawnOtherwise(BaseException):  # nothing that a function tries in vain, so no Exception
-    """A call draws what no step can be given: it runs line by line, with what has been drawn for it.
+    """A call draws or assigns to what no step can be given: it runs line by line, with what has been drawn for it.
 
-    ``more``: draws beyond those of its plan; ``is_always``: what it draws depends on what it computes, so all calls do.
+    ``more``: draws beyond those of its plan; ``always``: why all calls do.
     """
 
-    def __init__(self, more: Sequence[tuple[Draw, Any]], is_always: bool = False) -> None:
+    def __init__(self, more: Sequence[tuple[Draw, Any]], always: type[LineByLine] | None = None) -> None:
         super().__init__()
         self.more = more
-        self.is_always = is_always
+        self.always = always
 
     def given(self, drawn: Drawn) -> list[tuple[Draw, Any]]:
         """All that has been drawn for the call."""
@@ -220,7 +223,7 @@ class Plans:
 
     def __init__(self, plans: Sequence[Plan] = ()) -> None:
         self.plans = list(plans)
-        self.is_line_by_line = False  # what is drawn depends on what is computed
+        self.line_by_line: type[LineByLine] | None = None  # why no call runs as a step
         self._mine = threading.local()
 
     @property
@@ -252,7 +255,13 @@ class Plans:
         return next((plan for plan in tuple(self.plans) if plan.key in known and plan.holds()), _NOTHING)
 
     def follow(self, drawn: Drawn, more: Sequence[tuple[Draw, Any]], arguments: Any) -> None:
-        """The call goes on under a plan of these: what has been drawn for it, and ``more`` that a capture has met."""
+        """The call goes on under a plan of these: what has been drawn for it, and ``more`` that a capture has met.
+
+        When its captures meet something new again and again, it goes on line by line.
+        """
+        drawn.rounds += 1
+        if drawn.rounds >= ROUNDS_LIMIT:
+            self.line_by_line = NewPlaces
         draws = (*(() if drawn.plan is None else drawn.plan.draws), *(draw for draw, _ in more))
         if not draws:
             return

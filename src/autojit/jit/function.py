@@ -35,7 +35,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, DrawsByValues, Fixed, LineByLine, alone
+from autojit.jit.calls import Call, Conflict, Fixed, LineByLine, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
@@ -205,8 +205,8 @@ class JitFunction:
             try:
                 if rebinding is None:
                     return self._through_python(args, kwargs)
-                if rebinding.plans.is_line_by_line:
-                    raise DrawsByValues
+                if rebinding.plans.line_by_line is not None:
+                    raise rebinding.plans.line_by_line
                 rebinding.installed = None
                 return rebinding.store(self._through_python((*rebinding.values(drawn, args, kwargs), args, kwargs), {}))
             except (Rebinds, Releases) as found:
@@ -226,8 +226,9 @@ class JitFunction:
     def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn) -> Callable[..., Any]:
         """What a call draws cannot be given to a step: how it runs line by line."""
         rebinding = self.rebinding or Rebinding(self.function, (), self._released)
-        if otherwise.is_always:
-            self.rebinding, rebinding.plans.is_line_by_line = rebinding, True
+        if otherwise.always is not None:
+            self.rebinding, rebinding.plans.line_by_line = rebinding, otherwise.always
+            self.counts.note(str(otherwise.always()))
             forget_all(self)
         return functools.partial(rebinding.line_by_line, otherwise.given(drawn))
 
@@ -405,12 +406,13 @@ class JitFunction:
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
                 with traced_math(has_numbers), observer.observing(), of_values(trace, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
+                apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call)
                 check_nests(args, kwargs, call.tree, given)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
-            capture.unguarded, capture.apart = observer.unguarded, told_apart(made, call.leaves, observer.told_apart)
+            capture.unguarded, capture.apart = observer.unguarded, apart
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)
             capture.modes_left = snapshot.modes_left()
@@ -440,8 +442,6 @@ class JitFunction:
         else:
             native.refresh(epoch)
         self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
-
-    # -- telling
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""

@@ -8,6 +8,7 @@ that depends on a size, and the size cannot stay open.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from autojit.ir.graph import Value
 from autojit.jit.calls import Call, Fixed, TextOfTensor
 from autojit.jit.guards import same
 from autojit.jit.open_sizes import OpenSizes
+from autojit.jit.rebinding import Assigned, Ordered
 from autojit.jit.results import Place
 from autojit.jit.step import Capture
 from autojit.jit.trace import OtherQuestion
@@ -210,9 +212,20 @@ def _different_result(a: Capture, b: Capture) -> str | None:
     if a.results.orders != b.results.orders:
         return "how its results lie in memory"
     for x, y in zip(a.results.places, b.results.places, strict=True):
-        if _shown(x) != _shown(y) or not (x.what is y.what or same(x.what, y.what)):
+        if _shown(x) != _shown(y) or not _is_as(x.what, y.what):
             return f"a result, which becomes {y.what!r}"
     return None
+
+
+def _is_as(a: Any, b: Any) -> bool:
+    """Whether two constants of results are one, or calls after the step that do the same."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if isinstance(a, Assigned | Ordered):
+        return a.is_as(b)
+    if type(a) is partial:
+        return a.func is b.func and len(a.args) == len(b.args) and all(map(_is_as, a.args, b.args))
+    return same(a, b)
 
 
 def _shown(place: Place) -> tuple[Any, ...]:

@@ -29,11 +29,11 @@ def snapshot(value: Any, without: frozenset[Any]) -> Any:
     return (len(items), *(x for k, x in enumerate(items) if k not in without)) if without else items
 
 
-def without_keys(before: Any, keys: frozenset[Any]) -> Any:
-    """A snapshot as it is without some keys."""
+def without_keys(container: Any, before: Any, keys: frozenset[Any]) -> Any:
+    """A snapshot of a container as it is without some keys."""
     if not keys or is_a(before, np.ndarray | frozenset | bytes):
         return before
-    if len(before) == 2 and is_a(before[0], tuple) and is_a(before[1], tuple):
+    if is_a(container, dict | MappingProxyType):
         pairs = [(k, v) for k, v in zip(*before, strict=True) if k not in keys]
         return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
     return (len(before), *(x for k, x in enumerate(before) if k not in keys))
@@ -77,6 +77,11 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
         _fill(container, items)
 
 
+def put(table: Any, key: Any, value: Any) -> None:
+    """Assign to a key by Python's own method, as ``_fill``."""
+    (OrderedDict if is_a(table, OrderedDict) else dict).__setitem__(table, key, value)
+
+
 def _fill(container: Any, items: Any) -> None:
     """By Python's own methods: a user's class may have others, which nobody has called."""
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
@@ -92,3 +97,11 @@ def parts_of(value: Any) -> list[tuple[Any, Any]]:
         keys = [(k, k) for k in value if not is_a(k, PRIMITIVES)]
         return [*value.items(), *keys]
     return list(enumerate(value))
+
+
+def items_of(container: Any, before: Any) -> list[tuple[Any, Any]]:
+    """``parts_of`` what a container held when a snapshot of all of it was taken."""
+    if is_a(before, np.ndarray | bytes):
+        return []
+    is_table = is_a(container, dict | MappingProxyType)
+    return parts_of(dict(zip(*before, strict=True))) if is_table else list(enumerate(before))

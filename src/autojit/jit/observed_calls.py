@@ -16,7 +16,7 @@ import sys
 import time
 import weakref
 from abc import ABCMeta, get_cache_token
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, MappingView, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
@@ -34,6 +34,7 @@ from autojit.jit.draws import (
     outside_of_capture,
     refuse_unseeded,
 )
+from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
 from autojit.jit.late_values import Late, as_it_is, at_once, is_of_step, late, of_digits, with_digits
 from autojit.jit.named_lookups import written_out
@@ -69,6 +70,7 @@ class ObservedCalls(ObservedDraws):
     def __init__(self) -> None:
         super().__init__()
         self.deferred: list[Deferred] = []
+        self.new_numbers: set[int] = set()  # ids of objects of the step that the function has asked for
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
         self._is_dropped = False  # the result of the call that is about to be made
         self._stdout = sys.stdout  # of the caller; the step may put another in its place
@@ -298,14 +300,20 @@ class ObservedCalls(ObservedDraws):
                 {"at": here()},
                 "read it outside the step and pass what was read as an argument",
             )
-        elif function is id:
-            self.used_as_key(arguments[0])
+        elif function is id or function is hash:
+            self._numbered(function, arguments[0])
         elif function is isinstance or function is issubclass:
             self._ask_for_class(arguments)
         elif function not in _HARMLESS:
             self._walk(function, arguments)
             self._escape(arguments)
         return None
+
+    def _numbered(self, function: Any, value: Any) -> None:
+        """The number of an object is asked for; that of an object of the step is another one in every run."""
+        self.used_as_key(value)
+        if id(value) not in self.outside and not is_a(value, PRIMITIVES):
+            self.new_numbers.add(function(value))
 
     def _ask_for_class(self, arguments: Sequence[Any]) -> None:
         """``isinstance``: abstract classes have members by registration too."""
@@ -328,6 +336,8 @@ class ObservedCalls(ObservedDraws):
             return partial(self.contents.get, owner)
         if is_a(owner, dict) and name == "__getitem__":
             return partial(self.contents.item, owner)
+        if is_a(owner, defaultdict) and name == "__missing__":
+            return partial(self.contents.missing, owner)
         if is_a(owner, dict) and (instead := self.contents.by_items(owner, name)) is not None:
             return instead
         if name == "__len__":

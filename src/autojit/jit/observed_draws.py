@@ -9,6 +9,7 @@ from typing import Any
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
+from autojit.jit.calls import DrawsByValues
 from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -120,7 +121,7 @@ class ObservedDraws:
             TraceError: it was given what it does not draw.
         """
         if self.draws_by_values or any(type(value) is Raised for _, value in self.drawn):
-            raise DrawnOtherwise(self.drawn, self.draws_by_values)
+            raise DrawnOtherwise(self.drawn, DrawsByValues if self.draws_by_values else None)
         left = [draw for draw, _ in self.given[self._position :] if not draw.is_free]
         if left:
             raise another_draw(left[0], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from threading import local
@@ -90,7 +91,7 @@ class ObservedWrites:
 
     def delete_item(self, container: Any, key: Any) -> None:
         """``del container[key]``."""
-        self.contents.changing(container, key, lambda k: container.__delitem__(k))
+        self.contents.changing(container, key, lambda k: operator.delitem(container, k))
 
     def set_global(self, name: str) -> None:
         """A global of the innermost observed frame is about to be assigned."""

@@ -53,6 +53,7 @@ from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.jit.replaced_code import note_class, note_name
+from autojit.jit.tables import Tables
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
@@ -447,6 +448,7 @@ for _relay in (
     *vars(ObservedDraws).values(),
     *vars(ObservedWrites).values(),
     *vars(Contents).values(),
+    *vars(Tables).values(),
 ):
     if is_a(_relay, FunctionType):
         relay(_relay)  # messages speak of the function that is read or called

@@ -88,12 +88,16 @@ def told_apart(
         Conflict: one is that tensor, or stood for a key (None): it must be in the capture itself.
     """
     found = []
+    met: set[int] = set()
     for stand_in, other in asked:
         for k, leaf in enumerate(made):
             if leaf.kind == "tensor" and leaf.shell is stand_in:
                 if other is None or leaves[k] is other:
-                    raise Conflict({k})
-                found.append((k, other._array))
+                    met.add(k)
+                else:
+                    found.append((k, other._array))
+    if met:
+        raise Conflict(met)
     return found
 
 

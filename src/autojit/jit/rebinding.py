@@ -20,12 +20,14 @@ from autojit.jit.arguments import leaf_names, with_tensors
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
+from autojit.jit.held_contents import put
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
 from autojit.tensor.tensor import Tensor, wrap
 
@@ -121,6 +123,31 @@ class Assigned:
     def __call__(self, value: Any) -> None:
         self.location.write(value)
 
+    def is_as(self, other: Assigned) -> bool:
+        """Whether it is the same place."""
+        return self.location.identity == other.location.identity
+
+
+class Ordered:
+    """A call that gives dictionaries the keys that a step puts into them, in eager mode's order.
+
+    ``tables``: dictionaries, and what is new in each.
+    """
+
+    def __init__(self, tables: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        self.tables = tables
+
+    def __call__(self) -> None:
+        for table, keys in self.tables:
+            for key in keys:
+                if not dict.__contains__(table, key):
+                    put(table, key, None)  # until the values are there, at once
+
+    def is_as(self, other: Ordered) -> bool:
+        """Whether they are the same dictionaries and keys."""
+        mine, others = ([(id(table), *keys) for table, keys in call.tables] for call in (self, other))
+        return mine == others
+
 
 class Finished(NamedTuple):
     """A result whose places have been stored already."""
@@ -195,6 +222,7 @@ class Rebinding:
                 location.write(value)
             result = self.function(*args, **kwargs)
             held = [location.read() for location in self.locations]
+            ordered = _new_keys(observer)
             left = zip(self.locations, given, held, strict=True)
             self.untouched = frozenset(location.identity for location, old, new in left if new is old)
             self.idle = [
@@ -209,11 +237,14 @@ class Rebinding:
         observer.settle()
         observer.contents.settle()
         results = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
-        return result, results, tuple(observer.deferred)
+        return result, results, (*ordered, *observer.deferred)
 
     def store(self, found: tuple[Any, Sequence[Any], Sequence[Deferred]]) -> Any:
         """Put the values a step gave into their places and make its calls; its result."""
         result, values, deferred = found
+        if deferred and type(deferred[0].function) is Ordered:
+            deferred[0].function()
+            deferred = deferred[1:]
         epoch = int(guard_epoch[0])
         is_counted = False
         for location, value in zip(self.locations, values, strict=True):
@@ -222,19 +253,27 @@ class Rebinding:
             if not stays(location.read(), value):
                 location.write(value)
                 is_counted |= location.is_counted
+        others: list[Deferred] = []
         for call in deferred:
-            is_counted |= type(call.function) is Assigned and call.function.location.is_counted
+            if type(call.function) is Assigned:
+                is_counted |= call.function.location.is_counted
+                call.function(*call.args)
+            else:
+                others.append(call)
         if is_counted:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
             if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
                 self.installed.entry.set_expected(0, epoch + 1)
-        for call in deferred:
+        for call in others:
             call.function(*call.args, **call.kwargs)
         return result
 
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
         """A call without a step, given what has been drawn for it."""
         args, kwargs = with_tensors(args, kwargs)
+        if not given:
+            with eager():
+                return self.function(*args, **kwargs)
         observer = Observer(is_at_once=True)
         with observer.observing(), eager():
             observer.enter(self.function)
@@ -321,6 +360,16 @@ def carried(function: Callable[..., Any]) -> Drawn:
         return Drawn()
     drawn, _carried.drawn = _carried.drawn, None
     return drawn
+
+
+def _new_keys(observer: Observer) -> list[Deferred]:
+    """How dictionaries get the keys that the function has just put into them, if the order could be another one."""
+    new: dict[int, tuple[Any, set[Any]]] = {}
+    for location, before in (*observer.written.values(), *observer.rewritten.values()):
+        if before is MISSING and isinstance(location.holder, dict):
+            new.setdefault(id(location.holder), (location.holder, set()))[1].add(location.key)
+    tables = [(table, [key for key in table if key in keys]) for table, keys in new.values() if len(keys) > 1]
+    return [Deferred(Ordered(tables), (), {})] if tables else []
 
 
 def _are_the_same_tensors(old: Any, new: Any) -> bool:

@@ -20,14 +20,16 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
-from autojit.jit.calls import Call
+from autojit.jit.calls import Call, NewPlaces
+from autojit.jit.contents import WHOLE
+from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.eager_mode import set_modes
-from autojit.jit.guards import Guard, same, stays
+from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
-from autojit.jit.places import Location
-from autojit.jit.pytree import flatten
+from autojit.jit.places import Location, is_a
+from autojit.jit.pytree import flatten, taken_apart
 from autojit.jit.rebinding import Assigned, Rebinding, Rebinds, Releases
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
@@ -84,6 +86,8 @@ class Snapshot:
             call.give_up_torn()
         self._refuse_hooks()
         observer.check_draws()
+        if any(self._is_new(place.key) for place, _ in observer.written.values()):
+            raise DrawnOtherwise(observer.drawn, NewPlaces)
         self.settle()
         self._guard_what_stayed()
         changed = self.take_back()
@@ -131,7 +135,8 @@ class Snapshot:
         """Objects that the function has assigned, or replaced by others, are assigned after every call."""
         for location, before in list(self._changes()):
             value = location.read()
-            if not (_is_data(value) and _is_data(before)) and not _is_made_layer(value, self.observer):
+            is_object = not (_is_data(value) and _is_data(before)) or self._is_made_container(location, value, before)
+            if is_object and not _is_made_layer(value, self.observer):
                 if isinstance(before, np.ndarray) and location.identity in self.observer.places_read:
                     raise _array_replaced(location)
                 location.write(before)
@@ -140,6 +145,26 @@ class Snapshot:
         for name, value, _ in switches_since(self._switches):
             self.observer.defer(partial(put_switch, name), value)
         self._put_switches()
+
+    def _is_made_container(self, location: Location, value: Any, before: Any) -> bool:
+        """Whether a place gets a container to which the step gives no part of what was in the place.
+
+        It is one object, which later calls may add to: as data of the step it would be another one after each of them.
+        """
+        if isinstance(value, tuple) or not _is_nest(value):
+            return False
+        read, holder = self.observer.places_read, id(location.holder)
+        return not _is_nest(before) or not (location.identity in read or (holder, WHOLE) in read)
+
+    def _is_new(self, key: Any) -> bool:
+        """Whether a key, or an object in it, is another one in every run of the function."""
+        if is_a(key, tuple):
+            return any(map(self._is_new, key))
+        if is_a(key, PRIMITIVES):
+            return is_a(key, int) and key in self.observer.new_numbers
+        hashing: Any = type(key).__hash__
+        by_identity = is_a(key, Tensor) or hashing is object.__hash__
+        return by_identity and id(key) not in self.observer.outside and not is_a(key, type)
 
     def _guard_what_stayed(self) -> None:
         """Places that hold what the function has assigned to them, as they did before it: the step assigns nothing."""
@@ -281,6 +306,10 @@ def _array_replaced(location: Location) -> TraceError:
 def _is_made_layer(value: Any, observer: Observer) -> bool:
     """Whether a value is a layer that the capture has made, as a lazy one does: it stays for good."""
     return is_module(value) and id(value) not in observer.outside
+
+
+def _is_nest(value: Any) -> bool:
+    return taken_apart(value) is not None
 
 
 def _is_data(value: Any) -> bool:

@@ -1,0 +1,144 @@
+"""Dictionaries that exist outside a capture: their keys one by one, and what they make for keys that they have not."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.sizes import SymbolicSize
+from autojit.jit.guards import PRIMITIVES
+from autojit.jit.places import Location, is_a
+from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+FACTORY = object()  # the key of "what makes values for keys that are not there"
+
+
+class Tables:
+    """The part of ``Contents`` that knows dictionaries."""
+
+    observer: Observer
+
+    if TYPE_CHECKING:
+
+        def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None: ...
+        def changing(self, container: Any, key: Any, change: Callable[[Any], None]) -> None: ...
+        def item(self, container: Any, key: Any) -> Any: ...
+        def asked_for(self, container: Any, item: Any) -> bool | None: ...
+
+    def key_of(self, table: Any, key: Any, where: str) -> Any:
+        """``table[key]``; ``where``: what messages call it."""
+        observer = self.observer
+        observer.used_as_key(key)
+        key = digits(key)
+        if not dict.__contains__(table, key):
+            self._note_key(table, key, where, MISSING)
+            return self._default(table, key, where)
+        value = table[key]
+        if observer.is_of_step(table, key):
+            return value
+        self._note_key(table, key, where, value)
+        return observer.enter(value, where)
+
+    def _default(self, table: Any, key: Any, where: str) -> Any:
+        """What a dictionary without a key gives for it; it may keep that."""
+        if getattr(type(table), "__missing__", None) is defaultdict.__missing__:
+            return self.missing(table, key)
+        value = table[key]
+        if dict.__contains__(table, key):
+            self.observer.note_write(Location(where, table, key), MISSING)
+        return value
+
+    def missing(self, table: Any, key: Any) -> Any:
+        """``defaultdict.__missing__``."""
+        self._note_factory(table)
+        if table.default_factory is None:
+            raise KeyError(key)
+        value = self.observer.calling(table.default_factory)
+        self._set(table, key, value)
+        return value
+
+    def _note_factory(self, table: Any) -> None:
+        if is_a(table, defaultdict):
+            name = f"{self.observer.name_of(table)}.default_factory"
+            self.observer.note(table, FACTORY, name, lambda: table.default_factory, table.default_factory)
+            self.observer.observe(table.default_factory)
+
+    def _note_key(self, table: Any, key: Any, where: str, value: Any) -> None:
+        if is_a(key, NAMING):
+            self.observer.note_key(table, key, where, value)
+        else:
+            self.whole(table, deep=False)
+
+    def get(self, table: Any, key: Any, default: Any = None) -> Any:
+        """``table.get(key, default)``."""
+        if self.asked_for(table, key) is None:  # all of it has been read
+            return dict.get(table, key, default)
+        return self.item(table, key) if dict.__contains__(table, key) else default
+
+    def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
+        """A dictionary's method that changes it, item by item; None: it has no other form."""
+        changes: dict[str, Callable[..., Any]] = {
+            "__setitem__": self._set,
+            "__delitem__": self._delete,
+            "update": self._update,
+            "setdefault": self._setdefault,
+            "pop": self._pop,
+        }
+        plain = (dict, OrderedDict)
+        if name not in changes or type(table).__setitem__ not in [kind.__setitem__ for kind in plain]:
+            return None  # a user's way to store
+        is_dicts = getattr(type(table), name) in [getattr(kind, name) for kind in plain]
+        return partial(changes[name], table) if is_dicts else None
+
+    def _set(self, table: Any, key: Any, value: Any) -> None:
+        self.changing(table, key, lambda k: table.__setitem__(k, value))
+
+    def _delete(self, table: Any, key: Any) -> None:
+        self.changing(table, key, table.__delitem__)
+
+    def _update(self, table: Any, *args: Any, **kwargs: Any) -> None:
+        for key, value in dict(*args, **kwargs).items():
+            self._set(table, key, value)
+
+    def _setdefault(self, table: Any, key: Any, default: Any = None) -> Any:
+        self.asked_for(table, key)
+        if dict.__contains__(table, key):
+            return self.item(table, key)
+        self._set(table, key, default)
+        return default
+
+    def _pop(self, table: Any, key: Any, *default: Any) -> Any:
+        self.asked_for(table, key)
+        if default and not dict.__contains__(table, key):
+            return default[0]
+        value = self.item(table, key)
+        self._delete(table, key)
+        return value
+
+    def count(self, table: Any, items: Any) -> None:
+        """``Counter.update``."""
+        for item in items:
+            self._set(table, item, self.get(table, item, 0) + 1)
+
+
+def digits(key: Any) -> Any:
+    """A key as the dictionary holds it: of an open size, or of a number of the step, its digits."""
+    if type(key) is tuple:
+        return tuple(map(digits, key))
+    return operator.index(key) if is_a(key, SymbolicSize) else key.concrete() if is_a(key, TracedNumber) else key
+
+
+def shown_key(key: Any) -> str:
+    """A key in a message."""
+    return repr(key) if is_a(key, PRIMITIVES) else type(key).__name__
+
+
+NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
