@@ -122,8 +122,10 @@ class Trace(Protocol):
         """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
-    def note_pass(self, nodes: Any) -> None:
-        """A pass of the step goes through ``nodes``."""
+    def note_pass(self, nodes: Any, targets: Any, accumulates: bool) -> None:
+        """A pass of the step goes through ``nodes``; it gives the gradients of the edges ``targets`` alone (None: of
+        all leaves), or adds them to ``.grad``.
+        """
         ...
 
     def is_given(self, tensor: Any) -> bool:

@@ -111,14 +111,15 @@ class Overlap(LineByLine):
 
 
 class Onward(LineByLine):
-    """Backward goes on through an argument's own history to a leaf whose ``.grad`` the function uses afterwards, or
-    through nodes that keep what the step changes.
+    """Backward goes on through ``what``, a history outside, to a leaf whose ``.grad`` the function uses afterwards or
+    whose gradient it asks for, or through nodes that keep what the step changes.
     """
 
-    def __init__(self, argument: Tensor, where: str) -> None:
+    asked: Any = None  # what a capture that was given up asks for, if that is why
+
+    def __init__(self, what: str) -> None:
         super().__init__(
-            f"backward goes on through the history of an argument {type_of(argument)} {where}: ran line by line "
-            "(compute the argument inside the step, or detach() it)"
+            f"backward goes on through {what}: ran line by line (compute the argument inside the step, or detach() it)"
         )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
-from autojit.jit.calls import LineByLine
+from autojit.jit.calls import LineByLine, Onward
+from autojit.jit.onward import AskedOutside
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
+ASKED_KEPT = 8
 
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
@@ -57,9 +60,26 @@ class Captures:
     branch: Branch = field(default_factory=list)
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
+    asked: list[AskedOutside] = field(default_factory=list)  # by captures that were given up (see ``onward.py``)
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
+
+    def begin(self, leaves: Sequence[Any]) -> None:
+        """Count a capture for a call with these arguments.
+
+        Raises:
+            Onward: it would be given up as one before.
+        """
+        for asked in self.asked:
+            asked.check(leaves)
+        self.captures += 1
+
+    def give_up(self, error: BaseException) -> None:
+        """What raises is not kept; it is known which calls would be given up as this one was."""
+        self.captures -= 1
+        if isinstance(error, Onward):
+            self.asked = [*self.asked, error.asked][-ASKED_KEPT:]
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

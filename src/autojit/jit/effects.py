@@ -23,7 +23,7 @@ from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.calls import UnrecordedForm, ViewsOfView
 from autojit.jit.histories import has_history, history_of
-from autojit.jit.onward import check_onward, storages_of
+from autojit.jit.onward import AskedOutside, check_onward, storages_of
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode
@@ -87,6 +87,7 @@ class Effects:
     ) -> None:
         self.trace = trace
         self._arguments = arguments
+        self.asked = AskedOutside(trace, arguments)
         before = state.trace
         set_trace(trace)
         try:
@@ -166,9 +167,10 @@ class Effects:
 
         Raises:
             Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since, or still has, or
-                through nodes that keep what the step changes.
+                whose gradient it asks for, or through nodes that keep what the step changes.
             UnrecordedForm, ViewsOfView: see there.
         """
+        self.asked.check(leaves)
         onward = []
         for write in self.writes:
             given = leaves[write.index]

@@ -47,6 +47,7 @@ from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_o
 from autojit.jit.made_objects import let_out
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
+from autojit.jit.onward import asking_outside
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
@@ -356,15 +357,15 @@ class JitFunction:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if root.captures >= CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
-        root.captures += 1
+        root.begin(call.leaves)
         if not call.path:
             take_changing_numbers(root)
         start = time.perf_counter()
         compile_ahead()
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
-        except BaseException:
-            root.captures -= 1  # what raises is not kept
+        except BaseException as error:
+            root.give_up(error)
             raise
         traced = time.perf_counter()
         if self.open_numbers.give_up(call.tree, capture, self.counts.note):
@@ -401,7 +402,7 @@ class JitFunction:
             set_trace(trace)
             with recording(trace):
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
-                with traced_math(has_numbers), observer.observing():
+                with asking_outside(trace, made, call.leaves), traced_math(has_numbers), observer.observing():
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding, call)
                 check_nests(args, kwargs, call.tree, given)
