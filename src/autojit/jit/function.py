@@ -95,10 +95,10 @@ class JitFunction:
         self.name = self.__dict__.get("__name__", type(function).__name__)
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
-        self.open_numbers = OpenNumbers()
-        self.open_sizes = OpenSizes(dynamic)
+        self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
+        self.attributes: set[str] = set()  # of tensor arguments that the function asks for
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
         self._installed: list[Callable[..., Any] | None] = [None] * MODES
@@ -301,7 +301,7 @@ class JitFunction:
     def _key(self, call: Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), state.autocast, bound), signature(
-            call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes
+            call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes, self.attributes
         )
 
     def _root(self, call: Call) -> Captures:
@@ -396,7 +396,7 @@ class JitFunction:
         rebinding = self.rebinding
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
-        observer, snapshot = observed(self.function, rebinding, baked, call.leaves)
+        observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
         trace.met_outside = lambda: (*observer.outside.values(), *trace.reached)
         try:
             set_trace(trace)
@@ -404,7 +404,7 @@ class JitFunction:
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
                 with asking_outside(trace, made, call.leaves), traced_math(has_numbers), observer.observing():
                     result = (rebinding or self.function)(*args, **kwargs)
-                snapshot.check(rebinding, call)
+                snapshot.check(rebinding, call, result)
                 check_nests(args, kwargs, call.tree, given)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])

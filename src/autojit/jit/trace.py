@@ -101,6 +101,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
+        self.asks_attributes = False  # of arguments
         self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
