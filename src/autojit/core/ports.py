@@ -172,8 +172,12 @@ class Trace(Protocol):
         """A leaf is told whether it requires gradients (``wanted``); ``flag``: whether it did before."""
         ...
 
+    def note_retained(self, tensor: Any) -> None:
+        """The step lets a tensor that is no leaf keep its gradient."""
+        ...
+
     def note_detached(self, tensor: Any) -> None:
-        """A concrete tensor is about to lose its history in place: it has it again if the capture fails."""
+        """A tensor is about to lose its history in place: a concrete one has it again if the capture fails."""
         ...
 
     def has_begun(self, tensor: Any) -> bool:

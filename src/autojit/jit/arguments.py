@@ -106,6 +106,19 @@ class ArgumentLeaf:
         return addressable(given._array if isinstance(given, Tensor) else given)
 
 
+def switched_on(arguments: Sequence[ArgumentLeaf]) -> list[int]:
+    """The arguments that the function has let require gradients: from now on its results lead to them."""
+    found = []
+    for k, leaf in enumerate(arguments):
+        shell = leaf.shell
+        if leaf.kind != "tensor" or leaf.entry is not None or shell is None:
+            continue
+        if shell._requires_grad and shell._grad_fn is None:
+            leaf.entry = shell
+            found.append(k)
+    return found
+
+
 def addressable(array: Any) -> Any:
     """The array, or a copy of it that native code can address: in row-major order, aligned, in this machine's bytes."""
     if array.flags.carray and array.dtype.isnative:

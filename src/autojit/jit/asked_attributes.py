@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from autojit.jit.calls import LineByLine
 from autojit.jit.guards import PRIMITIVES, is_value
+from autojit.jit.line_by_line import LineByLine
 from autojit.jit.places import static_attribute
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor, type_of

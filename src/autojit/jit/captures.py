@@ -8,8 +8,7 @@ from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
-from autojit.jit.calls import LineByLine, Onward
-from autojit.jit.onward import AskedOutside
+from autojit.jit.line_by_line import Asking, LineByLine
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
@@ -60,7 +59,7 @@ class Captures:
     branch: Branch = field(default_factory=list)
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
-    asked: list[AskedOutside] = field(default_factory=list)  # by captures that were given up (see ``onward.py``)
+    asked: list[Asking] = field(default_factory=list)  # by captures that were given up (see ``onward.py``)
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
@@ -78,7 +77,7 @@ class Captures:
     def give_up(self, error: BaseException) -> None:
         """What raises is not kept; it is known which calls would be given up as this one was."""
         self.captures -= 1
-        if isinstance(error, Onward):
+        if isinstance(error, LineByLine) and error.asked is not None:
             self.asked = [*self.asked, error.asked][-ASKED_KEPT:]
 
 

@@ -35,7 +35,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, DrawsByValues, Fixed, LineByLine, alone
+from autojit.jit.calls import Call, Conflict, Fixed, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
@@ -44,6 +44,7 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
+from autojit.jit.line_by_line import DrawsByValues, LineByLine
 from autojit.jit.made_objects import let_out
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
@@ -104,8 +105,7 @@ class JitFunction:
         self._installed: list[Callable[..., Any] | None] = [None] * MODES
         self.comparison = None if verify is None else Comparison(self, verify)
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
-        self.natives = NativeCalls()
-        self.forgetting = Forgetting()
+        self.natives, self.forgetting = NativeCalls(), Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = new_lock()

@@ -17,8 +17,9 @@ from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
-from autojit.jit.calls import Call, Fixed, LineByLine
+from autojit.jit.calls import Call, Fixed
 from autojit.jit.guards import same
+from autojit.jit.line_by_line import LineByLine
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
 from autojit.jit.step import Capture

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.autograd.hook_calls import has_tensor_hooks
 from autojit.jit.arguments import ArgumentLeaf
-from autojit.jit.calls import Onward
 from autojit.jit.histories import freed_node, history_of
+from autojit.jit.line_by_line import GivenUp, Onward
 from autojit.jit.trace import Trace
-from autojit.jit.trace_passes import PassToTargets
+from autojit.jit.trace_passes import PassToTargets, no_check
 from autojit.tensor.node import AccumulateGrad, Edge, Node
 from autojit.tensor.op_node import NotImplementedNode, OpNode
 from autojit.tensor.recording import edge_of
@@ -108,9 +108,10 @@ class AskedOutside:
             own = edge_of(given)
             if own is None:
                 return
+            is_kept = found.accumulates or edge[0].retained is not None
             edge = own
-            if given._grad_fn is not None and (found.accumulates or has_tensor_hooks(given._grad_fn)):
-                raise Onward(f"{_history(given)} which has hooks, or is where the step adds a gradient up")
+            if given._grad_fn is not None and (is_kept or has_tensor_hooks(given._grad_fn)):
+                raise Onward(f"{_history(given)} which has hooks, or is where the step keeps a gradient")
         target = _of_edge(edge)
         leading = [t for end, t in ((end, end.of(leaves)) for end in ends) if end != place and _leads_to(t, target)]
         if leading:
@@ -121,26 +122,30 @@ class AskedOutside:
 
 @contextmanager
 def asking_outside(trace: Trace, made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> Iterator[None]:
-    """While a function is captured: an error of its own may come of gradients that are known line by line only.
+    """While a function is captured: a pass that the call needs a history outside for ends the capture before it begins,
+    as it would use up what it goes through.
 
     Raises:
-        Onward: what the function asks for so far is of that kind.
+        LineByLine: the function did something that only eager mode can.
     """
+
+    def check() -> None:
+        asked = AskedOutside(trace, made)
+        try:
+            asked.check(leaves)
+        except Onward as found:
+            found.asked = asked
+            trace.give_up(found)
+
+    trace.before_pass = check
     try:
         yield
-    except Exception:
-        check_first(AskedOutside(trace, made), leaves)
-        raise
-    check_first(AskedOutside(trace, made), leaves)
-
-
-def check_first(asked: AskedOutside, leaves: Sequence[Any]) -> None:
-    """Check the call for which a function has been captured; what was asked is told to calls like it."""
-    try:
-        asked.check(leaves)
-    except Onward as found:
-        found.asked = asked
-        raise found from None
+    except GivenUp as found:
+        raise found.reason from None
+    finally:
+        trace.before_pass = no_check  # it has the arguments
+    if trace.given_up is not None:
+        raise trace.given_up
 
 
 def _of_edge(edge: Edge) -> tuple[int, int]:

@@ -29,6 +29,7 @@ class TensorAttributes:
         self._asked: set[str] = set()
         self._arguments: dict[int, tuple[Tensor, dict[str, Any]]] = {}  # stand-ins, and what the step has left there
         self._assigned: set[tuple[int, str]] = set()  # to those
+        self._flags: dict[int, bool] = {}  # whether leaves among the stand-ins require gradients, as far as is told
         self._made: dict[int, tuple[Tensor, dict[str, None]]] = {}  # others, with the names that it has assigned
 
     def begin(self, arguments: Sequence[ArgumentLeaf], leaves: Sequence[Any], asked: set[str]) -> None:
@@ -36,10 +37,12 @@ class TensorAttributes:
         self._asked = asked
         for leaf, given in zip(arguments, leaves, strict=True):
             shell = leaf.shell
-            if shell is not None:
+            if leaf.kind == "tensor" and shell is not None:
                 held = vars(given) if isinstance(given, Tensor) else {}
                 vars(shell).update((name, held[name]) for name in (held if ALL in asked else asked & held.keys()))
                 self._arguments[id(shell)] = shell, dict(vars(shell))
+                if shell._grad_fn is None:
+                    self._flags[id(shell)] = shell._requires_grad
 
     def read(self, t: Tensor, name: str) -> None:
         """An attribute is about to be asked for.
@@ -77,7 +80,14 @@ class TensorAttributes:
             self._defer(take_attribute, t, name)
 
     def carry(self, leaving: Any, outside: Mapping[int, Any]) -> None:
-        """What a step returns or stores has the attributes that the step gave it, after every run."""
+        """What a step returns or stores has the attributes that the step gave it, after every run; leaves among the
+        arguments require gradients or not, as the step left them.
+        """
+        for key, flag in self._flags.items():
+            shell, _ = self._arguments[key]
+            if shell._grad_fn is None and shell._requires_grad != flag:
+                self._flags[key] = shell._requires_grad
+                self._defer(put_flag, shell, shell._requires_grad)
         waiting = let_out(leaving, outside)[0] if self._made else []
         while waiting:
             t, names = self._made.pop(id(waiting.pop()), (None, ()))
@@ -96,7 +106,7 @@ class TensorAttributes:
             now = vars(shell)
             other = [name for name in {**left, **now} if now.get(name, MISSING) is not left.get(name, MISSING)]
             if other:
-                raise UnsharedAttribute(shell, other[0])
+                raise UnsharedAttribute(shell, other[0]).always()
         self.carry(leaving, outside)
         return self._is_asked
 
@@ -104,6 +114,11 @@ class TensorAttributes:
 def put_attribute(t: Tensor, name: str, value: Any) -> None:
     """Give a tensor an attribute."""
     vars(t)[name] = value
+
+
+def put_flag(t: Tensor, flag: bool) -> None:
+    """Let a leaf require gradients, or not."""
+    t.requires_grad = flag
 
 
 def take_attribute(t: Tensor, name: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory
 from autojit.jit.trace_entries import GradEntry
 from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import AccumulateGrad, Edge, Node, next_number
@@ -23,6 +24,10 @@ class PassToTargets(NamedTuple):
     targets: list[Edge]
     outside: WeakSet[Node]
     accumulates: bool
+
+
+def no_check() -> None:
+    """What is to be checked before passes outside of captures: nothing."""
 
 
 class TracePasses:
@@ -45,6 +50,8 @@ class TracePasses:
         self.has_passes = False  # whether the step differentiates
         self.passed: list[tuple[Tensor, Node]] = []  # tensors reached, with histories that passes went through
         self.to_targets: list[PassToTargets] = []
+        self.before_pass: Callable[[], None] = no_check  # told of each of those before it begins
+        self.given_up: LineByLine | None = None  # why the capture is given up, whoever catches that
         self._first_number = next_number()
 
     def note_pass(self, nodes: Collection[Node], targets: Iterable[Edge] | None, accumulates: bool) -> None:
@@ -61,6 +68,7 @@ class TracePasses:
             if all(isinstance(node, AccumulateGrad) for node in outside):
                 outside = []  # leaves that the step reaches itself: none of them is an argument, too (see ``overlaps``)
             self.to_targets.append(PassToTargets(ends, wanted, WeakSet(outside), accumulates))
+            self.before_pass()
 
     def _is_from_outside(self, node: Node) -> bool:
         """Whether a node is of what existed before the capture, or stands for that."""
@@ -79,6 +87,15 @@ class TracePasses:
         elif grad is not None:
             self.seen_gradients.append((leaf, grad))
 
+    def note_retained(self, t: Tensor) -> None:
+        if t._array is not None and not self.has_begun(t):
+            self.give_up(OutOfHistory(t, "keeps its gradient, which the step tells it (retain_grad)").always())
+
+    def give_up(self, reason: LineByLine) -> None:
+        """End the capture, before it uses up or changes what the call needs line by line."""
+        self.given_up = reason
+        raise GivenUp(reason)
+
     def leaves_used(self) -> list[Tensor]:
         """Leaves whose sums the function may see too early: those touched, and those whose gradient somebody has."""
         found = self.touched[:]
@@ -89,4 +106,4 @@ class TracePasses:
         return found
 
 
-__all__ = ["PassToTargets", "TracePasses"]
+__all__ = ["PassToTargets", "TracePasses", "no_check"]
