@@ -79,7 +79,7 @@ class Walk:
         order = self.order = self._plan([edge[0] for edge, _ in roots])
         arrived, missing = self.arrived, self.missing
         if state.trace is not None:
-            state.trace.note_pass(missing)
+            state.trace.note_pass(missing, None if self.closed else self.targets, self.accumulate)
         if self.observer is None:
             self._start(roots)
         else:

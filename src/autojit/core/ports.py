@@ -128,8 +128,10 @@ class Trace(Protocol):
         """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
-    def note_pass(self, nodes: Any) -> None:
-        """A pass of the step goes through ``nodes``."""
+    def note_pass(self, nodes: Any, targets: Any, accumulates: bool) -> None:
+        """A pass of the step goes through ``nodes``; it gives the gradients of the edges ``targets`` alone (None: of
+        all leaves), or adds them to ``.grad``.
+        """
         ...
 
     def is_given(self, tensor: Any) -> bool:
@@ -176,8 +178,12 @@ class Trace(Protocol):
         """A leaf is told whether it requires gradients (``wanted``); ``flag``: whether it did before."""
         ...
 
+    def note_retained(self, tensor: Any) -> None:
+        """The step lets a tensor that is no leaf keep its gradient."""
+        ...
+
     def note_detached(self, tensor: Any) -> None:
-        """A concrete tensor is about to lose its history in place: it has it again if the capture fails."""
+        """A tensor is about to lose its history in place: a concrete one has it again if the capture fails."""
         ...
 
     def has_begun(self, tensor: Any) -> bool:

@@ -22,6 +22,7 @@ from autojit.core.errors import TraceError
 from autojit.core.types import Shape, TensorType
 from autojit.core.wrapping import code_holder
 from autojit.ir.graph import Value
+from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec, flatten
@@ -103,6 +104,19 @@ class ArgumentLeaf:
         if self.cell is not None:
             return np.array(given, self.cell.dtype)
         return addressable(given._array if isinstance(given, Tensor) else given)
+
+
+def switched_on(arguments: Sequence[ArgumentLeaf]) -> list[int]:
+    """The arguments that the function has let require gradients: from now on its results lead to them."""
+    found = []
+    for k, leaf in enumerate(arguments):
+        shell = leaf.shell
+        if leaf.kind != "tensor" or leaf.entry is not None or shell is None:
+            continue
+        if shell._requires_grad and shell._grad_fn is None:
+            leaf.entry = shell
+            found.append(k)
+    return found
 
 
 def addressable(array: Any) -> Any:
@@ -228,11 +242,15 @@ def check_nests(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any]) ->
 
 
 def signature(
-    leaves: Sequence[Any], tree: TreeSpec, open_numbers: Collection[int], shapes: Mapping[int, Shape]
+    leaves: Sequence[Any],
+    tree: TreeSpec,
+    open_numbers: Collection[int],
+    shapes: Mapping[int, Shape],
+    attributes: Collection[str],
 ) -> tuple[Any, ...]:
     """What two calls must share to share a capture: structure, types, baked-in values, gradients in place.
 
-    ``shapes``: of leaves some of whose sizes are left open.
+    ``shapes``: of leaves some of whose sizes are left open; ``attributes``: of tensors, which the function asks for.
     """
     first: dict[int, int] = {}
     parts: list[Any] = []
@@ -246,6 +264,7 @@ def signature(
                 parts.append((kind, True, _gradient_there(leaf._grad), _history(leaf), type(leaf), twin, hooks, made))
             else:
                 parts.append((kind, False, type(leaf), twin, made))
+            parts[-1] += attributes_in_signature(leaf, attributes)
         elif k in shapes:
             parts.append(("array", shapes[k], leaf.dtype))
         else:
@@ -307,6 +326,7 @@ def _shown(part: Any) -> str:
         more = " requires_grad" if part[1] else ""
         if part[1]:
             more += part[2]
+        more += "".join(f" {name}={value!r}" for name, value in part[8 if part[1] else 5 :])
         return f"{part[0]}{more}"
     if part[0] == "object":
         return "another object"

@@ -53,7 +53,9 @@ class CallOfCapture:
         self.others = [
             t
             for t in trace.reached
-            if t._requires_grad and id(t) not in roots and (t._view is None or id(t._view.base) not in changed)
+            if (t._requires_grad or id(t) in switched_on)
+            and id(t) not in roots
+            and (t._view is None or id(t._view.base) not in changed)
         ]  # that show the memory of a root with a history of their own: they take gradients, the root gives the values
         inputs += [(Value(type_of(t)), t) for t in self.others]
         self.live = live = results.live

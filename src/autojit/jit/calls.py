@@ -14,12 +14,13 @@ from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.guards import Guard, broken_guard
+from autojit.jit.line_by_line import LineByLine, TextOfTensor
 from autojit.jit.pytree import flatten
 from autojit.jit.trace import BeginAgain, Trace
 from autojit.jit.trace_entries import Split
 from autojit.runtime.gate import Reentered
 from autojit.tensor.exchange import array_of_foreign
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.native_calls import NativeCalls
@@ -112,81 +113,6 @@ class Conflict(Exception):
     def __init__(self, leaves: set[int]) -> None:
         super().__init__()
         self.leaves = leaves
-
-
-class LineByLine(Exception):
-    """A call is of a kind that steps cannot do: it runs line by line, which is noted. Nothing has been written yet."""
-
-
-class Overlap(LineByLine):
-    """Arguments share memory that the step writes in a way that only NumPy knows."""
-
-    def __init__(self) -> None:
-        super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
-
-
-class Onward(LineByLine):
-    """Backward goes on through an argument's own history to a leaf whose ``.grad`` the function uses afterwards, or
-    through nodes that keep what the step changes.
-    """
-
-    def __init__(self, argument: Tensor, where: str) -> None:
-        super().__init__(
-            f"backward goes on through the history of an argument {type_of(argument)} {where}: ran line by line "
-            "(compute the argument inside the step, or detach() it)"
-        )
-
-
-class UnrecordedForm(LineByLine):
-    """A tensor that requires gradients gets another form that its history does not show: ``role`` "an argument", or
-    "a result that shares its memory".
-    """
-
-    def __init__(self, role: str, t: Tensor) -> None:
-        super().__init__(
-            f"{role} {type_of(t)} that requires gradients gets another shape in place, and no history "
-            "shows it: ran line by line (change the shape in grad mode, or use the out-of-place form)"
-        )
-
-
-class ViewsOfView(LineByLine):
-    """An argument is a view, and views of it take part in a change of its history: they are views of its base, too."""
-
-    def __init__(self, argument: Tensor) -> None:
-        super().__init__(
-            f"an argument {type_of(argument)} is a view of another tensor, and its history changes in place together "
-            "with that of views of it: ran line by line (pass the base, or change a clone())"
-        )
-
-
-class DrawsByValues(LineByLine):
-    """What is drawn is known only while the function runs."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "what is drawn (random, next(), ...) depends on what the step computes: every call runs line by line"
-        )
-
-
-class TextOfTensor(LineByLine):
-    """Python looks at the text of a tensor of the step, which is known when the step has run."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        super().__init__(
-            f"Python looks at the text of a tensor at {where}: ran line by line "
-            "(print, log, append or return the text as it is: that is done after every run)"
-        )
-
-
-class NewPlaces(LineByLine):
-    """Whenever the function is captured it assigns to places that no capture has met before."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the function assigns to other places in every run (keys that are new objects or their ids, or objects "
-            "that it makes and stores before it changes them): every call runs line by line"
-        )
 
 
 class Fixed(Exception):

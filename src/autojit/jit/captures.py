@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
-from autojit.jit.calls import LineByLine, TextOfTensor
+from autojit.jit.line_by_line import Asking, LineByLine, TextOfTensor
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
-TEXTS_LIMIT = (
-    8  # captures of one signature that come to nothing as they look at texts of tensors, until there are no more
-)
+ASKED_KEPT = 8
+TEXTS_LIMIT = 8  # captures of one signature that look at texts of tensors and come to nothing, until it is left alone
 
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
@@ -60,21 +60,31 @@ class Captures:
     branch: Branch = field(default_factory=list)
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
+    asked: list[Asking] = field(default_factory=list)  # by captures that were given up (see ``onward.py``)
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     is_told: bool = False  # whether a warning has said that there are too many
     texts: list[str] = field(default_factory=list)  # of tensors: where captures that came to nothing have looked at one
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
-    def check(self) -> None:
-        """Before a capture: TextOfTensor where several have come to nothing because they looked at one."""
+    def begin(self, leaves: Sequence[Any]) -> None:
+        """Count a capture for a call with these arguments.
+
+        Raises:
+            LineByLine: it would be given up as one before, or as several that looked at the text of a tensor.
+        """
+        for asked in self.asked:
+            asked.check(leaves)
         if len(self.texts) >= TEXTS_LIMIT:
             raise TextOfTensor(self.texts[-1])
+        self.captures += 1
 
-    def failed(self, error: BaseException) -> None:
-        """A capture has raised: it is not kept."""
+    def give_up(self, error: BaseException) -> None:
+        """What raises is not kept; it is known which calls would be given up as this one was."""
         self.captures -= 1
         if isinstance(error, TextOfTensor):
             self.texts.append(error.where)
+        elif isinstance(error, LineByLine) and error.asked is not None:
+            self.asked = [*self.asked, error.asked][-ASKED_KEPT:]
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

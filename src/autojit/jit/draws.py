@@ -21,8 +21,8 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize, hint_of
 from autojit.core.source import SourceLocation, here
-from autojit.jit.calls import LineByLine, NewPlaces
 from autojit.jit.guards import Guard, same
+from autojit.jit.line_by_line import LineByLine, NewPlaces
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten

@@ -21,9 +21,9 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
-from autojit.jit.calls import UnrecordedForm, ViewsOfView
 from autojit.jit.histories import has_history, history_of
-from autojit.jit.onward import check_onward, storages_of
+from autojit.jit.line_by_line import OutOfHistory, UnrecordedForm, ViewsOfView
+from autojit.jit.onward import AskedOutside, check_onward, storages_of
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode
@@ -50,9 +50,10 @@ class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
     "reward": the reward of a sample of 0.3. "spent": it has taken over a history that the step has used up. "version":
-    its memory has counted changes that leave the same values. "detached": it has lost its history. "form": it shows its
-    memory by the views ``form`` (``t_``). ``history`` is the traced tensor whose history the argument takes over, and
-    ``value`` then its value in the new form; ``result``: the graph output that is the new ``.grad``.
+    its memory has counted changes that leave the same values. "detached": it has lost its history, "rejoins": and is a
+    leaf that requires gradients. "retains": it keeps its gradient from now on. "form": it shows its memory by the views
+    ``form`` (``t_``). ``history`` is the traced tensor whose history the argument takes over, and ``value`` then its
+    value in the new form; ``result``: the graph output that is the new ``.grad``.
     """
 
     index: int
@@ -87,6 +88,7 @@ class Effects:
     ) -> None:
         self.trace = trace
         self._arguments = arguments
+        self.asked = AskedOutside(trace, arguments)
         before = state.trace
         set_trace(trace)
         try:
@@ -96,6 +98,9 @@ class Effects:
                 if entry.is_modified:
                     _note_history(trace, entry)
             self.views = _views_with_history(trace)
+            self._detached = [
+                k for k, leaf in enumerate(arguments) if any(leaf.shell is t for t in trace.detached_in_place)
+            ]
             _check_aliases(trace)
             trace.check_copied(outputs)
             for t in outputs:
@@ -166,15 +171,24 @@ class Effects:
 
         Raises:
             Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since, or still has, or
-                through nodes that keep what the step changes.
+                whose gradient it asks for, or through nodes that keep what the step changes.
             UnrecordedForm, ViewsOfView: see there.
         """
+        self.asked.check(leaves)
         onward = []
         for write in self.writes:
             given = leaves[write.index]
             is_made = write.value is not None or write.result is not None
             if write.what == "new grad" and is_made and isinstance(given, Tensor) and given._grad_fn is not None:
                 onward.append(given)
+        if any(isinstance(leaves[k], Tensor) and leaves[k]._view and leaves[k]._view.base for k in self._detached):
+            raise OutOfHistory(leaves[self._detached[0]], "as a view, which the step detaches in place")
+        for write in self.writes:
+            others = [
+                w for w in self.writes if w.index == write.index and w.what not in ("retains", "new grad", "version")
+            ]
+            if write.what == "rejoins" or (write.what == "retains" and others):
+                raise OutOfHistory(leaves[write.index], "gets another one, and is asked for its gradient")
         for k, shell in self._unsettled:
             if any(shell is t for t in self.trace.unrecorded):
                 raise UnrecordedForm("an argument", leaves[k])
@@ -211,7 +225,9 @@ class Effects:
             if write.what == "spent" and isinstance(leaves[write.index], Tensor):
                 _leave_spent(leaves[write.index], write.spent)
             made = next(place) if write.value is not None else None
-            if write.what in ("form", "version", "spent"):
+            if write.what == "retains":
+                leaves[write.index].retain_grad()
+            if write.what in ("form", "version", "spent", "retains"):
                 continue  # when nobody needs the old one any more
             given = leaves[write.index]
             shown = None if write.result is None else tensors[write.result]
@@ -315,6 +331,10 @@ def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argument
             found.append(replace(_new_gradient(k, pending, results), keeps_graph=keeps_graph))
         if not shell._requires_grad:
             found.append(ArgumentWrite(k, "detached", None))
+        elif shell._grad_fn is None:
+            found.append(ArgumentWrite(k, "rejoins", None))
+        if shell._retains_grad:
+            found.append(ArgumentWrite(k, "retains", None))
         return found
     grad, old = shell._grad, leaf.grad_entry
     if old is not None and isinstance(old._grad_fn, ArgumentNode) and old._grad_fn.pending is not None:
@@ -339,7 +359,7 @@ def _note_history(trace: Trace, entry: StateEntry) -> None:
     """Remember the history that in-place operations gave to a tensor outside; the capture takes it back."""
     root = entry.root_owner()
     edge, before = edge_of(root), trace.history_before(root)
-    if edge is None or edge == before:
+    if edge is None or edge == before or root._grad_fn is None:  # the last: only its flag is another one
         return
     if has_history(root):
         entry.left = connected(root, edge)

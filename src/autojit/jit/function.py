@@ -35,7 +35,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, Fixed, LineByLine, alone
+from autojit.jit.calls import Call, Conflict, Fixed, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
@@ -44,9 +44,11 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
+from autojit.jit.line_by_line import LineByLine
 from autojit.jit.made_objects import let_out
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
+from autojit.jit.onward import asking_outside
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
@@ -95,17 +97,16 @@ class JitFunction:
         self.name = self.__dict__.get("__name__", type(function).__name__)
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
-        self.open_numbers = OpenNumbers()
-        self.open_sizes = OpenSizes(dynamic)
+        self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
+        self.attributes: set[str] = set()  # of tensor arguments that the function asks for
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
         self._installed: list[Callable[..., Any] | None] = [None] * MODES
         self.comparison = None if verify is None else Comparison(self, verify)
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
-        self.natives = NativeCalls()
-        self.forgetting = Forgetting()
+        self.natives, self.forgetting = NativeCalls(), Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = new_lock()
@@ -302,7 +303,7 @@ class JitFunction:
     def _key(self, call: Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), state.autocast, bound), signature(
-            call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes
+            call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes, self.attributes
         )
 
     def _root(self, call: Call) -> Captures:
@@ -358,8 +359,7 @@ class JitFunction:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if root.captures >= CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
-        root.check()
-        root.captures += 1
+        root.begin(call.leaves)
         if not call.path:
             take_changing_numbers(root)
         start = time.perf_counter()
@@ -367,7 +367,7 @@ class JitFunction:
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
-            root.failed(error)
+            root.give_up(error)
             raise
         traced = time.perf_counter()
         if self.open_numbers.give_up(call.tree, capture, self.counts.note):
@@ -398,16 +398,17 @@ class JitFunction:
         rebinding = self.rebinding
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
-        observer, snapshot = observed(self.function, rebinding, baked, call.leaves)
+        observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
         try:
             set_trace(trace)
             with recording(trace):
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
-                with traced_math(has_numbers), observer.observing(), of_values(trace, made, call.leaves):
+                errors = of_values(trace, made, call.leaves)
+                with asking_outside(trace, made, call.leaves), traced_math(has_numbers), observer.observing(), errors:
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
-                snapshot.check(rebinding, call)
+                snapshot.check(rebinding, call, result)
                 check_nests(args, kwargs, call.tree, given)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])

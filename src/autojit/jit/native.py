@@ -464,6 +464,10 @@ def why_not_native(step: CompiledStep) -> str | None:
         return "its results can be differentiated by the caller"
     if not step.effects.is_plain:
         return "it replaces tensors, gradients or histories that the caller sees"
+    if step.effects.asked.is_asked:
+        return "it asks for gradients that histories outside may lead to"
+    if step.trace.asks_attributes:
+        return "it asks for attributes of arguments"
     if _counts_results(step):
         return "sizes of its results are counted"
     if step.trace.offsets_asked:

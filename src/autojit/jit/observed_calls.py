@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.core.sizes import SymbolicSize, is_symbolic
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.draws import (
@@ -48,6 +48,7 @@ from autojit.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from autojit.jit.contents import Contents
     from autojit.jit.foreign_calls import ForeignCalls
+    from autojit.jit.tensor_attributes import TensorAttributes
 
 
 class Deferred(NamedTuple):
@@ -63,6 +64,7 @@ class ObservedCalls(ObservedDraws):
 
     contents: Contents
     foreign: ForeignCalls
+    attributes: TensorAttributes
     outside: dict[int, Any]
     unguarded: list[str]
     is_at_once: bool
@@ -392,12 +394,16 @@ class ObservedCalls(ObservedDraws):
         return True
 
     def _vars(self, obj: Any) -> Any:
+        if is_a(obj, Tensor):
+            self.attributes.read(obj, "__dict__")
         table = vars(obj)
         if id(obj) in self.outside or is_a(obj, ModuleType):
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
 
     def _dir(self, obj: Any) -> list[str]:
+        if is_a(obj, Tensor):
+            self.attributes.read(obj, "__dict__")
         found = dir(obj)
         if id(obj) in self.outside or is_a(obj, ModuleType | type):
             self.note(obj, "dir()", f"dir({self.name_of(obj)})", lambda: tuple(dir(obj)), tuple(found))

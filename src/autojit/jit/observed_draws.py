@@ -9,8 +9,8 @@ from typing import Any
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.calls import DrawsByValues
 from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
+from autojit.jit.line_by_line import DrawsByValues
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber

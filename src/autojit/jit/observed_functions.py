@@ -169,6 +169,8 @@ class ObservedFunctions:
         elif is_a(value, Tensor):
             tables = [*hook_tables(value), *(table for node in history_of([value]) for table in node.hook_tables())]
             yield from (hook for table in tables if table for hook in table.values())
+            if is_user_class(kind):
+                yield kind
         elif is_module(value):
             yield from self._module(value)
         elif kind.__name__ == "JitFunction" and is_own_class(kind):  # its function is inlined

@@ -9,6 +9,7 @@ from threading import local
 from types import MemberDescriptorType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from autojit.jit.asked_attributes import is_of_class
 from autojit.jit.named_lookups import by_container
 from autojit.jit.observed_functions import class_number, is_module
 from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
@@ -18,6 +19,7 @@ from autojit.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from autojit.jit.contents import Contents
     from autojit.jit.counted_reads import CountedReads
+    from autojit.jit.tensor_attributes import TensorAttributes
 
 
 class ObservedWrites:
@@ -33,6 +35,7 @@ class ObservedWrites:
     rebound: frozenset[tuple[int, Any]]
     counted: CountedReads
     contents: Contents
+    attributes: TensorAttributes
 
     def __init__(self) -> None:
         self.written: dict[tuple[int, Any], tuple[Location, Any]] = {}  # places, and what they held
@@ -62,7 +65,10 @@ class ObservedWrites:
         """Assign to an attribute, or delete it."""
         is_class = is_a(obj, type)
         is_one = id(obj) in self.outside or is_a(obj, ModuleType) or (is_class and not self.is_class_made_inside(obj))
-        if is_a(obj, Tensor) or not is_one:
+        if is_a(obj, Tensor) and not is_of_class(type(obj), name) and (obj._array is None or not is_one):
+            self.attributes.change(obj, name, change)
+            return
+        if not is_one or (is_a(obj, Tensor) and is_of_class(type(obj), name)):
             change()
             return
         member = MISSING if is_class else static_attribute(type(obj), name)

@@ -54,6 +54,7 @@ from autojit.jit.places import Location, attributes_of, cell_content, is_a, stat
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.jit.replaced_code import note_class, note_name
 from autojit.jit.tables import Tables
+from autojit.jit.tensor_attributes import TensorAttributes
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
@@ -84,6 +85,7 @@ class Observer(ObservedCalls, ObservedWrites):
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
         self.foreign = ForeignCalls(self)
+        self.attributes = TensorAttributes(self.defer)
         self.places_read: dict[tuple[int, Any], Guard] = {}
         self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
         self._switches = switches()
@@ -238,10 +240,10 @@ class Observer(ObservedCalls, ObservedWrites):
     def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
         """``obj.name``, which ``read`` gives."""
         kind = type(obj)
-        if kind is Tensor or kind in CONTAINERS:
-            if kind is Tensor and name not in _OF_TENSORS and id(obj) in self.outside:
-                self.note_key(vars(obj), name, f"tensor.{name}", vars(obj).get(name, MISSING))
+        if kind in CONTAINERS or (kind is Tensor and name in _OF_TENSORS):
             return getattr(obj, name)
+        if is_a(obj, Tensor):
+            self.attributes.read(obj, name)
         if is_a(obj, type) and self.is_class_made_inside(obj):
             return getattr(obj, name)
         table = attributes_of(obj)
@@ -433,7 +435,7 @@ class Observer(ObservedCalls, ObservedWrites):
         return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]
 
 
-_OF_TENSORS = frozenset(dir(Tensor))
+_OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}
 _CLASS = object()  # the key of what an object is
 _PARTS = object()  # and of what a partial holds
 

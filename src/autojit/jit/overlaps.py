@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.memory_ranges import MemoryRanges, Range, range_of
-from autojit.jit.calls import Conflict, Overlap
+from autojit.jit.calls import Conflict
+from autojit.jit.line_by_line import Overlap
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

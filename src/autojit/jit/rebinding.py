@@ -236,6 +236,7 @@ class Rebinding:
                 _note_flag(location)
         observer.settle()
         observer.contents.settle()
+        observer.attributes.carry((result, held, observer.deferred), observer.outside)
         results = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
         return result, results, (*ordered, *observer.deferred)
 

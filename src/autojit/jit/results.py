@@ -23,8 +23,8 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
-from autojit.jit.calls import UnrecordedForm
 from autojit.jit.histories import has_history, history_of
+from autojit.jit.line_by_line import UnrecordedForm
 from autojit.jit.made_objects import put_together
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.spent_results import InnerNode, SpentNode

@@ -6,7 +6,7 @@ A capture runs the function once, and what that run stores would be stored once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import is_
@@ -19,13 +19,14 @@ from autojit.core.epoch import put_switch, switch_values, switches_since, tables
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.arguments import BAKED
-from autojit.jit.calls import Call, NewPlaces
+from autojit.jit.arguments import BAKED, ArgumentLeaf
+from autojit.jit.calls import Call
 from autojit.jit.contents import WHOLE
 from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
+from autojit.jit.line_by_line import NewPlaces
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location, is_a
@@ -70,7 +71,7 @@ class Snapshot:
         if t.is_leaf:
             self._flags.append((t, t._requires_grad))
 
-    def check(self, rebinding: Rebinding | None, call: Call) -> None:
+    def check(self, rebinding: Rebinding | None, call: Call, result: Any) -> None:
         """After the function has run: whether its steps have all the arguments and results that they need.
 
         Raises:
@@ -85,6 +86,8 @@ class Snapshot:
         if observer.is_torn:
             call.give_up_torn()
         self._refuse_hooks()
+        assert call.trace is not None
+        call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
         observer.check_draws()
         if any(self._is_new(place.key) for place, _ in observer.written.values()):
             raise DrawnOtherwise(observer.drawn, NewPlaces)
@@ -256,12 +259,18 @@ class Snapshot:
 
 
 def observed(
-    function: Callable[..., Any], rebinding: Rebinding | None, baked: Mapping[str, Any], leaves: Iterable[Any]
+    function: Callable[..., Any],
+    rebinding: Rebinding | None,
+    baked: Mapping[str, Any],
+    made: Sequence[ArgumentLeaf],
+    leaves: Sequence[Any],
+    attributes: set[str],
 ) -> tuple[Observer, Snapshot]:
     """The observer of a capture that begins: what exists is the function, what it is bound to, ``baked``, and hooks of
-    the arguments ``leaves``.
+    the arguments ``leaves``, for which the capture has ``made`` leaves; they have ``attributes`` that it asks for.
     """
     observer = Observer(frozenset() if rebinding is None else rebinding.identities)
+    observer.attributes.begin(made, leaves, attributes)
     snapshot = Snapshot(observer)
     watch(observer)
     note_class(observer, Tensor)
@@ -271,6 +280,7 @@ def observed(
     for name, value in baked.items():
         observer.enter(value, name)
     for leaf in (leaf for leaf in leaves if isinstance(leaf, Tensor)):
+        observer.enter(type(leaf))
         for hook in (hook for table in hook_tables(leaf) for hook in (table or {}).values()):
             observer.enter(hook, f"a hook of an argument {type_of(leaf)}")
     state.removed_hooks = snapshot._removed  # last: nothing that comes before takes it back when it fails

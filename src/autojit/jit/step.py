@@ -20,7 +20,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
-from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.failed_calls import has_run
@@ -58,6 +58,7 @@ class Capture:
     guards: list[Guard]
     kept: list[Any]
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
+    switched_on: list[int] = field(init=False)  # arguments that require gradients from somewhere in the step on
     results: Results = field(init=False)
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
@@ -71,6 +72,7 @@ class Capture:
         """Read off what the function left, while version counters stand where it left them."""
         self.trace.settle()
         check_outputs(self.outputs, self.trace)
+        self.switched_on = switched_on(self.arguments)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
         self.effects = Effects(self.trace, self.arguments, self.outputs, self.results)
         self.following = Following(self.trace, self.effects.gradients, self.results)
@@ -252,7 +254,7 @@ class CompiledStep:
         self.calls += 1
         self.effects.check_histories(leaves)
         if self.call is not None:
-            with _requiring(self.capture.trace.switched_on):
+            with _requiring([*self.capture.trace.switched_on, *(leaves[k] for k in self.capture.switched_on)]):
                 return self._run_differentiable(leaves)
         count = len(self.results.values)
         gate = self.segment.gate

@@ -39,13 +39,12 @@ from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
 from autojit.jit.trace_memory import TraceMemory
 from autojit.jit.trace_orders import TraceOrders
+from autojit.jit.trace_passes import TracePasses
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.trace_texts import TraceTexts
 from autojit.jit.traced_number import TracedNumber
 from autojit.jit.versions import TraceVersions
-from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import Edge
-from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
@@ -64,13 +63,15 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions, TraceMemory, TraceTexts):
+class Trace(
+    TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions, TraceMemory, TraceTexts, TracePasses
+):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
     ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
-    texts, ``TraceTexts``.
+    texts, ``TraceTexts``; backward passes, ``TracePasses``.
     """
 
     runs_often = False
@@ -89,6 +90,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         TraceOptions.__init__(self)
         TraceMemory.__init__(self)
         TraceTexts.__init__(self)
+        TracePasses.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -102,14 +104,11 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
-        self.onward: list[Any] = []  # where gradients go on through the histories of arguments
-        self.seen_gradients: list[tuple[Tensor, Tensor]] = []  # leaves with those that the function has seen before
-        self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self.has_numbers = False  # whether there are any that change from call to call
         self.has_passes = False  # whether the step differentiates
+        self.asks_attributes = False  # of arguments
         self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
-        self.passed: list[tuple[Tensor, HistoryNode]] = []  # of those, histories that passes went through
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
         self._resumptions: list[slice] = []  # of the builder's nodes
@@ -197,24 +196,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         entry.current = grad
         entry.is_written = True
 
-    def note_touch(self, leaf: Tensor, grad: Tensor | None) -> None:
-        """What goes on through an argument's history is added after the step, too late for who looks at the sum."""
-        if accumulating.now:
-            return
-        if any(node.pending is not None for node in self.onward):
-            self.touched.append(leaf)
-        elif grad is not None:
-            self.seen_gradients.append((leaf, grad))
-
-    def leaves_used(self) -> list[Tensor]:
-        """Leaves whose sums the function may see too early: those touched, and those whose gradient somebody has."""
-        found = self.touched[:]
-        for leaf, grad in self.seen_gradients:
-            entry = self.grads.get(id(leaf))
-            if grad is (leaf._grad if entry is None else entry.current):
-                found.append(leaf)
-        return found
-
     def _grad_entry(self, leaf: Tensor) -> GradEntry:
         found = self.grads.get(id(leaf))
         if found is None:
@@ -270,15 +251,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         if not requires_grad:
             return None
         return (accumulator_of(t), 0) if node is None else (node, number)
-
-    def note_pass(self, nodes: Any) -> None:
-        """A pass of the step goes through ``nodes``: which histories from outside are among them."""
-        self.has_passes = True
-        for t in self.reached:
-            before = self._before.get(id(t))  # None where the capture is over, and its history differentiated
-            node = None if before is None else before.slots[1]
-            if node is not None and node in nodes:
-                self.passed.append((t, node))
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
         if id(storage) not in self._before:

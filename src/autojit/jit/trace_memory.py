@@ -52,6 +52,7 @@ class TraceMemory:
     if TYPE_CHECKING:
 
         def lift(self, storage: Storage, owner: Tensor | None = None) -> Value: ...
+        def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None: ...
 
     def __init__(self) -> None:
         self.constants: set[Value] = set()  # inputs that are the same at every call
@@ -60,6 +61,7 @@ class TraceMemory:
         self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
         self._shown: dict[int, weakref.ref[Tensor]] = {}  # by id: of which tensors they show the memory
         self._shared: list[_Shared] = []
+        self.detached_in_place: list[Tensor] = []  # made in the capture, or standing for arguments
         self._detached: list[tuple[Tensor, tuple[Any, ...]]] = []  # with the histories that they had
 
     def begin(self, tensor: Tensor, of: Tensor | None = None) -> None:
@@ -68,6 +70,11 @@ class TraceMemory:
             self._shown[id(tensor)] = weakref.ref(self.origin(of))
 
     def note_detached(self, tensor: Tensor) -> None:
+        if tensor._array is None:
+            self.detached_in_place.append(tensor)
+            return
+        if tensor._grad_fn is None:
+            self.note_flag(tensor, tensor._requires_grad, False)
         had = tensor._requires_grad, tensor._grad_fn, tensor._output_nr, tensor._accumulator
         self._detached.append((tensor, had))
 

@@ -274,7 +274,7 @@ def detach_(self: Tensor) -> Tensor:
     """Cut this tensor off its history; it becomes a leaf that requires no gradient."""
     if self._view is not None and self._view.base is not None:
         raise UsageError("Can't detach views in-place. Use detach() instead.", {"view": self}, "use detach()")
-    if state.trace is not None and self._array is not None:
+    if state.trace is not None:
         state.trace.note_detached(self)
     self._requires_grad, self._grad_fn, self._output_nr, self._accumulator = False, None, 0, None
     for layer in state.layers:

@@ -185,6 +185,8 @@ def retain_grad(self: Tensor) -> None:
         raise UsageError("can't retain_grad on Tensor that has requires_grad=False")
     if self._grad_fn is None or self._retains_grad:
         return
+    if state.trace is not None:
+        state.trace.note_retained(self)
     self._retains_grad = True
     if self._grad_fn.retained is None:
         self._grad_fn.retained = {}

@@ -1,0 +1,123 @@
+"""Why calls run line by line: what steps cannot do as eager mode does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from autojit.tensor.tensor import Tensor, type_of
+
+
+class LineByLine(Exception):
+    """A call is of a kind that steps cannot do: it runs line by line, which is noted. Nothing has been written yet.
+
+    ``asked``: where a capture was given up, what tells which calls like it would be given up, too (``Asking``).
+    """
+
+    asked: Asking | None = None
+
+    def always(self) -> LineByLine:
+        """The same, for all calls that would be captured."""
+        self.asked = Always(self)
+        return self
+
+
+class GivenUp(BaseException):
+    """A capture ends at once, for a reason to run line by line (no Exception: captured code must not catch it)."""
+
+    def __init__(self, reason: LineByLine) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+class Asking(Protocol):
+    """What says of a call whether its capture would be given up."""
+
+    def check(self, leaves: Sequence[Any]) -> None: ...
+
+
+class Always:
+    """``Asking`` for functions whose captures are always given up."""
+
+    def __init__(self, reason: LineByLine) -> None:
+        self.reason = str(reason)
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        raise LineByLine(self.reason)
+
+
+class Overlap(LineByLine):
+    """Arguments share memory that the step writes in a way that only NumPy knows."""
+
+    def __init__(self) -> None:
+        super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
+
+
+class Onward(LineByLine):
+    """Backward goes on through ``what``, a history outside, to a leaf whose ``.grad`` the function uses afterwards or
+    whose gradient it asks for, or through nodes that keep what the step changes.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"backward goes on through {what}: ran line by line (compute the argument inside the step, or detach() it)"
+        )
+
+
+class UnrecordedForm(LineByLine):
+    """A tensor that requires gradients gets another form that its history does not show: ``role`` "an argument", or
+    "a result that shares its memory".
+    """
+
+    def __init__(self, role: str, t: Tensor) -> None:
+        super().__init__(
+            f"{role} {type_of(t)} that requires gradients gets another shape in place, and no history "
+            "shows it: ran line by line (change the shape in grad mode, or use the out-of-place form)"
+        )
+
+
+class ViewsOfView(LineByLine):
+    """An argument is a view, and views of it take part in a change of its history: they are views of its base, too."""
+
+    def __init__(self, argument: Tensor) -> None:
+        super().__init__(
+            f"an argument {type_of(argument)} is a view of another tensor, and its history changes in place together "
+            "with that of views of it: ran line by line (pass the base, or change a clone())"
+        )
+
+
+class OutOfHistory(LineByLine):
+    """A step changes what an argument or a tensor outside is in its history, in a way that only eager mode can."""
+
+    def __init__(self, t: Tensor, how: str) -> None:
+        super().__init__(f"a tensor {type_of(t)} that has a history outside {how}: ran line by line")
+
+
+class DrawsByValues(LineByLine):
+    """What is drawn is known only while the function runs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what is drawn (random, next(), ...) depends on what the step computes: every call runs line by line"
+        )
+
+
+class TextOfTensor(LineByLine):
+    """Python looks at the text of a tensor of the step, which is known when the step has run."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        super().__init__(
+            f"Python looks at the text of a tensor at {where}: ran line by line "
+            "(print, log, append or return the text as it is: that is done after every run)"
+        )
+
+
+class NewPlaces(LineByLine):
+    """Whenever the function is captured it assigns to places that no capture has met before."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function assigns to other places in every run (keys that are new objects or their ids, or objects "
+            "that it makes and stores before it changes them): every call runs line by line"
+        )
