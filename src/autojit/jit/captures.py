@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
 from autojit.jit.calls import LineByLine
+from autojit.jit.draws import DrawnOtherwise
+from autojit.jit.guards import broken_guard
+from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
+ALTERNATIVES = 4  # captures in vain, until all calls run line by line
 
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
@@ -57,9 +61,32 @@ class Captures:
     branch: Branch = field(default_factory=list)
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
+    of_numpy: list[OfNumPy] = field(default_factory=list)  # why it could not be captured
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
+
+    def check_arrays(self) -> None:
+        """LineByLine, if a capture has found that what the function does with arrays is NumPy's alone."""
+        for reason in self.of_numpy:
+            if len(self.of_numpy) >= ALTERNATIVES or not broken_guard(reason.guards):
+                raise OfNumPy(str(reason))
+
+    def give_up(self, error: BaseException, counts: JitStats) -> bool:
+        """What raises is not kept. Whether it is due to arrays: the call is given what was drawn, line by line.
+
+        Raises:
+            DrawnOtherwise: something was.
+        """
+        self.captures -= 1
+        if not isinstance(error, OfNumPy):
+            return False
+        self.of_numpy.append(error.with_traceback(None))
+        drawn, error.drawn = error.drawn, ()
+        if drawn:
+            counts.note(str(error))
+            raise DrawnOtherwise(drawn) from error
+        return True
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

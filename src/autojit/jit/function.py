@@ -44,7 +44,7 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
-from autojit.jit.made_objects import let_out
+from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.open_numbers import OpenNumbers
@@ -53,7 +53,6 @@ from autojit.jit.overlaps import told_apart
 from autojit.jit.places import with_more
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
-from autojit.jit.results import with_plain_keys
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
@@ -107,6 +106,7 @@ class JitFunction:
         self.forgetting = Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
+        self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
         self._lock = new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -196,7 +196,7 @@ class JitFunction:
             pass
         except LineByLine as reason:
             self.counts.note(str(reason))
-            args, kwargs = with_tensors(args, kwargs)
+            args, kwargs = self._as_given(args, kwargs)
         with eager():
             return self.function(*args, **kwargs)
 
@@ -220,7 +220,7 @@ class JitFunction:
                 if self.rebinding is None:
                     raise
                 self.counts.note(str(reason))  # what has been drawn for the call is drawn once
-                return self.rebinding.line_by_line(DrawnOtherwise(()).given(drawn), args, kwargs)
+                return self.rebinding.line_by_line(DrawnOtherwise(()).given(drawn), *self._as_given(args, kwargs))
 
     def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn, args: Any, kwargs: Any) -> Any:
         """What a call draws cannot be given to a step: it runs line by line."""
@@ -228,7 +228,7 @@ class JitFunction:
         if otherwise.is_always:
             self.rebinding, rebinding.plans.is_line_by_line = rebinding, True
             forget_all(self)
-        return rebinding.line_by_line(otherwise.given(drawn), args, kwargs)
+        return rebinding.line_by_line(otherwise.given(drawn), *self._as_given(args, kwargs))
 
     def _take_over(self, found: Rebinds | Releases, drawn: Drawn, args: Any, kwargs: Any) -> None:
         """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
@@ -328,15 +328,9 @@ class JitFunction:
         return found
 
     def _difference(self, key: Any) -> str:
-        modes, new = key
-        if modes[-1]:
-            return "arguments share memory with what the step changes"
-        last = next(reversed(self.roots))
-        old = next((o for m, o in reversed(self.roots) if m[:-1] == modes[:-1] and o[0] == new[0]), last[1])
-        if old == new:
-            return "gradient mode changed"
-        names = leaf_names(self.function, new[0]) if self.rebinding is None else self.rebinding.leaf_names(new[0])
-        return describe_difference(old, new, names)
+        tree = key[1][0]
+        names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
+        return describe_difference(tuple(self.roots), key, names)
 
     def _find(self, branch: Branch, call: Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
@@ -356,6 +350,7 @@ class JitFunction:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if root.captures >= CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
+        root.check_arrays()
         root.captures += 1
         if not call.path:
             take_changing_numbers(root)
@@ -363,8 +358,8 @@ class JitFunction:
         compile_ahead()
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
-        except BaseException:
-            root.captures -= 1  # what raises is not kept
+        except BaseException as error:
+            self.looks_at_arrays |= root.give_up(error, self.counts)
             raise
         traced = time.perf_counter()
         if self.open_numbers.give_up(call.tree, capture, self.counts.note):
@@ -388,6 +383,10 @@ class JitFunction:
         step.overlaps.check(call.leaves)  # the step is right for other arguments at least
         return made[0]
 
+    def _as_given(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments of a call that runs line by line."""
+        return (args, kwargs) if self.looks_at_arrays else with_tensors(args, kwargs)
+
     def _trace(self, call: Call, shift: int = 0) -> Capture:
         trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
@@ -401,7 +400,7 @@ class JitFunction:
             set_trace(trace)
             with recording(trace):
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
-                with traced_math(has_numbers), observer.observing():
+                with traced_math(has_numbers), observer.observing(), observer.arrays.followed(trace):
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding, call)
                 check_nests(args, kwargs, call.tree, given)
@@ -414,6 +413,7 @@ class JitFunction:
             if snapshot.modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:
+            self.looks_at_arrays |= trace.looks_at_arrays
             snapshot.leave(trace)  # after an error too
         call.check_untorn(capture.guards)  # but for histories: one that this capture has freed is not to be met again
         leaves = [*trace.reached, *(entry.leaf for entry in trace.grads.values())]
@@ -438,7 +438,7 @@ class JitFunction:
             self._recent[mode] = (native, *others)[:RECENT_LIMIT]
         else:
             native.refresh(epoch)
-        self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
+        self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native, self._as_given)
 
     # -- telling
 

@@ -19,6 +19,7 @@ from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
 from autojit.jit.calls import Call, Fixed
 from autojit.jit.guards import same
+from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
 from autojit.jit.step import Capture
@@ -37,6 +38,8 @@ def general_capture(
     """
     try:
         capture = record(call, 0)
+    except OfNumPy:
+        raise
     except Exception as error:  # the same without open sizes tells whether it is the user's
         trace = call.trace
         if trace is None or not (call.sizes or trace.counted) or _is_defect(error):
@@ -60,6 +63,8 @@ def general_capture(
     try:
         with unheard():
             twin = record(again, 5)
+    except OfNumPy:
+        raise
     except OtherQuestion:
         difference: str | None = "what Python decides on"
     except Exception as error:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.jit.arguments import leaf_names, with_tensors
+from autojit.jit.arguments import leaf_names
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
+from autojit.jit.numpy_arrays import TracedArray
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
@@ -234,7 +235,6 @@ class Rebinding:
 
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
         """A call without a step, given what has been drawn for it."""
-        args, kwargs = with_tensors(args, kwargs)
         observer = Observer()
         with observer.observing(), eager():
             observer.enter(self.function)
@@ -250,8 +250,8 @@ class Rebinding:
         """Where the native step goes when it refuses: a call with the user's arguments, which stores by itself."""
         return lambda values, drawn, args, kwargs: Finished(slow(*args, **kwargs))
 
-    def around(self, native: NativeStep) -> Callable[..., Any]:
-        """The native step as a function of the user's arguments."""
+    def around(self, native: NativeStep, as_given: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
@@ -260,7 +260,7 @@ class Rebinding:
                 with carrying(made, self.function) as drawn:
                     found = native.call(*self.values(drawn, args, kwargs), args, kwargs)
             except DrawnOtherwise as otherwise:
-                return self.line_by_line(otherwise.given(made), args, kwargs)
+                return self.line_by_line(otherwise.given(made), *as_given(args, kwargs))
             if type(found) is Finished:
                 return found.result
             self.installed = native if int(guard_epoch[0]) == epoch else None
@@ -372,6 +372,6 @@ def _entered(value: Any) -> Any:
 
 def _leaving(value: Any, given: Any) -> Any:
     is_made = isinstance(value, Tensor) and value._array is None
-    if is_made and type(value) is not Tensor and value is not given:
+    if is_made and type(value) not in (Tensor, TracedArray) and value is not given:
         return Remade(type(value), value._requires_grad, value.detach())
     return value

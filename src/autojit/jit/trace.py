@@ -104,6 +104,9 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self.has_passes = False  # whether the step differentiates
+        self.arrays: list[Any] = []  # those of NumPy's
+        self.looks_at_arrays = False  # whether the function does something with NumPy's arrays that NumPy does
+        self.refusal: Exception | None = None  # what it does with them that only NumPy can
         self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
         self.passed: list[tuple[Tensor, HistoryNode]] = []  # of those, histories that passes went through
         self._before: dict[int, _Before] = {}
