@@ -670,3 +670,65 @@ def test_a_tensor_is_no_array_and_an_array_no_tensor() -> None:
     assert jitted(aj.ones(2, 3)).tolist() == [2.0, 2.0, 2.0]
     with pytest.raises(AttributeError, match=r"'numpy.ndarray' object has no attribute 'detach'"):
         aj.jit(lambda a: a.detach())(made("float32", (2, 3), 0))
+
+
+# ---- values that the first call does not have
+
+
+_SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5, -2.5, 0.5, -0.5, 7.0, 1e30])
+UNARY = "sign sqrt exp log log1p expm1 floor ceil trunc rint square reciprocal isnan isinf signbit arctan tanh cbrt"
+BINARY = (
+    "add subtract multiply divide floor_divide remainder fmod power fmax fmin hypot arctan2 copysign heaviside "
+    "float_power logaddexp nextafter equal less logical_and logical_xor"
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [*UNARY.split(), *BINARY.split()])
+def test_zeros_infinities_and_nans_come_after_the_capture(name: str, dtype: str) -> None:
+    ufunc = getattr(np, name)
+    n = len(_SPECIAL)
+    special = np.repeat(_SPECIAL, n).astype(dtype), np.tile(_SPECIAL, n).astype(dtype)
+    plain = (np.arange(n * n) % 13 + 1).astype(dtype) / 4, (np.arange(n * n) % 7 + 1).astype(dtype) / 2
+    count = ufunc.nin
+    step: Step = lambda *arrays: ufunc(*arrays)
+    compiled = aj.jit(step)
+    with np.errstate(all="ignore"):
+        for given in (plain, special, plain):
+            eager, found = step(*given[:count]), compiled(*given[:count])
+            assert alike(eager, found)
+            if eager.dtype.kind == "f":
+                np.testing.assert_array_equal(np.signbit(eager[eager == 0]), np.signbit(found[eager == 0]))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int8", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "name", ["a + a", "a * 3", "a // 3", "a % 3", "a % a", "abs", "sum", "cumsum", "scalars", "max"]
+)
+def test_the_least_and_the_greatest_come_after_the_capture(name: str, dtype: str) -> None:
+    steps: dict[str, Step] = {
+        "a + a": lambda a: a + a,
+        "a * 3": lambda a: a * 3,
+        "a // 3": lambda a: a // 3,
+        "a % 3": lambda a: a % 3,
+        "a % a": lambda a: a % a,
+        "abs": lambda a: abs(a),
+        "sum": lambda a: (a.sum(), a.prod()),
+        "cumsum": lambda a: a.cumsum(),
+        "scalars": lambda a: (a[0] + a[1], a[2] > a[1], a.any(), a.all()),
+        "max": lambda a: (a.max(), a.argmax(), a.argmin(), np.median(a), np.percentile(a, 30)),
+    }
+    least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    given = ([1, 2, 3], [least, most, 0], [0, 0, most], [1, 0, 0], [most, most, least])
+    with np.errstate(all="ignore"):
+        agree(steps[name], lambda: [(np.array(values).astype(dtype),) for values in given])
+
+
+def test_a_global_array_under_a_unary_operator_is_followed() -> None:
+    at = {"array": np.arange(3.0)}
+    array = at["array"]
+    step = lambda x: (x * 1, -array, +array)
+    compiled = aj.jit(step)
+    for k in range(3):
+        array[0] = k
+        assert alike(step(aj.ones(3)), compiled(aj.ones(3)))

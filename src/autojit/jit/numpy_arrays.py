@@ -25,6 +25,7 @@ from autojit.jit.guards import Guard
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import number
+from autojit.tensor.functions_elementwise import where
 from autojit.tensor.state import state
 from autojit.tensor.tensor import SLOTS, Tensor, alias, type_of, wrap
 
@@ -159,6 +160,8 @@ def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], by_numpy:
     form = numpy_port().form(function)
     if form is None or "out" in kwargs or "where" in kwargs or function in _NUMPYS_OWN:
         raise refused(name)
+    if function in _OF_FLOATS and any(_kind_of(leaf) not in "f" for leaf in leaves):
+        raise refused(name)
     if isinstance(function, np.ufunc):
         if kwargs or function.nout != 1:
             raise refused(name)
@@ -167,7 +170,14 @@ def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], by_numpy:
 
 
 _NUMPYS_OWN = frozenset((np.argsort, np.argpartition, np.partition, np.may_share_memory, np.shares_memory, np.copyto,
-                         np.put, np.place, np.putmask, np.fill_diagonal, np.array_repr, np.array_str))  # fmt: skip
+                         np.put, np.place, np.putmask, np.fill_diagonal, np.array_repr, np.array_str,
+                         np.heaviside, np.cbrt))  # fmt: skip
+_OF_FLOATS = frozenset((np.percentile, np.quantile, np.nanpercentile, np.nanquantile))  # of integers NumPy's wrap
+
+
+def _kind_of(leaf: Any) -> str:
+    held = leaf.shadow if type(leaf) is TracedArray else leaf
+    return held.dtype.kind if isinstance(held, np.ndarray | np.generic) else ""
 
 
 def computed(
@@ -255,7 +265,7 @@ def _delivered(made: Any, found: Any, known: Sequence[tuple[Any, Any, Any]], nam
     if not isinstance(found, np.ndarray | np.generic):
         return made
     for array, shadow, _ in known:
-        if found is shadow:
+        if found is shadow and isinstance(found, np.ndarray):
             return array
     kind = type_of(made)
     if kind.dtype.numpy != found.dtype or tuple(map(hint_of, kind.shape)) != found.shape:
@@ -291,14 +301,23 @@ def _typed(ufunc: np.ufunc, form: Callable[..., Any], args: Sequence[Any], name:
     if any(dtype not in _DTYPES for dtype in loop) or not _is_sure(ufunc.__name__, loop, args):
         raise refused(name)
     dtypes = list(map(dtype_of_numpy, loop))
+    is_exact = ufunc not in _OF_ZERO_AND_NAN or loop[0].kind != "f"
 
     def typed(*operands: Any) -> Any:
         given = [_operand(x, dtype) for x, dtype in zip(operands, dtypes[:-1], strict=True)]
         if ufunc is np.power and _is_weak(operands[1]):
             given[1] = operands[1]
-        return form(*given).to(dtypes[-1])
+        found = form(*given)
+        return (found if is_exact else _OF_ZERO_AND_NAN[ufunc](found, given[-1])).to(dtypes[-1])
 
     return typed
+
+
+_OF_ZERO_AND_NAN: dict[Any, Callable[[Any, Any], Any]] = {
+    np.remainder: lambda found, divisor: found.copysign(divisor),
+    np.sign: lambda found, x: where(x == x, found, x),
+}
+"""What NumPy makes of a zero or a NaN otherwise than autojit: the result, of autojit's and the last operand."""
 
 
 def _operand(x: Any, dtype: DType) -> Tensor:
