@@ -97,7 +97,7 @@ def test_a_step_writes_to_the_array_it_is_given(array: str) -> None:
         result = compiled(given)
         expected += 1
         np.testing.assert_array_equal(np.array(given, np.float32), expected)
-        np.testing.assert_array_equal(result.numpy(), expected * 2)
+        np.testing.assert_array_equal(result, expected * 2)
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array")

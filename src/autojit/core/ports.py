@@ -299,6 +299,10 @@ class Numpy(Protocol):
         """What ``__array_function__`` is asked."""
         ...
 
+    def form(self, function: Any) -> Callable[..., Any] | None:
+        """What stands for a function of NumPy's, or for a ufunc's loop over operands of its dtypes; None: nothing."""
+        ...
+
     def namespace(self, version: str | None) -> Any:
         """What ``__array_namespace__`` is asked."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -53,6 +53,12 @@ class NumpyProtocols:
             return found(*apart(arguments, options.get("out")), **options)
         name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
         return numpy_questions.without_form(name, arguments, options, function)
+
+    def form(self, function: Any) -> Callable[..., Any] | None:
+        """What stands for a function of NumPy's, or for a ufunc's loop over operands of its dtypes; None: nothing."""
+        if isinstance(function, np.ufunc):
+            return ufunc_calls.function_of(function)
+        return FUNCTIONS.get(function) if isinstance(function, Hashable) else None
 
     def namespace(self, version: str | None) -> ModuleType:
         """The array API standard's namespace; ValueError for a version it does not have."""

@@ -45,7 +45,7 @@ def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[st
     out = options.pop("out", None)
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
-    function = _function_of(ufunc)
+    function = function_of(ufunc)
     if function is None or any(_is_of_objects(x) for x in inputs):
         return _on_values(ufunc, method, inputs, out, options)
     if method == "__call__":
@@ -103,7 +103,8 @@ def _kind(x: Any) -> Any:
     return dtype if dtype.kind == "f" else _OTHER
 
 
-def _function_of(ufunc: np.ufunc) -> Function | None:
+def function_of(ufunc: np.ufunc) -> Function | None:
+    """What a ufunc is for tensors; None: nothing."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         return UFUNCS.get(name)
@@ -220,7 +221,7 @@ def _generalised(ufunc: np.ufunc, function: Function, inputs: tuple[Any, ...], o
 def _outer(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any, options: dict[str, Any]) -> Any:
     x, y = (tensor_of(i) for i in inputs)
     pair = (x.reshape(*x.shape, *[1] * y.ndim), y)
-    function = _function_of(ufunc)
+    function = function_of(ufunc)
     assert function is not None
     return _called(ufunc, function, pair, out, options)
 
@@ -259,7 +260,7 @@ def _chain(ufunc: np.ufunc, parts: list[Any]) -> Any:
 
 
 def _binary(ufunc: np.ufunc, x: Any, y: Any) -> Any:
-    function = _function_of(ufunc)
+    function = function_of(ufunc)
     assert function is not None
     return _called(ufunc, function, (x, y), None, {})
 

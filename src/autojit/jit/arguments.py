@@ -24,6 +24,7 @@ from autojit.core.wrapping import code_holder
 from autojit.ir.graph import Value
 from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
+from autojit.jit.numpy_arrays import arriving
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.trace import Trace
@@ -38,6 +39,7 @@ from autojit.tensor.saved import accumulator_of
 from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of, wrap, wrap_value
 
+GIVEN = ("tensor", "array")  # kinds of leaves that hold memory of the caller's
 BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
 
@@ -146,8 +148,9 @@ def make_leaves(
             first[id(leaf)] = k
             made.append(_tensor_leaf(trace, leaf, shapes.get(k)))
         elif isinstance(leaf, np.ndarray):
-            found = _tensor_leaf(trace, wrap(leaf), shapes.get(k))
+            found = _tensor_leaf(trace, arriving(leaf, shapes.get(k)), shapes.get(k))
             found.kind = "array"
+            trace.arrays.append(found.shell)
             made.append(found)
         elif k in open_numbers and number_kind(leaf) is not None:
             made.append(_number_leaf(trace, leaf))
@@ -266,7 +269,7 @@ def signature(
                 parts.append((kind, False, type(leaf), twin, made))
             parts[-1] += attributes_in_signature(leaf, attributes)
         elif k in shapes:
-            parts.append(("array", shapes[k], leaf.dtype))
+            parts.append(("array", shapes[k], *_plain_signature(leaf, False)[2:]))
         else:
             parts.append(_plain_signature(leaf, k in open_numbers))
     return tree, tuple(parts)
@@ -284,7 +287,11 @@ def _gradient_there(grad: Tensor | None) -> str:
 
 def _plain_signature(leaf: Any, is_open: bool) -> Any:
     if isinstance(leaf, np.ndarray):
-        return "array", leaf.shape, leaf.dtype
+        return (
+            ("array", leaf.shape, leaf.dtype)
+            if type(leaf) is np.ndarray
+            else ("array", leaf.shape, leaf.dtype, type(leaf))
+        )
     kind = number_kind(leaf)
     if kind is not None:
         return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))
@@ -308,8 +315,14 @@ def leaf_names(function: Callable[..., Any], tree: TreeSpec) -> list[str]:
     return found
 
 
-def describe_difference(old: tuple[Any, ...], new: tuple[Any, ...], names: Sequence[str]) -> str:
-    """How a call's signature differs from the one captured last."""
+def describe_difference(known: Sequence[Any], key: Any, names: Sequence[str]) -> str:
+    """How a call's key, modes and signature, differs from the one captured last."""
+    modes, new = key
+    if modes[-1]:
+        return "arguments share memory with what the step changes"
+    old = next((o for m, o in reversed(known) if m[:-1] == modes[:-1] and o[0] == new[0]), known[-1][1])
+    if old == new:
+        return "gradient mode changed"
     if old[0] != new[0]:
         return "arguments: structure changed (number, nesting or keywords)"
     for k, (a, b) in enumerate(zip(old[1], new[1], strict=True)):

@@ -14,7 +14,7 @@ from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.guards import Guard, broken_guard
-from autojit.jit.line_by_line import LineByLine, TextOfTensor
+from autojit.jit.line_by_line import LineByLine
 from autojit.jit.pytree import flatten
 from autojit.jit.trace import BeginAgain, Trace
 from autojit.jit.trace_entries import Split
@@ -83,12 +83,6 @@ class Call:
         """
         if threading.active_count() > 1 and broken_guard(guards):
             self.give_up_torn()
-
-    def refuse_texts(self) -> None:
-        """After the function has run: TextOfTensor where a step cannot know what it did with one."""
-        assert self.trace is not None
-        if self.trace.looked_at:
-            raise TextOfTensor(self.trace.looked_at)
 
     def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
         """Run a step; if it fails right after its capture, what that has detached gets its history again."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
-from autojit.jit.line_by_line import Asking, LineByLine, TextOfTensor
+from autojit.jit.draws import DrawnOtherwise
+from autojit.jit.line_by_line import LineByLine
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
-ASKED_KEPT = 8
-TEXTS_LIMIT = 8  # captures of one signature that look at texts of tensors and come to nothing, until it is left alone
+GIVEN_UP_KEPT = 8
 
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
@@ -60,31 +60,39 @@ class Captures:
     branch: Branch = field(default_factory=list)
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
-    asked: list[Asking] = field(default_factory=list)  # by captures that were given up (see ``onward.py``)
+    given_up: list[LineByLine] = field(default_factory=list)  # why captures were, which says which others would be
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     is_told: bool = False  # whether a warning has said that there are too many
-    texts: list[str] = field(default_factory=list)  # of tensors: where captures that came to nothing have looked at one
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
     def begin(self, leaves: Sequence[Any]) -> None:
         """Count a capture for a call with these arguments.
 
         Raises:
-            LineByLine: it would be given up as one before, or as several that looked at the text of a tensor.
+            LineByLine: it would be given up as one before.
         """
-        for asked in self.asked:
-            asked.check(leaves)
-        if len(self.texts) >= TEXTS_LIMIT:
-            raise TextOfTensor(self.texts[-1])
+        for reason in self.given_up:
+            if reason.asked is not None:
+                reason.asked.check(leaves)
         self.captures += 1
 
-    def give_up(self, error: BaseException) -> None:
-        """What raises is not kept; it is known which calls would be given up as this one was."""
+    def give_up(self, error: BaseException, note: Callable[[str], None]) -> None:
+        """What raises is not kept; it is known which calls would be given up as this one was.
+
+        Raises:
+            DrawnOtherwise: the call runs line by line, and is given what the capture has drawn.
+        """
         self.captures -= 1
-        if isinstance(error, TextOfTensor):
-            self.texts.append(error.where)
-        elif isinstance(error, LineByLine) and error.asked is not None:
-            self.asked = [*self.asked, error.asked][-ASKED_KEPT:]
+        if not isinstance(error, LineByLine):
+            return
+        if error.asked is not None or error.limit is not None:
+            if sum(type(reason) is type(error) for reason in self.given_up) + 1 == error.limit:
+                error.always()
+            self.given_up = [*self.given_up, error.with_traceback(None)][-GIVEN_UP_KEPT:]
+        drawn, error.drawn = error.drawn, ()
+        if drawn:
+            note(str(error))
+            raise DrawnOtherwise(drawn) from error
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

@@ -40,27 +40,24 @@ from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, t
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.failed_calls import undone_if_failed
+from autojit.jit.followed_runs import followed
 from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
 from autojit.jit.line_by_line import LineByLine
-from autojit.jit.made_objects import let_out
+from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
-from autojit.jit.onward import asking_outside
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
 from autojit.jit.places import with_more
-from autojit.jit.raised_errors import of_values
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
-from autojit.jit.results import with_plain_keys
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
-from autojit.jit.traced_math import traced_math
 from autojit.jit.verify import Comparison, NotYetCompared, check_option
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
@@ -109,6 +106,7 @@ class JitFunction:
         self.natives, self.forgetting = NativeCalls(), Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
+        self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
         self._lock = new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -196,7 +194,7 @@ class JitFunction:
                 return self._rebound(args, kwargs, carried(self.function))
         except LineByLine as reason:
             self.counts.note(str(reason))
-            args, kwargs = with_tensors(args, kwargs)
+            args, kwargs = self._as_given(args, kwargs)
         with eager():
             return self.function(*args, **kwargs)
 
@@ -214,15 +212,16 @@ class JitFunction:
                 self._take_over(found, drawn, args, kwargs)
                 continue
             except DrawnOtherwise as otherwise:
-                run = self._drawn_otherwise(otherwise, drawn)
+                run, given = self._drawn_otherwise(otherwise, drawn), self._as_given(args, kwargs)
             except NotYetCompared as new:
-                run = functools.partial(new.comparison.of_run, drawn)
+                run, given = functools.partial(new.comparison.of_run, drawn), (args, kwargs)
             except LineByLine as reason:
                 if self.rebinding is None:
                     raise
                 self.counts.note(str(reason))  # what has been drawn for the call is drawn once
                 run = functools.partial(self.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
-            return run(args, kwargs)  # not inside of ``except``: its errors come of nothing else
+                given = self._as_given(args, kwargs)
+            return run(*given)  # not inside of ``except``: its errors come of nothing else
 
     def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn) -> Callable[..., Any]:
         """What a call draws cannot be given to a step: how it runs line by line."""
@@ -331,15 +330,9 @@ class JitFunction:
         return found
 
     def _difference(self, key: Any) -> str:
-        modes, new = key
-        if modes[-1]:
-            return "arguments share memory with what the step changes"
-        last = next(reversed(self.roots))
-        old = next((o for m, o in reversed(self.roots) if m[:-1] == modes[:-1] and o[0] == new[0]), last[1])
-        if old == new:
-            return "gradient mode changed"
-        names = leaf_names(self.function, new[0]) if self.rebinding is None else self.rebinding.leaf_names(new[0])
-        return describe_difference(old, new, names)
+        tree = key[1][0]
+        names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
+        return describe_difference(tuple(self.roots), key, names)
 
     def _find(self, branch: Branch, call: Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
@@ -367,7 +360,7 @@ class JitFunction:
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
-            root.give_up(error)
+            root.give_up(error, self.counts.note)
             raise
         traced = time.perf_counter()
         if self.open_numbers.give_up(call.tree, capture, self.counts.note):
@@ -391,6 +384,10 @@ class JitFunction:
         step.overlaps.check(call.leaves)  # the step is right for other arguments at least
         return made[0]
 
+    def _as_given(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments of a call that runs line by line."""
+        return (args, kwargs) if self.looks_at_arrays else with_tensors(args, kwargs)
+
     def _trace(self, call: Call, shift: int = 0) -> Capture:
         trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
@@ -403,9 +400,7 @@ class JitFunction:
         try:
             set_trace(trace)
             with recording(trace):
-                has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
-                errors = of_values(trace, made, call.leaves)
-                with asking_outside(trace, made, call.leaves), traced_math(has_numbers), observer.observing(), errors:
+                with followed(trace, observer, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call, result)
@@ -418,6 +413,7 @@ class JitFunction:
                 rebinding.plans.learn(capture.guards)
             capture.modes_left = snapshot.modes_left()
         finally:
+            self.looks_at_arrays |= trace.looks_at_arrays
             snapshot.leave(trace)  # after an error too
         call.check_untorn(capture.guards)  # but for histories: one that this capture has freed is not to be met again
         leaves = [*trace.reached, *(entry.leaf for entry in trace.grads.values())]
@@ -442,7 +438,7 @@ class JitFunction:
             self._recent[mode] = (native, *others)[:RECENT_LIMIT]
         else:
             native.refresh(epoch)
-        self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
+        self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native, self._as_given)
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""

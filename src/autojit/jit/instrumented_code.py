@@ -44,6 +44,8 @@ class Hooks(NamedTuple):
     """(container, key): the item."""
     iterated: Callable[[Any, None], Any]
     """something that is about to be walked: itself."""
+    operand: Callable[[Any, None], Any]
+    """the operand of a unary operator: what the operator is applied to."""
     looked_at: Callable[[Any, None], Any]
     """something whose text is about to be taken: itself."""
     truth: Callable[[Any, None], Any]
@@ -357,6 +359,10 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "STORE_SLICE": _instead(4, "set_item", False),
         "BINARY_OP": _binary,
         "COMPARE_OP": _before_two("two"),
+        "UNARY_NEGATIVE": _before("operand"),
+        "UNARY_INVERT": _before("operand"),
+        "UNARY_POSITIVE": _before("operand"),
+        "CALL_INTRINSIC_1": _intrinsic,
         "CONTAINS_OP": _before_two("contains"),
         "IS_OP": _before_two("identified"),
         "KW_NAMES": _call,
@@ -384,6 +390,11 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
     return {OP[name]: site for name, site in by_name.items() if name in OP}
 
 
+def _intrinsic(w: _Writer, i: Instruction, place: int) -> Site:
+    """``+x``, from 3.12 on."""
+    return Site(w.call(w.hooks.operand)) if i.arg == _POSITIVE else UNTOUCHED
+
+
 def _entered(w: _Writer, i: Instruction, place: int) -> Site:
     """Before BEFORE_WITH, or the first of what newer versions have for it: the look-up of ``__exit__``."""
     if opcode.opname[i.op] == "LOAD_SPECIAL" and w.instructions[place - 1].op != OP["COPY"]:
@@ -403,6 +414,7 @@ def _join(w: _Writer, i: Instruction, place: int) -> Site:
     return Site(w.gathered(i.arg, w.hooks.joined), False) if w.use(place) else UNTOUCHED
 
 
+_POSITIVE = 5  # the argument of CALL_INTRINSIC_1
 _SITES = _sites()
 
 

@@ -11,10 +11,13 @@ from autojit.tensor.tensor import Tensor, type_of
 class LineByLine(Exception):
     """A call is of a kind that steps cannot do: it runs line by line, which is noted. Nothing has been written yet.
 
-    ``asked``: where a capture was given up, what tells which calls like it would be given up, too (``Asking``).
+    Where a capture was given up, ``asked`` tells which calls like it would be given up, too; ``limit``, how often that
+    may happen for one kind of arguments until none is tried any more; ``drawn`` is what the capture has drawn.
     """
 
     asked: Asking | None = None
+    limit: int | None = None
+    drawn: Sequence[Any] = ()
 
     def always(self) -> LineByLine:
         """The same, for all calls that would be captured."""
@@ -105,8 +108,9 @@ class DrawsByValues(LineByLine):
 class TextOfTensor(LineByLine):
     """Python looks at the text of a tensor of the step, which is known when the step has run."""
 
+    limit = 8
+
     def __init__(self, where: str) -> None:
-        self.where = where
         super().__init__(
             f"Python looks at the text of a tensor at {where}: ran line by line "
             "(print, log, append or return the text as it is: that is done after every run)"

@@ -21,6 +21,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.jit.arguments import BAKED
+from autojit.jit.numpy_arrays import TracedArray
 from autojit.jit.observed_functions import is_module
 from autojit.jit.places import cell_content, is_a
 from autojit.jit.pytree import LEAF, TreeSpec, flatten, taken_apart
@@ -77,6 +78,17 @@ class Shared(TreeSpec):
         return made
 
 
+class Array(TreeSpec):
+    """An array of NumPy's, made of what the step has computed; ``keys``: its number, whether it is a scalar."""
+
+    def _build(self, leaves: Leaves) -> Any:
+        number, is_scalar = self.keys
+        found = self.children[0]._build(leaves)
+        array = found._array if is_a(found, Tensor) else found
+        leaves.made[number] = made = array[()] if is_scalar else array
+        return made
+
+
 class Again(TreeSpec):
     """An object that has been made already; ``keys``: its number."""
 
@@ -101,7 +113,7 @@ def put_together(tree: TreeSpec) -> Callable[[Sequence[Any]], Any]:
 
 
 def _makes(tree: TreeSpec) -> bool:
-    return isinstance(tree, Made | Shared) or any(map(_makes, tree.children))
+    return isinstance(tree, Made | Shared | Array) or any(map(_makes, tree.children))
 
 
 def let_out(value: Any, outside: Mapping[int, Any]) -> tuple[list[Any], TreeSpec]:
@@ -127,6 +139,8 @@ class _Opener:
 
     def opened(self, value: Any) -> TreeSpec:
         """The structure of a value, whose leaves are added."""
+        if type(value) is TracedArray:
+            return self._array(value)
         is_outside = id(value) in self.outside and type(value) is not tuple
         found = None if is_outside else taken_apart(value)
         if found is not None:
@@ -139,6 +153,12 @@ class _Opener:
         if id(value) in self.numbers:
             return Again(Again, (), (self.numbers[id(value)],))
         return self._made(value)
+
+    def _array(self, value: TracedArray) -> TreeSpec:
+        if id(value) in self.numbers:
+            return Again(Again, (), (self.numbers[id(value)],))
+        self.add(value)
+        return Array(Array, (LEAF,), (self._number(value), value.is_scalar))
 
     def _nest(self, value: Any, kind: Any, parts: Iterable[Any], keys: tuple[Any, ...]) -> TreeSpec:
         if isinstance(value, tuple):
@@ -208,4 +228,10 @@ def _not_again(value: Any, why: str) -> TraceError:
     )
 
 
-__all__ = ["let_out", "put_together"]
+def with_plain_keys(tree: TreeSpec) -> TreeSpec:
+    """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
+    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
+    return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
+
+
+__all__ = ["let_out", "put_together", "with_plain_keys"]

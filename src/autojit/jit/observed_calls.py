@@ -38,6 +38,9 @@ from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
 from autojit.jit.late_values import Late, as_it_is, at_once, is_of_step, late, of_digits, with_digits
 from autojit.jit.named_lookups import written_out
+from autojit.jit.numpy_arrays import holds_arrays
+from autojit.jit.numpy_methods import ArrayMethod
+from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
@@ -48,6 +51,7 @@ from autojit.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from autojit.jit.contents import Contents
     from autojit.jit.foreign_calls import ForeignCalls
+    from autojit.jit.guards import Guard
     from autojit.jit.tensor_attributes import TensorAttributes
 
 
@@ -73,6 +77,7 @@ class ObservedCalls(ObservedDraws):
         super().__init__()
         self.deferred: list[Deferred] = []
         self.new_numbers: set[int] = set()  # ids of objects of the step that the function has asked for
+        self.arrays = ObservedArrays(self)
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
         self._is_dropped = False  # the result of the call that is about to be made
         self._stdout = sys.stdout  # of the caller; the step may put another in its place
@@ -97,6 +102,7 @@ class ObservedCalls(ObservedDraws):
         def delete_attribute(self, obj: Any, name: str) -> None: ...
         def enter(self, value: Any, name: str = "") -> Any: ...
         def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None: ...
+        def all_guards(self) -> list[Guard]: ...
         def is_made_inside(self, function: FunctionType) -> bool: ...
         def observe(self, value: Any) -> None: ...
         def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
@@ -120,15 +126,16 @@ class ObservedCalls(ObservedDraws):
             instead = self._made_late(function, arguments)
             if instead is not None:
                 return (instead, *operands[1:])
-        instead = self._replacement(function, arguments)
+        instead = self.replacement(function, arguments)
         if any(type(argument) is Late for argument in operands[1:]) and not self._is_deferring(instead):
+            self.arrays.refuse("the text", *[a.args for a in operands[1:] if type(a) is Late])
             arguments = [a.now() if type(a) is Late else a for a in operands[1:]]
             return self.called((function, *arguments), kind)
         return operands if instead is None else (instead, *operands[1:])
 
     def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """``function(*args, **kwargs)``, as if the user's code called it."""
-        instead = self._replacement(function, [*args, *kwargs.values()])
+        instead = self.replacement(function, [*args, *kwargs.values()])
         return (instead or function)(*args, **kwargs)
 
     def _is_deferring(self, instead: Any) -> bool:
@@ -155,12 +162,21 @@ class ObservedCalls(ObservedDraws):
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
         """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
         made = late(function, arguments, self.outside)
-        if made is None:
-            return function(*arguments)
-        return made if _can_wait(use) else made.now()
+        if made is not None and _can_wait(use):
+            return made
+        self.arrays.refuse("the text", *arguments)
+        return function(*arguments) if made is None else made.now()
+
+    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """What is called instead; None: the function itself, whose arguments have been looked after."""
+        if self.arrays.are_there and (type(function) is ArrayMethod or any(map(holds_arrays, arguments))):
+            found: Any = self.arrays.instead(function, arguments)
+            if found is not NotImplemented:
+                return found  # type: ignore[no-any-return]
+        return self._replacement(function, arguments)
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
-        """What is called instead; None: the function itself, whose arguments have been looked after."""
+        """``replacement``, where none of NumPy's arrays takes part."""
         kind = type(function)
         refuse_unseeded(function, arguments)
         if function is builtins.len:  # another one while a capture has open sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
@@ -17,9 +17,14 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
+if TYPE_CHECKING:
+    from autojit.jit.observed_arrays import ObservedArrays
+
 
 class ObservedDraws:
     """What one capture has drawn, and what it was given."""
+
+    arrays: ObservedArrays
 
     def __init__(self) -> None:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
@@ -41,6 +46,7 @@ class ObservedDraws:
 
     def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
+        self.arrays.refuse("what is drawn", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
         if not draw.is_free:
             self.refuse_in_body(f"what {draw.name} gives")
@@ -65,6 +71,7 @@ class ObservedDraws:
 
     def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""
+        self.arrays.refuse("what is read", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
         known = self._next_given()
         if known is not None and known[0].is_as(draw):

@@ -37,6 +37,7 @@ from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.named_lookups import by_container
+from autojit.jit.numpy_arrays import TracedArray, holds_key
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import (
@@ -240,6 +241,8 @@ class Observer(ObservedCalls, ObservedWrites):
     def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
         """``obj.name``, which ``read`` gives."""
         kind = type(obj)
+        if kind is TracedArray:
+            return self.arrays.attribute(obj, name)
         if kind in CONTAINERS or (kind is Tensor and name in _OF_TENSORS):
             return getattr(obj, name)
         if is_a(obj, Tensor):
@@ -391,6 +394,8 @@ class Observer(ObservedCalls, ObservedWrites):
 
     def item(self, container: Any, key: Any) -> Any:
         """``container[key]``."""
+        if self.arrays.are_there and (type(container) is TracedArray or holds_key(key)):
+            return self.arrays.item(container, key)
         if is_a(container, Tensor):
             self.contents.escape_masks(key)
             return container[key]
@@ -400,6 +405,7 @@ class Observer(ObservedCalls, ObservedWrites):
 
     def identified(self, left: Any, right: Any) -> None:
         """``left is right``: a stand-in for an argument is no tensor from outside; the argument may be."""
+        self.arrays.identified(left, right)
         if is_a(left, Tensor) and is_a(right, Tensor):
             for one, other in ((left, right), (right, left)):
                 if one._array is None and other._array is not None:
@@ -407,6 +413,7 @@ class Observer(ObservedCalls, ObservedWrites):
 
     def used_as_key(self, value: Any) -> None:
         """The identity of an object is asked for, as that of keys is: a stand-in has none."""
+        self.arrays.refuse("the identity", value)
         if is_a(value, Tensor) and value._array is None:
             self.told_apart.append((value, None))
 

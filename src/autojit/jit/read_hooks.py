@@ -56,7 +56,15 @@ def _item(operands: Any, _: Any) -> Any:
 
 def _iterated(value: Any, _: Any) -> Any:
     observer = active.observer
-    return value if observer is None else observer.contents.iterated(value)
+    return value if observer is None else observer.arrays.iterated(observer.contents.iterated(value))
+
+
+def _operand(value: Any, _: Any) -> Any:
+    observer = active.observer
+    if observer is not None and type(value) not in PLAIN:
+        observer.contents.looked_at(value)
+        return observer.arrays.operand(value)
+    return value
 
 
 def _looked_at(value: Any, _: Any) -> Any:
@@ -100,6 +108,8 @@ def _two(operands: Any, _: Any) -> Any:
     observer = active.observer
     left, right = operands
     if observer is not None:
+        if observer.arrays.takes_part(left, right):
+            return observer.arrays.two(left, right)[::-1]
         if type(left) not in PLAIN and not _is_read_by_step(left, right):
             observer.contents.looked_at(left)
         if type(right) not in PLAIN and not _is_read_by_step(right, left):
@@ -111,6 +121,8 @@ def _in_place(operands: Any, method: str) -> Any:
     """What is added to a container from outside is added at every call, as the ``method`` does it."""
     observer = active.observer
     left, right = operands
+    if observer is not None and observer.arrays.takes_part(left, right):
+        return observer.arrays.in_place(left, right)[::-1]
     if observer is None or type(left) in PLAIN:
         return _two(operands, None)
     if not observer.contents.is_added_to(left, method):
@@ -130,6 +142,7 @@ def _contains(operands: Any, _: Any) -> Any:
     item, container = operands
     observer = active.observer
     if observer is not None:
+        observer.arrays.refuse("what is in it", item, () if type(container) is dict else container)
         observer.contents.asked_for(container, item)
     return container, item
 
@@ -153,6 +166,7 @@ def _set_attribute(operands: Any, name: str) -> None:
     if observer is None:
         setattr(obj, name, value)
     else:
+        observer.arrays.refuse(f"a change of .{name}", obj)
         observer.set_attribute(obj, name, value)
 
 
@@ -171,6 +185,7 @@ def _set_item(operands: Any, _: Any) -> None:
     if observer is None:
         container[key] = value
     else:
+        key, value = observer.arrays.assigned(container, key, value)
         observer.set_item(container, key, value)
 
 
@@ -200,6 +215,7 @@ def _set_cell(operands: Any, name: str) -> Any:
 def _matched(value: Any, _: Any) -> Any:
     observer = active.observer
     if observer is not None:
+        observer.arrays.refuse("a pattern", value)
         observer.contents.matched(value)
     return value
 
@@ -229,6 +245,7 @@ HOOKS = Hooks(
     item=_item,
     iterated=_iterated,
     looked_at=_looked_at,
+    operand=_operand,
     truth=_truth,
     formatted=_formatted,
     joined=_joined,

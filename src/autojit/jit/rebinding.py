@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.jit.arguments import leaf_names, with_tensors
+from autojit.jit.arguments import leaf_names
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put
+from autojit.jit.numpy_arrays import TracedArray
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
@@ -271,7 +272,6 @@ class Rebinding:
 
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
         """A call without a step, given what has been drawn for it."""
-        args, kwargs = with_tensors(args, kwargs)
         if not given:
             with eager():
                 return self.function(*args, **kwargs)
@@ -286,8 +286,8 @@ class Rebinding:
         """Where the native step goes when it refuses: a call with the user's arguments, which stores by itself."""
         return lambda values, drawn, args, kwargs: Finished(slow(*args, **kwargs))
 
-    def around(self, native: NativeStep) -> Callable[..., Any]:
-        """The native step as a function of the user's arguments."""
+    def around(self, native: NativeStep, as_given: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
@@ -298,7 +298,7 @@ class Rebinding:
             except DrawnOtherwise as otherwise:
                 given = otherwise.given(made)
             if given is not None:  # not inside of ``except``: its errors come of nothing else
-                return self.line_by_line(given, args, kwargs)
+                return self.line_by_line(given, *as_given(args, kwargs))
             if type(found) is Finished:
                 return found.result
             self.installed = native if int(guard_epoch[0]) == epoch else None
@@ -420,6 +420,6 @@ def _entered(value: Any) -> Any:
 
 def _leaving(value: Any, given: Any) -> Any:
     is_made = isinstance(value, Tensor) and value._array is None
-    if is_made and type(value) is not Tensor and value is not given:
+    if is_made and type(value) not in (Tensor, TracedArray) and value is not given:
         return Remade(type(value), value._requires_grad, value.detach())
     return value

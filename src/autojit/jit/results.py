@@ -22,7 +22,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
-from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.arguments import GIVEN, ArgumentLeaf
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import UnrecordedForm
 from autojit.jit.made_objects import put_together
@@ -44,6 +44,7 @@ from autojit.tensor.tensor import (
     relative_chain,
     taken_back,
     type_of,
+    wrap,
     wrap_value,
 )
 
@@ -179,7 +180,7 @@ class Results:
             return self._as_it_is(leaf)
         if id(leaf) in self._shells:
             k = self._shells[id(leaf)]
-            if arguments[k].kind == "tensor":
+            if arguments[k].kind in GIVEN:
                 return Place("argument", k)
         alias_of = self._argument_behind(leaf, arguments)
         if alias_of is not None:
@@ -187,7 +188,7 @@ class Results:
         view = leaf._view
         if view is not None and view.base is not None and _is_taken_again(leaf, view.base):
             base, made = view.base, view.creation
-            if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
+            if id(base) in self._shells and arguments[self._shells[id(base)]].kind in GIVEN:
                 return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
             behind = None if base._requires_grad else self._argument_behind(base, arguments)
             if behind is not None:
@@ -257,7 +258,7 @@ class Results:
         if view is None or view.base is not None or storage is None or leaf._grad_fn is not None:
             return None
         for k, given in enumerate(arguments):
-            if given.kind == "tensor" and _shows_memory(given.shell, storage):
+            if given.kind in GIVEN and _shows_memory(given.shell, storage):
                 assert given.shell is not None
                 form = () if given.shell._view is None else given.shell._view.chain
                 assert given.value is not None
@@ -353,9 +354,9 @@ class Results:
         if kind == "result":
             t = _result_of_call(place, tensors[place.index], leaves)
         elif kind == "argument":
-            t = leaves[place.index]
+            t = leaves[place.index] if not place.chain else _tensor(leaves[place.index])
         elif kind == "alias":
-            t = alias(leaves[place.index])
+            t = alias(_tensor(leaves[place.index]))
         elif kind == "detached":
             t = alias(place.what, own_version=place.is_counted_apart)
         else:
@@ -372,6 +373,11 @@ class Results:
         if place.grad is not None and place.grad.kind != "same":
             t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t
+
+
+def _tensor(leaf: Any) -> Tensor:
+    """An argument as a tensor: an array with the memory that it has."""
+    return leaf if isinstance(leaf, Tensor) else wrap(leaf)
 
 
 def _is_taken_again(view: Tensor, base: Tensor) -> bool:
@@ -470,12 +476,6 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
-
-
-def with_plain_keys(tree: TreeSpec) -> TreeSpec:
-    """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
-    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
-    return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
 
 
 def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:

@@ -79,7 +79,6 @@ class Snapshot:
             Releases: there are fewer.
             DrawnOtherwise: what it draws cannot be given to a step.
             BeginAgain: what it has read has changed meanwhile.
-            TextOfTensor: it has looked at the text of a tensor.
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
@@ -101,7 +100,6 @@ class Snapshot:
             raise Rebinds((), "done after every call: what the function appends or prints")
         if rebinding is not None and rebinding.idle:
             raise Releases(rebinding.idle)
-        call.refuse_texts()
 
     def _refuse_hooks(self) -> None:
         """Hooks on what exists outside would be one more at every call."""

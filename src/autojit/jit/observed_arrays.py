@@ -1,0 +1,276 @@
+"""What users' code does with arrays of the step, as the hooks of instrumented code tell it (see ``numpy_arrays.py``).
+
+To autojit's own code an array is a tensor and NumPy's numbers are numbers; users' functions get it as it is; NumPy's
+functions, operators, items and attributes are those of arrays. What else an array goes into could look at it in any
+way: such calls run line by line.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.ports import numpy_port
+from autojit.core.source import is_own
+from autojit.core.wrapping import own
+from autojit.jit.numpy_arrays import (
+    OfNumPy,
+    TracedArray,
+    as_operand,
+    called,
+    holds_arrays,
+    holds_key,
+    number_of,
+    plain,
+    refused,
+)
+from autojit.jit.numpy_methods import ArrayMethod, ArrayOperand, attribute, cast, item, rows
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.observed_calls import ObservedCalls
+    from autojit.jit.trace import Trace
+
+_AS_USUAL = (getattr, hasattr, setattr, print, len, enumerate, zip, tuple, list, dict, reversed, iter, next, partial,
+             SimpleNamespace, OrderedDict, defaultdict, deque, range, slice)  # fmt: skip
+_OF_ARRAYS = (getattr, hasattr, setattr, print, len, partial, SimpleNamespace, range, slice)  # of an array itself
+_HOLDING = frozenset(("append", "appendleft", "insert", "setdefault", "get", "update", "__setitem__"))
+_BY_KEY = frozenset(("insert", "setdefault", "get", "__setitem__"))
+_NUMBERS = (float, int, bool, complex)
+_ARRAY_MAKERS = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "from_dlpack"))
+
+
+class ObservedArrays:
+    """The arrays of one capture, as its observer meets them."""
+
+    def __init__(self, observer: ObservedCalls) -> None:
+        self.observer = observer
+        self.are_there = False  # whether any has entered: else nobody looks for them
+
+    @contextmanager
+    def followed(self, trace: Trace) -> Iterator[None]:
+        """While the function of a capture runs.
+
+        Raises:
+            OfNumPy: it did something that only NumPy can, whatever became of that in the function.
+        """
+        self.are_there = bool(trace.arrays)
+        refusal: Any = None
+        try:
+            yield
+        except BaseException as error:
+            refusal = trace.refusal or (error if isinstance(error, OfNumPy) else None)
+            if refusal is None:
+                raise
+        finally:
+            for array in trace.arrays:
+                array.shadow = None
+        refusal = refusal or trace.refusal
+        if refusal is not None:
+            refusal.guards, refusal.asked = self.observer.all_guards(), refusal
+            raise refusal
+
+    def instead(self, function: Any, arguments: Sequence[Any]) -> Any:
+        """What is called instead of a function that is given arrays; NotImplemented: what else is known of it."""
+        if function is builtins.len:
+            return NotImplemented
+        if type(function) is ArrayMethod:
+            self.observer.contents.escape(tuple(arguments))
+            return None
+        if function is isinstance:
+            return lambda value, kind: isinstance(value.shadow if type(value) is TracedArray else value, kind)
+        if function is type and len(arguments) == 1:
+            return lambda array: type(array.shadow)
+        if function in (abs, *_NUMBERS) if is_a(function, type | BuiltinFunctionType) else False:
+            return partial(_number, function)
+        if _is_numpys(function):
+            self.observer.contents.escape(tuple(arguments))
+            return partial(_of_numpy, function)
+        if function is partial or is_user_class(type(function)) or _is_users(function):
+            return NotImplemented
+        module = own(function, "__module__", "")  # also of those that stand for them while a capture has numbers
+        if module == "math":
+            return partial(_of_math, function)
+        if module != "builtins" and _is_autojits(function):
+            return self._of_autojit(function, arguments)
+        return self._held(function, arguments)
+
+    def _held(self, function: Any, arguments: Sequence[Any]) -> Any:
+        """Functions that only hold what they are given, or that the observer knows."""
+        is_itself = any(type(argument) is TracedArray for argument in arguments)
+        known = _OF_ARRAYS if is_itself else _AS_USUAL
+        owner = own(function, "__self__", None)
+        is_holding = is_a(owner, list | dict | deque) and function.__name__ in _HOLDING
+        if type(arguments[0]) is TracedArray and (function is setattr or (is_holding and function.__name__ in _BY_KEY)):
+            raise refused(f"{function.__name__}()")
+        if is_holding or any(function is one for one in known) or (is_a(function, type) and is_a(function, tuple)):
+            return NotImplemented
+        raise refused(f"{own(function, '__name__', type(function).__name__)}()")
+
+    def _of_autojit(self, function: Any, arguments: Sequence[Any]) -> Any:
+        """Arrays are tensors and NumPy's numbers are numbers, but for layers, which may be made of users'."""
+        owner = own(function, "__self__", None)
+        if is_a(function, FunctionType | MethodType) and not is_a(owner, Tensor):
+            leaves, _ = flatten(list(arguments))
+            if any(map(is_module, leaves)):
+                return NotImplemented
+            if (is_a(owner, type) and is_user_class(owner)) or any(
+                callable(leaf) and not is_a(leaf, Tensor | type) for leaf in leaves
+            ):
+                raise refused(f"{function.__name__}() of a function")
+        if not is_a(function, FunctionType | MethodType | BuiltinFunctionType | type) or hasattr(owner, "forward"):
+            return NotImplemented  # a layer
+        convert = as_operand
+        if own(function, "__name__", "") in _ARRAY_MAKERS:
+            convert = lambda value: plain(value) if type(value) is TracedArray else value
+        leaves, tree = flatten(list(arguments))
+        changed = [convert(leaf) for leaf in leaves]
+        inner = self.observer.replacement(function, tree.unflatten(changed)) or function
+
+        def converted(*args: Any, **kwargs: Any) -> Any:
+            leaves, tree = flatten((args, kwargs))
+            args, kwargs = tree.unflatten([convert(leaf) for leaf in leaves])
+            return inner(*args, **kwargs)
+
+        return converted
+
+    # -- what instructions do
+
+    def two(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """The operands of an operator or a comparison, one of them an array, as they are to be given to it."""
+        if is_a(left, str | bytes | list | tuple | dict) or is_a(right, list | tuple | dict):
+            raise refused("an operator with a container")
+        for value in (left, right):
+            if type(value) is not TracedArray:
+                self.observer.contents.looked_at(value)
+        with_tensor = any(is_a(x, Tensor) and type(x) is not TracedArray for x in (left, right))
+        change: Callable[[Any], Any] = as_operand if with_tensor else _operand
+        return change(left), change(right)
+
+    def in_place(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """Those of an operator in place."""
+        if is_a(left, list | np.ndarray) or (type(left) is TracedArray and not left.is_scalar):
+            raise refused("a change in place")
+        return self.two(left, right)
+
+    def item(self, container: Any, key: Any) -> Any:
+        """``container[key]``, where one is an array, or holds some."""
+        if type(container) is TracedArray:
+            return item(container, key)
+        if is_a(container, Tensor):
+            return container[_key(key)]
+        raise refused("an item by it")
+
+    def takes_part(self, left: Any, right: Any) -> bool:
+        """Whether an operand is an array of the step."""
+        return self.are_there and (type(left) is TracedArray or type(right) is TracedArray)
+
+    def operand(self, value: Any) -> Any:
+        """The operand of a unary operator."""
+        return _operand(value)
+
+    def assigned(self, container: Any, key: Any, value: Any) -> tuple[Any, Any]:
+        """The key and the value of ``container[key] = value``."""
+        if not self.are_there:
+            return key, value
+        if type(container) is TracedArray:
+            raise refused("a change in place")
+        if is_a(container, Tensor):
+            return _key(key), as_operand(value)
+        if holds_key(key):
+            raise refused("an item by it")
+        return key, value
+
+    def iterated(self, value: Any) -> Any:
+        """Something that is walked: an array gives its rows."""
+        return rows(value) if type(value) is TracedArray else value
+
+    def attribute(self, array: TracedArray, name: str) -> Any:
+        """``array.name``."""
+        return attribute(array, name)
+
+    def identified(self, left: Any, right: Any) -> None:
+        """``left is right``."""
+        if type(left) is TracedArray and type(right) is TracedArray and left is not right:
+            raise refused("the identity")
+
+    def refuse(self, what: str, *values: Any) -> None:
+        """OfNumPy, if there is an array among these."""
+        if self.are_there and any(map(holds_arrays, values)):
+            raise refused(what)
+
+
+def _operand(value: Any) -> Any:
+    return ArrayOperand(value) if type(value) is TracedArray else value
+
+
+def _key(key: Any) -> Any:
+    if type(key) is tuple:
+        return tuple(map(_key, key))
+    if isinstance(key, slice):
+        return slice(as_operand(key.start), as_operand(key.stop), as_operand(key.step))
+    return as_operand(key)
+
+
+def _number(function: Any, array: Any) -> Any:
+    if function is abs:
+        return called(np.absolute, (array,), {})
+    if function is bool:
+        return bool(array)
+    if array.shadow.size != 1 or array.shadow.ndim or array.shadow.dtype.kind == "b":
+        raise refused(f"{function.__name__}()")
+    number = number_of(array) if array.is_scalar else plain(array).item()
+    return number if type(number) is TracedNumber and number.kind is function else function(number)
+
+
+def _of_math(function: Any, *arguments: Any) -> Any:
+    if not all(a.is_scalar and a.shadow.dtype.kind in "if" for a in arguments if type(a) is TracedArray):
+        raise refused(f"math.{function.__name__}()")
+    numbers = [number_of(a) if type(a) is TracedArray else a for a in arguments]
+    return getattr(math, function.__name__)(*numbers)  # which knows traced numbers from now on
+
+
+def _is_numpys(function: Any) -> bool:
+    if isinstance(function, np.ufunc) or (is_a(function, type) and issubclass(function, np.generic)):
+        return True
+    return str(own(function, "__module__", "")).partition(".")[0] == "numpy" and (
+        numpy_port().form(function) is not None or own(function, "__self__", None) is None
+    )
+
+
+def _of_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_a(function, type):
+        if len(args) != 1 or kwargs or type(args[0]) is not TracedArray:
+            raise refused(f"np.{function.__name__}()")
+        return cast(function, args[0])
+    return called(function, args, kwargs)
+
+
+def _is_users(function: Any) -> bool:
+    plain: Any = function.__func__ if type(function) is MethodType else function
+    if type(plain) is FunctionType:
+        return is_user_code(plain.__code__, plain.__globals__)
+    return is_a(plain, type) and is_user_class(plain)
+
+
+def _is_autojits(function: Any) -> bool:
+    plain = function.__func__ if type(function) is MethodType else function
+    if type(plain) is FunctionType:
+        return is_own(plain.__code__)
+    owner = own(function, "__self__", None)
+    return is_own_class(function if is_a(function, type) else type(function)) or is_a(owner, Tensor)
+
+
+__all__ = ["ObservedArrays"]
