@@ -23,12 +23,14 @@ def followed(
 
     Raises:
         LineByLine: no step does what the function does; with what it has drawn, which the call is to be given.
+        DrawnOtherwise: nor can what it draws be drawn before the step.
     """
     has_numbers = bool(trace.sizes) or any(leaf.kind == "number" for leaf in arguments)
     errors, arrays = of_values(trace, arguments, leaves), observer.arrays.followed(trace)
     try:
         with asking_outside(trace, arguments, leaves), traced_math(has_numbers), observer.observing(), errors, arrays:
             yield
+        observer.check_draws()
         if trace.looked_at:
             raise TextOfTensor(trace.looked_at)
     except LineByLine as reason:

@@ -49,6 +49,7 @@ from autojit.jit.line_by_line import LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
+from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
@@ -360,6 +361,7 @@ class JitFunction:
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
+            self.looks_at_arrays |= isinstance(error, OfNumPy)
             root.give_up(error, self.counts.note)
             raise
         traced = time.perf_counter()

@@ -17,7 +17,7 @@ import time
 import weakref
 from abc import ABCMeta, get_cache_token
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, MappingView, Sequence
+from collections.abc import Callable, Iterator, MappingView, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
@@ -35,14 +35,14 @@ from autojit.jit.draws import (
     refuse_unseeded,
 )
 from autojit.jit.guards import PRIMITIVES
-from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
-from autojit.jit.late_values import Late, as_it_is, at_once, is_of_step, late, of_digits, with_digits
+from autojit.jit.instrumented_code import DROPPED, UNPACKED
+from autojit.jit.late_values import Late, is_of_step, of_digits, with_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
-from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.observed_texts import ObservedTexts, can_wait
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.runtime.entry_spec import MISSING
@@ -63,7 +63,7 @@ class Deferred(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class ObservedCalls(ObservedDraws):
+class ObservedCalls(ObservedTexts):
     """The part of an observer that knows calls."""
 
     contents: Contents
@@ -80,7 +80,6 @@ class ObservedCalls(ObservedDraws):
         self.arrays = ObservedArrays(self)
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
         self._is_dropped = False  # the result of the call that is about to be made
-        self._stdout = sys.stdout  # of the caller; the step may put another in its place
         self._instead: dict[Any, Callable[..., Any]] = {
             getattr: self._getattr,
             hasattr: self._hasattr,
@@ -122,7 +121,7 @@ class ObservedCalls(ObservedDraws):
             arguments = [self.contents.iterated(argument) for argument in arguments]
             arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
         self._is_dropped = bool(kind & DROPPED)
-        if _can_wait(kind):
+        if can_wait(kind):
             instead = self._made_late(function, arguments)
             if instead is not None:
                 return (instead, *operands[1:])
@@ -141,31 +140,6 @@ class ObservedCalls(ObservedDraws):
     def _is_deferring(self, instead: Any) -> bool:
         taking = instead.func if type(instead) is partial else instead
         return taking in (self.defer, self._add, self._print, *self.foreign.deferring)
-
-    def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
-        """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
-        if function is json.dumps and any(map(is_of_step, flatten(list(arguments))[0])):
-            return self._dumped_late
-        if not any(is_of_step(argument) for argument in arguments):
-            return None
-        is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
-        made = None
-        if is_format:
-            made = late(partial(str.format, function.__self__), arguments, self.outside)
-        elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
-            made = late(_TEXT_MAKERS[function], arguments, self.outside)
-        return None if made is None else lambda *_: made
-
-    def _dumped_late(self, *args: Any, **options: Any) -> Any:
-        return late(partial(json.dumps, **options), args, self.outside) or of_digits(*args, **options)
-
-    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
-        """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
-        made = late(function, arguments, self.outside)
-        if made is not None and _can_wait(use):
-            return made
-        self.arrays.refuse("the text", *arguments)
-        return function(*arguments) if made is None else made.now()
 
     def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -449,20 +423,6 @@ class ObservedCalls(ObservedDraws):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
-    def _print(self, *args: Any, file: Any = None, **kwargs: Any) -> None:
-        """To a stream that the step has made at once, which it may read; else after every run of the step."""
-        if file is None and sys.stdout is not self._stdout:
-            file = sys.stdout
-        if self.is_at_once:
-            print(*args, file=file, **kwargs)
-        elif file is None:
-            self.defer(print, *[as_it_is(value, self.outside) for value in args], **kwargs)
-        elif id(file) in self.outside:
-            self.foreign.note_change(file)
-            self.foreign.defer_log(print, *args, file=file, **kwargs)
-        else:
-            print(*map(at_once, args), file=file, **kwargs)
-
     def _add(self, function: Any, *args: Any) -> Any:
         """Add to a container now, for the rest of the capture, and after every run of the step."""
         if function.__name__ in _ADDING_ALL:
@@ -481,30 +441,10 @@ class ObservedCalls(ObservedDraws):
         return partial(self.draw, function)
 
 
-def _can_wait(use: int) -> bool:
-    """Whether nothing looks at what the innermost observed frame (three calls up) makes, before the run is over.
-
-    ``use``: of ``instrumented_code``, HELD, or RETURNED; what a captured function returns itself leaves the step.
-    """
-    if not use & RETURNED:
-        return bool(use & HELD)
-    caller = sys._getframe(3).f_back
-    return caller is not None and caller.f_code.co_qualname in _CAPTURING and is_own(caller.f_code)
-
-
-_CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
-
-
-def _has_text(function: Any, value: Any) -> bool:
-    """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
-    return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
-
-
 def _items(value: Any) -> Sequence[Any]:
     return value if is_a(value, list | tuple) else ()
 
 
-_TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round, float: float}
 _NUMBERS: dict[Any, Callable[..., Any]] = {int: lambda size: size, float: lambda size: size / 1}
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _Cached = type(lru_cache(abs))

@@ -87,7 +87,6 @@ class Snapshot:
         self._refuse_hooks()
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
-        observer.check_draws()
         if any(self._is_new(place.key) for place, _ in observer.written.values()):
             raise DrawnOtherwise(observer.drawn, NewPlaces)
         self.settle()

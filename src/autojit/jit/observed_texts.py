@@ -1,0 +1,102 @@
+"""The part of an observer that knows texts: made after every run where nothing looks at them before.
+
+What a step prints, logs or warns of is made of numbers that only a run knows. Where the code hands a text on to a call
+or returns it, a ``Late`` stands for it; elsewhere it is the text of the call at hand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.source import is_own
+from autojit.core.wrapping import own
+from autojit.jit.instrumented_code import HELD, RETURNED
+from autojit.jit.late_values import as_it_is, at_once, is_of_step, late, of_digits
+from autojit.jit.observed_draws import ObservedDraws
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.foreign_calls import ForeignCalls
+
+
+class ObservedTexts(ObservedDraws):
+    """What one capture makes texts of."""
+
+    foreign: ForeignCalls
+    outside: dict[int, Any]
+    is_at_once: bool
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stdout = sys.stdout  # of the caller; the step may put another in its place
+
+    if TYPE_CHECKING:
+
+        def defer(self, function: Any, *args: Any, **kwargs: Any) -> None: ...
+
+    def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
+        if function is json.dumps and any(map(is_of_step, flatten(list(arguments))[0])):
+            return self._dumped_late
+        if not any(is_of_step(argument) for argument in arguments):
+            return None
+        is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
+        made = None
+        if is_format:
+            made = late(partial(str.format, function.__self__), arguments, self.outside)
+        elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
+            made = late(_TEXT_MAKERS[function], arguments, self.outside)
+        return None if made is None else lambda *_: made
+
+    def _dumped_late(self, *args: Any, **options: Any) -> Any:
+        return late(partial(json.dumps, **options), args, self.outside) or of_digits(*args, **options)
+
+    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
+        """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
+        made = late(function, arguments, self.outside)
+        if made is not None and can_wait(use):
+            return made
+        self.arrays.refuse("the text", *arguments)
+        return function(*arguments) if made is None else made.now()
+
+    def _print(self, *args: Any, file: Any = None, **kwargs: Any) -> None:
+        """To a stream that the step has made at once, which it may read; else after every run of the step."""
+        if file is None and sys.stdout is not self._stdout:
+            file = sys.stdout
+        if self.is_at_once:
+            print(*args, file=file, **kwargs)
+        elif file is None:
+            self.defer(print, *[as_it_is(value, self.outside) for value in args], **kwargs)
+        elif id(file) in self.outside:
+            self.foreign.note_change(file)
+            self.foreign.defer_log(print, *args, file=file, **kwargs)
+        else:
+            print(*map(at_once, args), file=file, **kwargs)
+
+
+def can_wait(use: int) -> bool:
+    """Whether nothing looks at what the innermost observed frame (three calls up) makes, before the run is over.
+
+    ``use``: of ``instrumented_code``, HELD, or RETURNED; what a captured function returns itself leaves the step.
+    """
+    if not use & RETURNED:
+        return bool(use & HELD)
+    caller = sys._getframe(3).f_back
+    return caller is not None and caller.f_code.co_qualname in _CAPTURING and is_own(caller.f_code)
+
+
+_CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
+
+
+def _has_text(function: Any, value: Any) -> bool:
+    """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
+    return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
+
+
+_TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round, float: float}
