@@ -157,3 +157,28 @@ def test_a_derived_size_that_stays_from_two_on_costs_no_capture() -> None:
     for x in _lengths((8, 6, 5, 9, 40)):
         compiled(x)
     assert compiled.stats()["captures"] == 2
+
+
+DIFFERENTIATED: dict[str, Callable[[aj.Tensor], aj.Tensor]] = {
+    **{f"{name} of a half": lambda x, f=name: getattr(x[: x.shape[0] // 2], f)(0) for name in ("cumprod", "cumsum")},
+    "cumprod of columns": lambda x: x[:, : x.shape[1] - 1].cumprod(1),
+    "sorted rest": lambda x: x[x.shape[0] // 2 :].sort(0).values,
+    "prod of steps": lambda x: x[::2].prod(0),
+    "differences of a chunk": lambda x: x[:, 0].chunk(2)[-1].diff(),
+    "singular values": lambda x: aj.linalg.svdvals(x[1:-1]),
+    "eigenvalues": lambda x: aj.linalg.eigvalsh(x[:, 1:] @ x[:, 1:].t()),
+}
+
+
+@pytest.mark.parametrize("function", DIFFERENTIATED.values(), ids=DIFFERENTIATED)
+def test_derivatives_outside_of_the_step(function: Any) -> None:
+    compiled = aj.jit(lambda x: function(x))
+    for shape in ((4, 3), (5, 4), (6, 3), (9, 5), (3, 3)):
+        found = []
+        for call in (function, compiled):
+            x = ((aj.arange(float(np.prod(shape))) * 0.37) % 2.1 + 0.3).reshape(shape).requires_grad_()
+            y = call(x)
+            y.square().sum().backward()
+            found.append((y.detach().numpy(), x.grad.numpy()))
+        for part, wanted in zip(found[1], found[0], strict=True):
+            np.testing.assert_allclose(part, wanted, rtol=2e-3, atol=2e-3)

@@ -90,7 +90,8 @@ class CompiledCall(GraphOp):
         layouts = self._layouts
         if layouts is None:
             return super()._run(arrays)
-        made = self.compiled.executable.run([contiguous(a) for a in arrays])
+        given = [contiguous(a) for a in arrays]
+        made = self.executable(given).run(given)
         return self._one_or_all(layouts.show(made, arrays, self._sizes_of_arrays(arrays)))
 
     def _laid_out_graph(self) -> Graph:

@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 
 from autojit.compiler import Compiled, compile
-from autojit.core.errors import TraceError
+from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.types import TensorType
 from autojit.ir.concrete import concrete, is_open, take_sizes
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, Operands, bind
+from autojit.runtime.executable import Executable
 from autojit.schedule.forms import KnownForms
 from autojit.tensor.state import state
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+
+_LIMIT = 64  # sizes for which native code is kept where there is none for all
 
 
 class GraphOp(Op, abstract=True):
@@ -26,6 +29,7 @@ class GraphOp(Op, abstract=True):
     graph: Graph
     forms: KnownForms | None = None  # of related graphs
     _compiled: Compiled | None = None
+    _of_sizes: dict[tuple[tuple[str, int], ...], Executable] | None = None  # where sizes cannot be left open
 
     @property
     def compiled(self) -> Compiled:
@@ -33,6 +37,25 @@ class GraphOp(Op, abstract=True):
         if self._compiled is None:
             self._compiled = compile(self._laid_out_graph(), forms=self.forms)
         return self._compiled
+
+    def executable(self, arrays: Sequence[Any]) -> Executable:
+        """Native code for these operands; where it cannot leave sizes open (some derivatives), for theirs alone."""
+        if self._of_sizes is None:
+            try:
+                return self.compiled.executable
+            except (UndecidedSizeError, SpecializeSize):
+                self._of_sizes = {}
+        graph = self._laid_out_graph()
+        sizes: dict[str, int] = {}
+        for value, array in zip(graph.inputs, arrays, strict=True):
+            take_sizes(value.type, array.shape, sizes)
+        key = tuple(sizes.items())
+        found = self._of_sizes.get(key)
+        if found is None:
+            if len(self._of_sizes) >= _LIMIT:
+                self._of_sizes.clear()
+            found = self._of_sizes[key] = compile(concrete(graph, sizes)).executable
+        return found
 
     def _laid_out_graph(self) -> Graph:
         """What native code computes."""
@@ -81,7 +104,7 @@ class GraphOp(Op, abstract=True):
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         given = [contiguous(a) for a in arrays]
-        return self._one_or_all(self.compiled.executable.run(given))
+        return self._one_or_all(self.executable(given).run(given))
 
 
 class GraphCall(GraphOp):

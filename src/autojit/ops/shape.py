@@ -296,7 +296,7 @@ class Pad(Reindex):
             position, period, shift = self._whole(i, axis)
             if self.low[axis] or self.high[axis]:
                 conditions.append((position // period, shift, shift + x.shape[axis]))
-            if period > 1:
+            if not surely_equal(period, 1):
                 conditions.append((position % period, 0, 1))
         return tuple(conditions)
 
