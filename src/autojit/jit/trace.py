@@ -35,6 +35,7 @@ from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.failed_calls import may_change
+from autojit.jit.histories import history_of
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
 from autojit.jit.trace_memory import TraceMemory
@@ -275,6 +276,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
             node = None if before is None else before.slots[1]
             if node is not None and node in nodes:
                 self.passed.append((t, node))
+                self.note_used(one for one in history_of([t]) if one in nodes)
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
         if id(storage) not in self._before:
