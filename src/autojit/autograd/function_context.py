@@ -209,6 +209,12 @@ class BackwardCFunction(Node, FunctionCtx):
 
     maybe_clear_saved_tensors = release
 
+    def _kept(self) -> Any:
+        return self._saved, self._is_freed
+
+    def _keep_again(self, kept: Any) -> None:
+        self._saved, self._is_freed = kept
+
     # -- backward
 
     def apply(self, *grads: Any) -> Any:

@@ -84,6 +84,13 @@ class Call:
         if threading.active_count() > 1 and broken_guard(guards):
             self.give_up_torn()
 
+    def begin(self, trace: Trace) -> Trace:
+        """Another capture begins; histories are as they were before the one that was begun last."""
+        if self.trace is not None:
+            self.trace.attach_again()
+        self.trace = trace
+        return trace
+
     def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
         """Run a step; if it fails right after its capture, what that has detached gets its history again."""
         try:
@@ -92,6 +99,9 @@ class Call:
             if self.trace is not None:
                 self.trace.attach_again()
             raise
+        finally:
+            if self.trace is not None:
+                self.trace.forget_histories()
 
     def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Split]) -> Call:
         """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""

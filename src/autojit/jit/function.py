@@ -391,7 +391,7 @@ class JitFunction:
         return (args, kwargs) if self.looks_at_arrays else with_tensors(args, kwargs)
 
     def _trace(self, call: Call, shift: int = 0) -> Capture:
-        trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
+        trace = call.begin(Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift))
         made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given := given_to_function(made, call.leaves))
         rebinding = self.rebinding

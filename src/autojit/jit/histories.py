@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from autojit.autograd.function_context import BackwardCFunction
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.tensor.node import FREED, Node
 from autojit.tensor.op_node import OpNode
@@ -22,9 +24,15 @@ def freed_node(t: Tensor) -> Node | None:
     """A node of a tensor's history that has forgotten what its derivative needs, or None."""
     for node in history_of([t]):
         is_spent = isinstance(node, SpentNode) and not isinstance(node, InnerNode)
-        if is_spent or (isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results))):
+        if is_spent or any(kept is FREED for kept in _kept_by(node)):
             return node
     return None
+
+
+def _kept_by(node: Node) -> Sequence[Any]:
+    if isinstance(node, OpNode):
+        return (*node.primals, *node.results)
+    return node._saved if isinstance(node, BackwardCFunction) else ()
 
 
 def history_of(tensors: Iterable[Tensor]) -> set[Node]:

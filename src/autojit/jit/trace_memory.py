@@ -25,6 +25,7 @@ from autojit.ir.op import Op
 from autojit.jit.places import is_a
 from autojit.jit.trace_entries import Split, StateEntry
 from autojit.ops.sources import Full
+from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, storage_of, wrap_value
 
@@ -63,6 +64,7 @@ class TraceMemory:
         self._shared: list[_Shared] = []
         self.detached_in_place: list[Tensor] = []  # made in the capture, or standing for arguments
         self._detached: list[tuple[Tensor, tuple[Any, ...]]] = []  # with the histories that they had
+        self._used: list[tuple[HistoryNode, Any]] = []  # nodes outside that passes met
 
     def begin(self, tensor: Tensor, of: Tensor | None = None) -> None:
         self.begun[id(tensor)] = weakref.ref(tensor)
@@ -78,11 +80,20 @@ class TraceMemory:
         had = tensor._requires_grad, tensor._grad_fn, tensor._output_nr, tensor._accumulator
         self._detached.append((tensor, had))
 
+    def note_used(self, nodes: Iterable[HistoryNode]) -> None:
+        self._used += [(node, node._kept()) for node in nodes]
+
     def attach_again(self) -> None:
-        """Give tensors the histories that a capture which has failed took from them."""
+        """Give tensors the histories that a capture which comes to nothing, or is made again, took from them."""
         for t, had in reversed(self._detached):
             t._requires_grad, t._grad_fn, t._output_nr, t._accumulator = had
+        for node, kept in reversed(self._used):
+            node._keep_again(kept)
+
+    def forget_histories(self) -> None:
+        """The call is over: what its capture took from histories stays taken."""
         self._detached.clear()
+        self._used.clear()
 
     def has_begun(self, tensor: Tensor) -> bool:
         """Whether a concrete tensor was made during the capture."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from autojit.jit.histories import history_of
 from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory
 from autojit.jit.trace_entries import GradEntry
 from autojit.tensor.gradients import accumulating
@@ -42,6 +43,7 @@ class TracePasses:
     if TYPE_CHECKING:
 
         def has_begun(self, tensor: Tensor) -> bool: ...
+        def note_used(self, nodes: Iterable[Node]) -> None: ...
 
     def __init__(self) -> None:
         self.onward: list[Any] = []  # where gradients go on through the histories of arguments
@@ -61,6 +63,7 @@ class TracePasses:
             node = None if before is None else before.slots[1]
             if node is not None and node in nodes:
                 self.passed.append((t, node))
+                self.note_used(one for one in history_of([t]) if one in nodes)
         wanted = [edge for edge in targets or () if self._is_from_outside(edge[0])]
         if wanted:
             ends = [node for node in self.onward if node in nodes]

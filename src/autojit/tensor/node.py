@@ -277,6 +277,12 @@ class Node:
     def release(self) -> None:
         """Forget what was saved for ``run``."""
 
+    def _kept(self) -> Any:
+        """What ``release`` forgets, for ``_keep_again``."""
+
+    def _keep_again(self, kept: Any) -> None:
+        """Take ``release`` back."""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
 

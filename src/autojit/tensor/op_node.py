@@ -116,6 +116,12 @@ class OpNode(Node):
                 if kind is not tuple and kind is not TensorType:
                     kept[i] = FREED
 
+    def _kept(self) -> Any:
+        return self.primals[:], self.results[:]
+
+    def _keep_again(self, kept: Any) -> None:
+        self.primals[:], self.results[:] = kept
+
     def __getattr__(self, attribute: str) -> Any:
         is_raw = attribute.startswith("_raw_saved_")
         if is_raw or attribute.startswith("_saved_"):
