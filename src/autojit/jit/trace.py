@@ -377,7 +377,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         return False, sizes
 
     def note_change(self, storage: Storage) -> None:
-        super().note_change(storage)
         self.note_written(storage)
 
     def check(self) -> None:
