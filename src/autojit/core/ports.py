@@ -138,24 +138,12 @@ class Trace(Protocol):
         """Whether a traced tensor stands for an argument of the step, or for the ``.grad`` of one."""
         ...
 
-    def is_given_memory(self, storage: Any) -> bool:
-        """Whether this is the memory of such a tensor."""
-        ...
-
-    def require_made(self, tensor: Any, other: Any) -> None:
-        """An error for ``tensor.data = other`` where the concrete ``other`` looks at memory from outside."""
-        ...
-
     def leave_memory(self, tensor: Any) -> None:
-        """A concrete tensor is to look at other memory; an error where another one goes on looking at its own."""
-        ...
-
-    def note_copy(self, tensor: Any, other: Any) -> None:
-        """A concrete tensor has got a copy of memory that it should share."""
+        """A tensor from outside, or one that stands for an argument, is to look at other memory: the capture ends."""
         ...
 
     def note_change(self, storage: Any) -> None:
-        """Memory has changed; an error if another tensor should show the change, but has a copy."""
+        """Memory has changed; an error if an array shows it, too."""
         ...
 
     def assigns(self, options: Any, name: str) -> bool:

@@ -102,7 +102,6 @@ class Effects:
                 k for k, leaf in enumerate(arguments) if any(leaf.shell is t for t in trace.detached_in_place)
             ]
             _check_aliases(trace)
-            trace.check_copied(outputs)
             for t in outputs:
                 if isinstance(t, Tensor):
                     wants_grad(t)  # views among them know of the histories that their bases have by now

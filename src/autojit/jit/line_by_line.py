@@ -96,6 +96,16 @@ class OutOfHistory(LineByLine):
         super().__init__(f"a tensor {type_of(t)} that has a history outside {how}: ran line by line")
 
 
+class GivenOtherMemory(LineByLine):
+    """A step lets a tensor look at other memory, which others look at as well, or leaves memory to others."""
+
+    def __init__(self, t: Tensor) -> None:
+        super().__init__(
+            f"the step gives a tensor {type_of(t)} that it has not made other memory (x.data = y): ran line by line "
+            "(x.data.copy_(y) changes the memory that it has)"
+        )
+
+
 class DrawsByValues(LineByLine):
     """What is drawn is known only while the function runs."""
 

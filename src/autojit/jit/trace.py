@@ -387,7 +387,6 @@ class Trace(
         return False, sizes
 
     def note_change(self, storage: Storage) -> None:
-        super().note_change(storage)
         self.note_written(storage)
 
     def check(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from autojit.core.errors import TraceError
+from autojit.core.source import here
 from autojit.jit.histories import history_of
 from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory
 from autojit.jit.trace_entries import GradEntry
@@ -39,6 +41,8 @@ class TracePasses:
     reached: list[Tensor]
     arguments: list[Tensor]
     gradients_given: list[Tensor]
+    runs_often: bool  # whether it is of a body, in ``outer``
+    outer: Any = None
 
     if TYPE_CHECKING:
 
@@ -95,7 +99,15 @@ class TracePasses:
             self.give_up(OutOfHistory(t, "keeps its gradient, which the step tells it (retain_grad)").always())
 
     def give_up(self, reason: LineByLine) -> None:
-        """End the capture, before it uses up or changes what the call needs line by line."""
+        """End the capture, before it uses up or changes what the call needs line by line.
+
+        Raises:
+            TraceError: it is that of a body in a program that runs line by line already.
+        """
+        if self.runs_often:
+            if self.outer is None:
+                raise TraceError(f"a captured body: {str(reason).partition(':')[0]}", {"at": here()}, "do it outside")
+            self.outer.give_up(reason)
         self.given_up = reason
         raise GivenUp(reason)
 

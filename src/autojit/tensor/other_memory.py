@@ -2,8 +2,8 @@
 
 They leave its version counter with the tensor, so that what was saved for backward before notices the change that
 follows. A captured step cannot follow them, but for ``x.data = y``: what the step has made looks at the other memory as
-in eager mode, and so does what stands for an argument, until the step ends; a tensor from outside gets the values
-written, and the step is refused where somebody could tell.
+in eager mode. Where the tensor is from outside or stands for an argument, who knows who else looks at its memory? Such
+a call runs line by line (but for ``x.data -= y``, which gives the tensor the memory that it has).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autojit.core.user_warnings import warn
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.memory import UntypedStorage, row_major_steps, storage_offset
 from autojit.tensor.recording import shows_grad
-from autojit.tensor.state import carry, grad_mode, quietly, state
+from autojit.tensor.state import carry, quietly, state
 from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
 from autojit.tensor.view_rules import leaf_written
@@ -68,8 +68,9 @@ def set_data(self: Tensor, other: Tensor) -> None:
         )
     if state.trace is None or (self._array is None and other._array is not None and not state.trace.is_given(self)):
         _look_at(self, other)
-    elif self._array is not None and not state.trace.has_begun(self):
-        _write_instead(self, other)
+    elif state.trace.is_given(self) or (self._array is not None and not state.trace.has_begun(self)):
+        if not _is_its_own(self, other):
+            state.trace.leave_memory(self)
     elif self._array is not None and other._array is not None:
         raise TraceError(
             "data: a step cannot let a handle that it has made look at the memory of another tensor from outside",
@@ -77,52 +78,19 @@ def set_data(self: Tensor, other: Tensor) -> None:
             "make another handle: w.detach() or w.data",
         )
     else:
-        _look_at_traced(self, other)
+        counter, made = storage_of(self), alias(other)
+        assert made._storage is not None
+        self._array, self._value, self._type, self._view = None, made._value, None, made._view
+        self._storage = SameMemory(made._storage, counter)
 
 
-def _write_instead(self: Tensor, other: Tensor) -> None:
-    """A tensor from outside keeps its memory, which gets the values: nobody may be left who looks at what it held."""
-    assert state.trace is not None
-    _require_type(self, other)
-    if other is self:
-        return
-    state.trace.leave_memory(self)
-    with grad_mode(False):
-        get_data(self).copy_(other)  # as in eager mode, no version counts it
-    state.trace.note_copy(self, other)
-
-
-def _look_at_traced(self: Tensor, other: Tensor) -> None:
-    """In a capture. What stands for an argument shares the memory within the step, whose end writes the values back."""
-    assert state.trace is not None
-    counter = storage_of(self)
-    if state.trace.is_given(self):
-        _require_type(self, other)
-        if other._array is not None:
-            state.trace.require_made(self, other)
-            other = other.clone()
-        memory = storage_of(other).memory
-        if memory is counter.memory and not storage_chain(other):
-            return
-        if storage_chain(other) or state.trace.is_given_memory(memory):
-            raise TraceError(
-                "data: a step cannot let an argument look at a part of other memory, or at that of another argument",
-                {"tensor": self, "data": other, "at": here()},
-                "give it memory of its own: x.data = y.clone()",
-            )
-    made = alias(other)
-    assert made._storage is not None
-    self._array, self._value, self._type, self._view = None, made._value, None, made._view
-    self._storage = SameMemory(made._storage, counter)
-
-
-def _require_type(self: Tensor, other: Tensor) -> None:
-    if type_of(self) != type_of(other):
-        raise TraceError(
-            "data: a step cannot give a tensor memory of another shape or dtype",
-            {"tensor": self, "data": other},
-            "assign a new tensor to the place that holds it",
-        )
+def _is_its_own(self: Tensor, other: Tensor) -> bool:
+    """Whether a tensor is given all of the memory that it has, and looks at it as it does."""
+    if self._view is not None or type_of(self) != type_of(other) or storage_chain(other):
+        return False
+    return storage_of(other).memory is storage_of(self).memory or (
+        self._array is not None and other._array is self._array
+    )
 
 
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
