@@ -8,7 +8,6 @@ call (``consumers.py``), and a call that is not deferred is given the text of th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -118,11 +117,11 @@ def late(function: Callable[..., Any], args: Sequence[Any], outside: Mapping[int
     return Late(function, [as_it_is(argument, outside) for argument in args])
 
 
-def of_digits(*args: Any, **options: Any) -> str:
-    """``json.dumps`` for the numbers of this capture: code in C takes none that are not known."""
+def of_digits(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """A call of what takes no numbers that are not known, for the numbers of this capture."""
     leaves, tree = flatten((args, options))
     args, options = tree.unflatten([leaf.concrete() if is_a(leaf, TracedNumber) else leaf for leaf in leaves])
-    return json.dumps(*args, **options)
+    return function(*args, **options)
 
 
 def formatted(value: Any, conversion: int, form: str) -> str:

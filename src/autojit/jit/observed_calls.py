@@ -35,6 +35,7 @@ from autojit.jit.draws import (
     outside_of_capture,
     refuse_unseeded,
 )
+from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.instrumented_code import DROPPED, HELD, RETURNED, UNPACKED
 from autojit.jit.late_values import Late, as_it_is, is_of_step, late, of_digits
 from autojit.jit.named_lookups import written_out
@@ -150,7 +151,7 @@ class ObservedCalls(ObservedDraws):
         return None if made is None else lambda *_: made
 
     def _dumped_late(self, *args: Any, **options: Any) -> Any:
-        return late(partial(json.dumps, **options), args, self.outside) or of_digits(*args, **options)
+        return late(partial(json.dumps, **options), args, self.outside) or of_digits(json.dumps, *args, **options)
 
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
         """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""
@@ -177,6 +178,8 @@ class ObservedCalls(ObservedDraws):
             else:
                 self._walk(function, arguments)
                 self._escape(arguments)
+                if takes_digits(function, arguments):
+                    return partial(of_digits, function)
             return None
         if (instead := self._in_c(function)) is not None:
             return instead
@@ -203,9 +206,8 @@ class ObservedCalls(ObservedDraws):
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
         self._escape(arguments)
-        if function is json.dumps:
-            return of_digits
-        return self.foreign.replacement(function, arguments, self._is_dropped)
+        instead = self.foreign.replacement(function, arguments, self._is_dropped)
+        return partial(of_digits, function) if instead is None and takes_digits(function, arguments) else instead
 
     def _wrapper(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method that stands for an operator, bound to its object: ``iterator.__next__``."""

@@ -24,6 +24,7 @@ from autojit.jit.calls import Call
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import Guard, same, stays
 from autojit.jit.histories import history_of
+from autojit.jit.made_functions import holds_of_step
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location
@@ -129,6 +130,7 @@ class Snapshot:
 
     def settle(self) -> None:
         """Objects that the function has assigned, or replaced by others, are assigned after every call."""
+        self._refuse_layers()
         for location, before in list(self._changes()):
             value = location.read()
             if not (_is_data(value) and _is_data(before)) and not _is_made_layer(value, self.observer):
@@ -140,6 +142,24 @@ class Snapshot:
         for name, value, _ in switches_since(self._switches):
             self.observer.defer(partial(put_switch, name), value)
         self._put_switches()
+
+    def _refuse_layers(self) -> None:
+        """Layers whose parameters are tensors of the step would have those of one call for ever."""
+        observer = self.observer
+        layers = [
+            (Location(f"{name}.{k}", t, k), old.get(k, MISSING))
+            for name, t, old in observer.counted.layers.values()
+            for k in t
+        ]
+        for location, before in (*layers, *self._changes()):
+            value = location.read()
+            if value is not before and is_module(value) and holds_of_step(value, observer.outside):
+                location.write(before)
+                raise TraceError(
+                    "jit: the step makes a layer with parameters of its own and stores it",
+                    {"place": location.name},
+                    "make it outside the step: parameters are made once, and a step is run again and again",
+                )
 
     def _guard_what_stayed(self) -> None:
         """Places that hold what the function has assigned to them, as they did before it: the step assigns nothing."""
