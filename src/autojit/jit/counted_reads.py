@@ -30,6 +30,9 @@ class CountedReads:
         self.rebound = rebound
         self.guards: list[Guard] = []
         self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
+        self.layers: dict[
+            int, tuple[str, dict[str, Any], dict[str, Any]]
+        ] = {}  # the same of the layers that modules have
         self.hooks: list[tuple[str, dict[Any, Any]]] = []  # what hooks may be registered on, and their tables
         self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
         self.assigned: set[tuple[int, str]] = set()  # (id of one of these, name): what the user's code assigns there
@@ -64,6 +67,7 @@ class CountedReads:
             self._keep(where, kept)
             if is_own:
                 self.of_own.add(id(kept))
+        self.layers.setdefault(id(part._modules), (where, part._modules, dict(part._modules)))
         self._keep_hooks(where, *(table[k] for k in MODULE_HOOKS if table.get(k) is not None))
         for attribute, value in table.items():
             if is_own and (id(table), attribute) not in self.rebound and _is_option(value):

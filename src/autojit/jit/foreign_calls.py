@@ -187,6 +187,21 @@ _IMPURE = frozenset((
 ))  # fmt: skip
 
 
+_TAKES_DIGITS = frozenset(
+    ("json", "_json", "decimal", "_decimal", "pickle", "_pickle", "marshal", "datetime", "_datetime")
+)
+
+
+def takes_digits(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether a library asks numbers of the step among the arguments for their type, and takes no others."""
+    owner = _owner(function)
+    holder = function if owner is None else type(owner)
+    root = str(own(holder, "__module__", None) or own(own(function, "__self__", None), "__name__", "")).partition(".")[
+        0
+    ]
+    return root in _TAKES_DIGITS and any(is_a(leaf, TracedNumber) for leaf in flatten(list(arguments))[0])
+
+
 def _owner(function: Any) -> Any:
     """The object whose method a function is; None of a module's or a plain one."""
     owner = own(function, "__self__", None) if is_a(function, _BOUND) else None

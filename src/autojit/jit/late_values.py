@@ -8,7 +8,6 @@ call (``consumers.py``), and a call that is not deferred is given the text of th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -123,10 +122,10 @@ def late(function: Callable[..., Any], args: Sequence[Any], outside: Mapping[int
     return Late(function, [as_it_is(argument, outside) for argument in args])
 
 
-def of_digits(*args: Any, **options: Any) -> str:
-    """``json.dumps`` for the numbers of this capture: code in C takes none that are not known."""
+def of_digits(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """A call of what takes no numbers that are not known, for the numbers of this capture."""
     args, options = with_digits((args, options))
-    return json.dumps(*args, **options)
+    return function(*args, **options)
 
 
 def with_digits(arguments: Any) -> Any:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.jit.arguments import BAKED
+from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray
-from autojit.jit.observed_functions import is_module
-from autojit.jit.places import cell_content, is_a
-from autojit.jit.pytree import LEAF, TreeSpec, flatten, taken_apart
+from autojit.jit.observed_functions import is_module, is_user_code
+from autojit.jit.places import is_a, static_attribute
+from autojit.jit.pytree import LEAF, TreeSpec, taken_apart
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor
@@ -97,7 +99,13 @@ class Again(TreeSpec):
 
 
 def _give_state(made: Any, state: Any) -> None:
-    if hasattr(made, "__setstate__"):
+    if type(made) is types.FunctionType:
+        give_function_state(made, state)
+        return
+    is_as_it_is = type(state) is tuple and state[:1] == (_AsItIs,)
+    if is_as_it_is:
+        state = state[1]
+    elif hasattr(made, "__setstate__"):
         made.__setstate__(state)
         return
     held, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
@@ -122,17 +130,18 @@ def let_out(value: Any, outside: Mapping[int, Any]) -> tuple[list[Any], TreeSpec
     Raises:
         TraceError: an object cannot be made again at every call.
     """
-    leaves: list[Any] = []
-    opener = _Opener(outside, leaves.append)
-    return leaves, opener.with_shared(opener.opened(value))
+    opener = _Opener(outside)
+    return opener.leaves, opener.with_shared(opener.opened(value))
 
 
 class _Opener:
     """Takes apart what a function lets out."""
 
-    def __init__(self, outside: Mapping[int, Any], add: Callable[[Any], None]) -> None:
-        self.outside, self.add = outside, add
+    def __init__(self, outside: Mapping[int, Any]) -> None:
+        self.outside = outside
+        self.leaves: list[Any] = []
         self.numbers: dict[int, int] = {}  # of objects that are made, by id
+        self.unmade: set[int] = set()  # those whose arguments are being taken apart
         self.held: list[Any] = []  # and the objects, whose ids no others may get
         self.nests: dict[int, TreeSpec | None] = {}  # of lists, dictionaries and records, by number; None: unfinished
         self.shared: dict[int, int] = {}  # of structures of these that come again, by id: their numbers
@@ -145,20 +154,47 @@ class _Opener:
         found = None if is_outside else taken_apart(value)
         if found is not None:
             return self._nest(value, *found)
-        if is_outside or is_a(value, _WHOLE) or is_symbolic(value) or _is_of_captures(value):
-            if type(value) is types.FunctionType and not is_outside:
-                _check_closure(value)
-            self.add(value)
-            return LEAF
         if id(value) in self.numbers:
-            return Again(Again, (), (self.numbers[id(value)],))
+            return self._again(value)
+        parts = None if is_outside else reduced(value, self.outside)
+        if parts is not None:
+            return self._function(value, *parts)
+        if is_outside or is_a(value, _WHOLE) or is_symbolic(value) or _is_of_captures(value):
+            if _is_one_for_all(value, is_outside) and holds_of_step(value, self.outside):
+                raise _not_again(value, "it holds a tensor or a number of the step")
+            return self._whole(value)
         return self._made(value)
 
     def _array(self, value: TracedArray) -> TreeSpec:
         if id(value) in self.numbers:
             return Again(Again, (), (self.numbers[id(value)],))
-        self.add(value)
+        self.leaves.append(value)
         return Array(Array, (LEAF,), (self._number(value), value.is_scalar))
+
+    def _whole(self, value: Any) -> TreeSpec:
+        self.leaves.append(value)
+        return LEAF
+
+    def _again(self, value: Any) -> TreeSpec:
+        number = self.numbers[id(value)]
+        if number in self.unmade:
+            raise _not_again(value, "it holds itself")
+        return Again(Again, (), (number,))
+
+    def _function(self, value: Any, function: Any, arguments: tuple[Any, ...], state: Any) -> TreeSpec:
+        """What ``reduced`` gives. What cannot be made again, and holds nothing of the step, is one for all calls."""
+        if is_a(value, MethodType | BuiltinFunctionType):  # which are told apart by what they are of
+            made = self.opened((function, *arguments))
+            return Made(Made, (made, *map(self.opened, (None, [], []))), (-1, False))
+        kept = len(self.leaves), dict(self.numbers), set(self.unmade)
+        try:
+            return self._made_of(value, function, arguments, state)
+        except TraceError:
+            if holds_of_step(value, self.outside):
+                raise
+            del self.leaves[kept[0] :]
+            self.numbers, self.unmade = kept[1:]
+            return self._whole(value)
 
     def _nest(self, value: Any, kind: Any, parts: Iterable[Any], keys: tuple[Any, ...]) -> TreeSpec:
         if isinstance(value, tuple):
@@ -189,10 +225,16 @@ class _Opener:
         return len(self.held) - 1
 
     def _made(self, value: Any) -> TreeSpec:
-        number = self._number(value)
         function, arguments, state, items, pairs = _reduced(value)
-        parts = ((function, *arguments), state, list(items or ()), list(pairs or ()))
-        return Made(Made, tuple([self.opened(part) for part in parts]), (number, state is not None))
+        return self._made_of(value, function, arguments, state, list(items or ()), list(pairs or ()))
+
+    def _made_of(self, value: Any, function: Any, arguments: tuple[Any, ...], state: Any, *more: Any) -> TreeSpec:
+        number = self._number(value)
+        self.unmade.add(number)
+        children = [self.opened((function, *arguments))]
+        self.unmade.discard(number)
+        children += [self.opened(part) for part in (state, *(more or ([], [])))]
+        return Made(Made, tuple(children), (number, state is not None))
 
 
 def _is_of_captures(value: Any) -> bool:
@@ -202,12 +244,11 @@ def _is_of_captures(value: Any) -> bool:
     return is_module(value) or type(value).__module__.startswith("autojit.jit.") or hasattr(type(value), "__next__")
 
 
-def _check_closure(function: types.FunctionType) -> None:
-    """A function is one object for all calls: what the step computes cannot be in it."""
-    for cell in function.__closure__ or ():
-        held = cell_content(cell)
-        if any(is_a(leaf, TracedNumber) or (is_a(leaf, Tensor) and leaf._array is None) for leaf in flatten(held)[0]):
-            raise _not_again(function, "it closes over a tensor of the step")
+def _is_one_for_all(value: Any, is_outside: bool) -> bool:
+    """Whether all calls have the same object, though a step has made it: a class, a layer, or a compiled function."""
+    if is_a(value, type):
+        return "<locals>" in value.__qualname__
+    return not is_outside and (is_module(value) or type(value).__qualname__ == "JitFunction")
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:
@@ -217,7 +258,20 @@ def _reduced(value: Any) -> tuple[Any, ...]:
         raise _not_again(value, str(error)) from None
     if isinstance(found, str):
         raise _not_again(value, "it is known by a name")
-    return (*found, None, None, None)[:5]
+    function, arguments, state, items, pairs = (*found, None, None, None)[:5]
+    if any(_is_users(value, name) for name in ("__getstate__", "__setstate__")):
+        return function, arguments, (_AsItIs, object.__getstate__(value)), items, pairs
+    return function, arguments, state, items, pairs
+
+
+class _AsItIs:
+    """Marks the state of an object whose class has a form of its own for files: calls have it as it is."""
+
+
+def _is_users(value: Any, name: str) -> bool:
+    """Whether a method of an object is written by the user."""
+    member = static_attribute(type(value), name)
+    return type(member) is types.FunctionType and is_user_code(member.__code__, member.__globals__)
 
 
 def _not_again(value: Any, why: str) -> TraceError:

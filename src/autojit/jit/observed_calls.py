@@ -10,7 +10,6 @@ are ``foreign_calls.py``'s; all else is handed what it is given with its content
 from __future__ import annotations
 
 import builtins
-import json
 import random
 import sys
 import time
@@ -34,6 +33,7 @@ from autojit.jit.draws import (
     outside_of_capture,
     refuse_unseeded,
 )
+from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
 from autojit.jit.late_values import Late, is_of_step, of_digits, with_digits
@@ -169,6 +169,8 @@ class ObservedCalls(ObservedTexts):
             else:
                 self._walk(function, arguments)
                 self._escape(arguments)
+                if takes_digits(function, arguments):
+                    return partial(of_digits, function)
             return None
         if (instead := self._in_c(function)) is not None:
             return instead
@@ -195,9 +197,8 @@ class ObservedCalls(ObservedTexts):
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
         self._escape(arguments)
-        if function is json.dumps:
-            return of_digits
-        return self.foreign.replacement(function, arguments, self._is_dropped)
+        instead = self.foreign.replacement(function, arguments, self._is_dropped)
+        return partial(of_digits, function) if instead is None and takes_digits(function, arguments) else instead
 
     def _wrapper(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method that stands for an operator, bound to its object: ``iterator.__next__``."""

@@ -55,7 +55,7 @@ class ObservedTexts(ObservedDraws):
         return None if made is None else lambda *_: made
 
     def _dumped_late(self, *args: Any, **options: Any) -> Any:
-        return late(partial(json.dumps, **options), args, self.outside) or of_digits(*args, **options)
+        return late(partial(json.dumps, **options), args, self.outside) or of_digits(json.dumps, *args, **options)
 
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
         """What a function makes of what the step computes: late where its ``use`` lets it, else of this capture."""

@@ -27,6 +27,7 @@ from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
 from autojit.jit.line_by_line import NewPlaces
+from autojit.jit.made_functions import holds_of_step
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location, is_a
@@ -133,6 +134,7 @@ class Snapshot:
 
     def settle(self) -> None:
         """Objects that the function has assigned, or replaced by others, are assigned after every call."""
+        self._refuse_layers()
         for location, before in list(self._changes()):
             value = location.read()
             is_object = not (_is_data(value) and _is_data(before)) or self._is_made_container(location, value, before)
@@ -165,6 +167,24 @@ class Snapshot:
         hashing: Any = type(key).__hash__
         by_identity = is_a(key, Tensor) or hashing is object.__hash__
         return by_identity and id(key) not in self.observer.outside and not is_a(key, type)
+
+    def _refuse_layers(self) -> None:
+        """Layers whose parameters are tensors of the step would have those of one call for ever."""
+        observer = self.observer
+        layers = [
+            (Location(f"{name}.{k}", t, k), old.get(k, MISSING))
+            for name, t, old in observer.counted.layers.values()
+            for k in t
+        ]
+        for location, before in (*layers, *self._changes()):
+            value = location.read()
+            if value is not before and is_module(value) and holds_of_step(value, observer.outside):
+                location.write(before)
+                raise TraceError(
+                    "jit: the step makes a layer with parameters of its own and stores it",
+                    {"place": location.name},
+                    "make it outside the step: parameters are made once, and a step is run again and again",
+                )
 
     def _guard_what_stayed(self) -> None:
         """Places that hold what the function has assigned to them, as they did before it: the step assigns nothing."""
