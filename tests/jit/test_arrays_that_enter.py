@@ -732,3 +732,86 @@ def test_a_global_array_under_a_unary_operator_is_followed() -> None:
     for k in range(3):
         array[0] = k
         assert alike(step(aj.ones(3)), compiled(aj.ones(3)))
+
+
+# ---- scalars of NumPy's that enter by themselves
+
+
+SCALARS: dict[str, Step] = {
+    "arithmetic": lambda x, s: (s * 2, 1 / s, s + s, -s, abs(s), s**2, s > 1.6, s == s),
+    "with tensors": lambda x, s: (x * s, s - x, aj.full((2,), s), x.clamp(max=s), aj.add(x, s), aj.tensor(s)),
+    "with arrays": lambda x, s: (np.arange(3, dtype=np.float32) * s, np.full(2, s), np.float32(s)),
+    "kinds": lambda x, s: (type(s), isinstance(s, float), isinstance(s, np.generic), s.dtype, s.ndim, s.shape),
+    "Python's": lambda x, s: (float(s), int(s), bool(s), max(s, 1), min(s, 2), round(s), str(s), f"{s:.1f}", s),
+    "functions": lambda x, s: (np.sqrt(s), math.sqrt(s), np.exp(-s) * x, np.maximum(s, 2)),
+    "decides": lambda x, s: x * 2 if s > 2 else x,
+    "kept": lambda x, s: [s, {"s": s}, (s * 1,)],
+}
+COUNTS: dict[str, Step] = {
+    "indexes": lambda x, k: ([5, 6, 7, 8, 9, 10][k], x[k % 3], "abcdef"[k], (1, 2, 3, 4, 5, 6)[:k]),
+    "counts": lambda x, k: (list(range(k)), x[:k], aj.zeros(k), np.zeros(k), aj.arange(k)),
+    "keys": lambda x, k: ({0: "a", 1: "b"}.get(k, "c"), {3: x}.get(k), k in (1, 2), k in {1: 2}),
+    "divided": lambda x, k: (k / 2, k // 2, k % 2, divmod(k, 2), x * k),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.int32, np.uint8, np.float16, np.longdouble])
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars_are_numpys(name: str, kind: Any) -> None:
+    agree(SCALARS[name], lambda: [(aj.ones(3), kind(k + 1.5)) for k in (0, 1, 2, 0, 5)])
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32])
+@pytest.mark.parametrize("name", COUNTS)
+def test_whole_scalars_are_numpys(name: str, kind: Any) -> None:
+    agree(COUNTS[name], lambda: [(aj.arange(3.0), kind(k)) for k in (0, 1, 2, 3, 4, 5, 2)])
+
+
+def test_numbers_of_python_and_of_numpy_take_turns() -> None:
+    step = lambda x, s: (x * s, s * 2, isinstance(s, np.generic))
+    given = (1.5, np.float64(2.5), 3.5, np.float64(4.5), np.float32(5.5), 6.5, np.float64(7.5), 2, np.int64(3), True)
+    jitted = agree(step, lambda: [(aj.ones(3), s) for s in (*given, *given)])
+    for k in range(3):
+        agree(step, lambda k=k: [(aj.ones(3), np.float64(k + 0.25)), (aj.ones(3), k + 0.25)], jitted)
+
+
+def test_scalars_of_numpy_are_one_native_call() -> None:
+    jitted = aj.jit(lambda x, s: (x * s, s * 2))
+    for k in range(6):
+        jitted(aj.ones(3), np.float64(k + 0.5))
+    assert (jitted.stats()["captures"], jitted.stats()["native_calls"]) == (2, 4)
+
+
+def test_scalars_that_are_drawn() -> None:
+    def program() -> Step:
+        rng = np.random.default_rng(0)
+
+        def step(x: Any) -> Any:
+            k, u = rng.integers(1, 4), rng.random(dtype=np.float32)
+            return k, u, k * 2, x * k + u, x[:k], [1, 2, 3, 4][k]
+
+        return step
+
+    eager, jitted = program(), aj.jit(program())
+    for _ in range(6):
+        assert alike(eager(aj.arange(5.0)), jitted(aj.arange(5.0)))
+
+
+def test_arrays_and_scalars_that_a_step_keeps_from_call_to_call() -> None:
+    def program(jit: Callable[[Step], Step]) -> Any:
+        held = {"mean": np.zeros(3, np.float32), "best": np.float32(-9), "calls": np.int64(0)}
+
+        def step(a: Any) -> Any:
+            held["mean"] = 0.9 * held["mean"] + 0.1 * a.mean(0)
+            held["best"] = max(held["best"], a.max())
+            held["calls"] += 1
+            return held["mean"], held["calls"]
+
+        jitted = jit(step)
+        seen = []
+        for (a,) in arrays("float32")():
+            seen.append((jitted(a), dict(held)))
+        held["mean"] = np.ones(3, np.float32)
+        return seen, jitted(made("float32", (2, 3), 9)), held
+
+    assert alike(program(lambda f: f), program(aj.jit))

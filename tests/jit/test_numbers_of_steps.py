@@ -148,7 +148,7 @@ def test_the_fifth_value_of_an_int_argument_makes_it_an_input() -> None:
 
 @pytest.mark.parametrize(
     ("values", "captures"),
-    [([*np.linspace(0.1, 1, 6), 0.3], 2), ([np.int64(k) for k in range(12)], 5), ([np.float32(a) for a in FLOATS], 2)],
+    [([*np.linspace(0.1, 1, 6), 0.3], 3), ([np.int64(k) for k in range(12)], 5), ([np.float32(a) for a in FLOATS], 2)],
 )
 def test_numbers_of_numpy_are_numbers(values: list[Any], captures: int) -> None:
     step = aj.jit(lambda x, a: x * a + a)

@@ -191,15 +191,27 @@ def test_plain_arguments(entry_type: MakeEntry) -> None:
     assert isinstance(entry.call(*good), Tensor)
     assert (number, count) == (2.5, 7)
     bad: list[tuple[int, Any]] = [(0, frozen), (0, None), (1, None), (2, 10**15), (2, True), (2, -1e15), (2, 10**30)]
-    bad += [(3, 1), (3, np.float32(1.0)), (4, True), (4, np.int32(1)), (4, 2**63), (4, 1.0), (4, None)]
+    bad += [(3, 1), (3, np.float32(1.0)), (3, np.float64(1.0)), (4, True), (4, np.int32(1)), (4, np.int64(1))]
+    bad += [(4, 2**63), (4, 1.0), (4, None)]
     for index, value in bad:
         assert entry.call(*good[:index], value, *good[index + 1 :]) is Refusal.SLOW
         assert entry.last_failure() == ("argument", index)
-    for value in (2**63 - 1, -(2**63), np.int64(-5)):
+    for value in (2**63 - 1, -(2**63), -5):
         assert isinstance(entry.call(*good[:4], value), Tensor)
         assert count == value
-    assert isinstance(entry.call(*good[:3], np.float64(-0.5), 7), Tensor)
-    assert number == -0.5
+
+
+@pytest.mark.parametrize("entry_type", ENTRIES)
+def test_numbers_of_numpy(entry_type: MakeEntry) -> None:
+    number, count = np.zeros((), np.float64), np.zeros((), np.int64)
+    taken = FloatArgument(number, of_type=np.float64), IntArgument(count, of_type=np.int64)
+    entry = entry_type(spec_of(arguments=(ArrayArgument(CHECK, 0), *taken)))
+    good = [np.zeros(16, F4), np.float64(-0.5), np.int64(-5)]
+    assert isinstance(entry.call(*good), Tensor)
+    assert (number, count) == (-0.5, -5)
+    for index, value in ((1, -0.5), (1, np.float32(-0.5)), (2, -5), (2, np.int32(-5)), (2, True), (1, None)):
+        assert entry.call(*good[:index], value, *good[index + 1 :]) is Refusal.SLOW
+        assert entry.last_failure() == ("argument", index)
 
 
 @pytest.mark.parametrize("entry_type", ENTRIES)
@@ -209,13 +221,13 @@ def test_numbers_in_a_range(entry_type: MakeEntry) -> None:
     arguments = (ArrayArgument(CHECK, 0), FloatArgument(number, 1, greatest), IntArgument(count, 0, 9))
     entry = entry_type(spec_of(arguments=arguments))
     array = np.zeros(16, F4)
-    for a, k in ((5e-324, 0), (np.finfo(np.float64).max, 9), (np.float64(1.0), np.int64(3))):
+    for a, k in ((5e-324, 0), (float(np.finfo(np.float64).max), 9)):
         assert isinstance(entry.call(array, a, k), Tensor)
         assert (number, count) == (a, k)
-    for a in (0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, np.float64(-2.0)):
+    for a in (0.0, -0.0, -1.0, np.inf, -np.inf, np.nan):
         assert entry.call(array, a, 1) is Refusal.SLOW
         assert entry.last_failure() == ("argument", 1)
-    for k in (-1, 10, -(2**63), np.int64(-1), np.int64(10)):
+    for k in (-1, 10, -(2**63)):
         assert entry.call(array, 1.0, k) is Refusal.SLOW
         assert entry.last_failure() == ("argument", 2)
 

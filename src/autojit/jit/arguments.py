@@ -17,14 +17,14 @@ import numpy as np
 
 from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
-from autojit.core.dtypes import DType, float64, int64
+from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.types import Shape, TensorType
 from autojit.core.wrapping import code_holder
 from autojit.ir.graph import Value
 from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
-from autojit.jit.numpy_arrays import arriving
+from autojit.jit.numpy_arrays import TracedArray, arriving, followed
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.trace import Trace
@@ -88,7 +88,7 @@ class ArgumentLeaf:
     value: Value | None = None
     shell: Tensor | None = None
     cell: Any = None  # 0-d float64 or int64 of an open number
-    number: TracedNumber | None = None
+    number: TracedNumber | TracedArray | None = None
     number_class: NumberClass | None = None
     twin: int = -1
     grad_value: Value | None = None  # the ``.grad`` the tensor had at the call
@@ -161,10 +161,12 @@ def make_leaves(
 
 def _number_leaf(trace: Trace, leaf: Any) -> ArgumentLeaf:
     known = number_class(leaf)
-    dtype = float64 if known.kind is float else int64
+    dtype = dtype_of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else float64 if known.kind is float else int64
     value = trace.builder.input(TensorType((), dtype))
     cell = trace.known[value] = np.array(leaf, dtype.numpy)
-    number = TracedNumber(trace, wrap_value(value), known.kind, known.span)
+    number: Any = TracedNumber(trace, wrap_value(value), known.kind, known.span)
+    if isinstance(leaf, np.generic):
+        number = followed(trace, wrap_value(value), leaf)
     return ArgumentLeaf("number", leaf, value, cell=cell, number=number, number_class=known)
 
 
@@ -295,6 +297,8 @@ def _plain_signature(leaf: Any, is_open: bool) -> Any:
     kind = number_kind(leaf)
     if kind is not None:
         return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))
+    if isinstance(leaf, np.generic):
+        return type(leaf), repr(leaf)
     if isinstance(leaf, BAKED) or is_value(leaf):
         return type(leaf), leaf
     return "object", id(leaf)

@@ -346,7 +346,7 @@ class NativeStep:
             known = leaf.number_class
             assert known is not None
             made = IntArgument if known.kind is int else FloatArgument
-            return made(leaf.cell, known.least, known.most)
+            return made(leaf.cell, known.least, known.most, known.of_type)
         if leaf.kind == "array":
             return ArrayArgument(check, index)
         assert leaf.shell is not None
@@ -476,6 +476,8 @@ def why_not_native(step: CompiledStep) -> str | None:
         return "state is not in contiguous memory"
     if step.compiled.lowered.fallbacks:
         return "ops are called back"
+    if any(leaf.number_class is not None and not leaf.number_class.is_native for leaf in arguments):
+        return "it takes numbers of NumPy that have fewer than 64 bits"
     if any(leaf.grad_value is not None for leaf in arguments):
         return "arguments have gradients that it reads"
     if any(not leaf.is_leaf and leaf.requires_grad for leaf in arguments):

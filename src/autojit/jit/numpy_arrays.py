@@ -24,7 +24,7 @@ from autojit.jit.guards import Guard, broken_guard
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.dispatch import number
+from autojit.tensor.dispatch import number, value_of
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.state import state
 from autojit.tensor.tensor import SLOTS, Tensor, alias, type_of, wrap
@@ -108,6 +108,25 @@ def _paired(t: Tensor, shadow: Any) -> TracedArray:
         setattr(made, name, getattr(t, name))
     made.shadow, made.is_scalar = shadow, isinstance(shadow, np.generic)
     return made
+
+
+def followed(trace: Any, t: Tensor, shadow: Any) -> TracedArray:
+    """The array, or the scalar, that a tensor of the step stands for."""
+    made = _paired(t, shadow)
+    trace.arrays.append(made)
+    return made
+
+
+def scalar_in(array: Any) -> Any:
+    """The only element of an array without axes: a NumPy scalar."""
+    return followed(state.trace, plain(array), array.shadow[()]) if type(array) is TracedArray else array[()]
+
+
+def digits(scalar: TracedArray) -> Any:
+    """The scalar itself; the capture from here on holds for this value only."""
+    trace: Any = state.trace
+    trace.looks_at_arrays = True
+    return trace.concretize(value_of(plain(scalar)))[()]
 
 
 def plain(array: Tensor) -> Tensor:
@@ -280,10 +299,7 @@ def _delivered(made: Any, found: Any, known: Sequence[tuple[Any, Any, Any]], nam
     is_locked = isinstance(found, np.ndarray) and not found.flags.writeable
     if (sources and not shown) or (is_locked and all(source.flags.writeable for source in sources)):
         raise refused(name)
-    made = _paired(made.clone() if shown and not sources else made, found)
-    trace: Any = state.trace
-    trace.arrays.append(made)
-    return made
+    return followed(state.trace, made.clone() if shown and not sources else made, found)
 
 
 # ---- ufuncs: the dtypes are those that NumPy computes in

@@ -26,8 +26,8 @@ from autojit.jit.numpy_arrays import (
     TracedArray,
     as_operand,
     called,
+    digits,
     holds_arrays,
-    holds_key,
     number_of,
     plain,
     refused,
@@ -111,10 +111,15 @@ class ObservedArrays:
         """Functions that only hold what they are given, or that the observer knows."""
         is_itself = any(type(argument) is TracedArray for argument in arguments)
         known = _OF_ARRAYS if is_itself else _AS_USUAL
+        if own(function, "__name__", "") in ("min", "max") and all(map(_is_number, arguments)):
+            return NotImplemented  # Python chooses by comparing
         owner = own(function, "__self__", None)
         is_holding = is_a(owner, list | dict | deque) and function.__name__ in _HOLDING
-        if type(arguments[0]) is TracedArray and (function is setattr or (is_holding and function.__name__ in _BY_KEY)):
-            raise refused(f"{function.__name__}()")
+        if type(arguments[0]) is TracedArray and function is setattr:
+            raise refused("setattr()")
+        if type(arguments[0]) is TracedArray and is_holding and function.__name__ in _BY_KEY:
+            inner = self.observer.replacement(function, [_digits(arguments[0]), *arguments[1:]]) or function
+            return lambda key, *rest: inner(_digits(key), *rest)
         if is_holding or any(function is one for one in known) or (is_a(function, type) and is_a(function, tuple)):
             return NotImplemented
         raise refused(f"{own(function, '__name__', type(function).__name__)}()")
@@ -171,7 +176,7 @@ class ObservedArrays:
             return item(container, key)
         if is_a(container, Tensor):
             return container[_key(key)]
-        raise refused("an item by it")
+        return self.observer.item(container, _digits(key))
 
     def takes_part(self, left: Any, right: Any) -> bool:
         """Whether an operand is an array of the step."""
@@ -189,9 +194,7 @@ class ObservedArrays:
             raise refused("a change in place")
         if is_a(container, Tensor):
             return _key(key), as_operand(value)
-        if holds_key(key):
-            raise refused("an item by it")
-        return key, value
+        return _digits(key), value
 
     def iterated(self, value: Any) -> Any:
         """Something that is walked: an array gives its rows."""
@@ -214,6 +217,21 @@ class ObservedArrays:
 
 def _operand(value: Any) -> Any:
     return ArrayOperand(value) if type(value) is TracedArray else value
+
+
+def _is_number(value: Any) -> bool:
+    return value.is_scalar if type(value) is TracedArray else is_a(value, int | float)
+
+
+def _digits(key: Any) -> Any:
+    """What a container is indexed by, which needs its value; only scalars have one to look for."""
+    if type(key) is TracedArray:
+        if not key.is_scalar:
+            raise refused("an item by it")
+        return digits(key)
+    if isinstance(key, slice):
+        return slice(_digits(key.start), _digits(key.stop), _digits(key.step))
+    return tuple(map(_digits, key)) if type(key) is tuple else key
 
 
 def _key(key: Any) -> Any:

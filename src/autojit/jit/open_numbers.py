@@ -29,11 +29,14 @@ INTS_BEFORE = 4  # values of an int argument that get steps of their own, until 
 
 def number_kind(leaf: Any) -> type | None:
     """float or int for a number of Python or NumPy that a step can take in; None for others, bools among them."""
-    if type(leaf) is float or isinstance(leaf, np.floating):
+    if isinstance(leaf, np.generic):
+        return (float if leaf.dtype.kind == "f" else int) if leaf.dtype.char in _OF_NUMPY else None
+    if type(leaf) is float:
         return float
-    if type(leaf) is int or isinstance(leaf, np.integer):
-        return int if INT64_LEAST <= leaf <= INT64_MOST else None
-    return None
+    return int if type(leaf) is int and INT64_LEAST <= leaf <= INT64_MOST else None
+
+
+_OF_NUMPY = "fdbhilB"  # the dtypes of scalars that are inputs
 
 
 class NumberClass(NamedTuple):
@@ -44,6 +47,12 @@ class NumberClass(NamedTuple):
     span: Range
     least: int = INT64_LEAST  # of the number's 64 bits, as the entry point looks at them
     most: int = INT64_MOST
+    of_type: type = float
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the entry point takes numbers of this class."""
+        return self.of_type in (float, int, np.float64, np.int64)
 
 
 _BITS_OF_GREATEST = int(np.float64(sys.float_info.max).view(np.int64))
@@ -56,6 +65,12 @@ LARGE = NumberClass("large int", int, Range(math.nextafter(INT64.low, 0.0), math
 
 def number_class(leaf: Any) -> NumberClass:
     """The class of an open number's value."""
+    found = _by_value(leaf)
+    name = f"{found.name} of {type(leaf).__name__}" if isinstance(leaf, np.generic) else found.name
+    return found._replace(name=name, of_type=type(leaf))
+
+
+def _by_value(leaf: Any) -> NumberClass:
     if number_kind(leaf) is int:
         return LARGE if not INT.least <= leaf <= INT.most else COUNT if leaf >= 0 else INT
     return POSITIVE_FLOAT if 0.0 < float(leaf) <= sys.float_info.max else FLOAT

@@ -21,7 +21,7 @@ from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put
-from autojit.jit.numpy_arrays import TracedArray
+from autojit.jit.numpy_arrays import TracedArray, scalar_in
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
@@ -105,6 +105,12 @@ class Count(NamedTuple):
     """A number that is not negative on its way into a step, as counters are: the step is for such only."""
 
     tensor: Any
+
+
+class Scalar(NamedTuple):
+    """A scalar of NumPy's on its way into a step."""
+
+    array: Any
 
 
 class Remade(NamedTuple):
@@ -407,11 +413,15 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def _entering(value: Any) -> Any:
     if number_kind(value) is None:
         return value
-    number = wrap(np.array(value, np.int64 if isinstance(value, int | np.integer) else np.float64))
+    if isinstance(value, np.generic):
+        return Scalar(np.array(value))
+    number = wrap(np.array(value, np.int64 if isinstance(value, int) else np.float64))
     return Count(number) if value >= 0 else Number(number)
 
 
 def _entered(value: Any) -> Any:
+    if type(value) is Scalar:
+        return scalar_in(value.array)
     if type(value) not in (Number, Count):
         return value
     found = value.tensor.item()

@@ -342,4 +342,6 @@ def _is_nest(value: Any) -> bool:
 def _is_data(value: Any) -> bool:
     """Whether a step can take a value in and give it out: nests of tensors, numbers and constants."""
     leaves, _ = flatten(value)
-    return value is MISSING or all(isinstance(leaf, (Tensor, TracedNumber, *BAKED)) for leaf in leaves)
+    return value is MISSING or all(
+        isinstance(leaf, (Tensor, TracedNumber, np.generic, np.ndarray, *BAKED)) for leaf in leaves
+    )

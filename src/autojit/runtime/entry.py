@@ -274,10 +274,7 @@ class NativeEntry:
             "need_output": id(Refusal.NEED_OUTPUT),
             "is_busy": id(Refusal.BUSY),
             "array_type": id(np.ndarray),
-            "float_type": id(float),
-            "float64_type": id(np.float64),
             "int_type": id(int),
-            "int64_type": id(np.int64),
             "error": spec.error_address or self._keep_table(np.zeros(1, np.int64)),
             "raiser": self._keep_object(spec.on_error),
             "n_sizes": len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
@@ -319,6 +316,7 @@ class NativeEntry:
             return {"kind": KINDS.index("equal_int"), "offset": argument.value}
         return {
             "kind": KINDS.index(_CELL_KINDS[type(argument)]),
+            "expected": id(argument.of_type),
             "store": data_address(argument.cell),
             "least": argument.least,
             "most": argument.most,

@@ -244,11 +244,7 @@ inside:
   %inside.ok = call i1 @array_holds(ptr %content, ptr %record, ptr %head)
   ret i1 %inside.ok
 float:
-  %float_type = word head.float_type of %head
-  %float64_type = word head.float64_type of %head
-  %float.own = icmp eq i64 %type, %float_type
-  %float.numpy = icmp eq i64 %type, %float64_type
-  %float.ok = or i1 %float.own, %float.numpy
+  %float.ok = icmp eq i64 %type, %expected
   br i1 %float.ok, label %take_float, label %no
 take_float:
   %value.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
@@ -267,13 +263,12 @@ compare_int:
   %both = and i1 %fits, %equal
   ret i1 %both
 some_int:
+  %int.ok2 = icmp eq i64 %type, %expected
+  br i1 %int.ok2, label %which_int, label %no
+which_int:
   %int_type2 = word head.int_type of %head
-  %int.ok2 = icmp eq i64 %type, %int_type2
-  br i1 %int.ok2, label %take_int, label %maybe_int64
-maybe_int64:
-  %int64_type = word head.int64_type of %head
-  %int64.ok = icmp eq i64 %type, %int64_type
-  br i1 %int64.ok, label %take_int64, label %no
+  %int.own = icmp eq i64 %type, %int_type2
+  br i1 %int.own, label %take_int, label %take_int64
 take_int64:
   %int64.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
   %int64 = load i64, ptr %int64.at, align 8

@@ -184,6 +184,7 @@ def _table_entries(spec: EntrySpec) -> int:
 
 
 def _argument_holds(value: Any, argument: Argument) -> bool:
+    kind: type = type(value)
     match argument:
         case TensorArgument():
             return (
@@ -198,10 +199,10 @@ def _argument_holds(value: Any, argument: Argument) -> bool:
         case EqualIntArgument():
             return type(value) is int and value == argument.value
         case FloatArgument():
-            bits = int(np.float64(value).view(np.int64)) if type(value) in (float, np.float64) else None
+            bits = int(np.float64(value).view(np.int64)) if kind is argument.of_type else None
             return bits is not None and argument.least <= bits <= argument.most
         case IntArgument():
-            return type(value) in (int, np.int64) and argument.least <= value <= argument.most
+            return kind is argument.of_type and argument.least <= value <= argument.most
 
 
 def _array_holds(value: Any, check: ArrayCheck) -> bool:

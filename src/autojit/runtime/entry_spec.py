@@ -86,7 +86,7 @@ INT64_LEAST, INT64_MOST = -(2**63), 2**63 - 1
 
 
 class FloatArgument(NamedTuple):
-    """A float of Python or NumPy (float64), stored in `cell` (0-d float64), which the pointer table points to.
+    """A float of Python, or of NumPy (`of_type` is np.float64), stored in `cell` (0-d float64), where the table points.
 
     Its 64 bits, read as an int, lie in [`least`, `most`]: bits of floats from 0 on are ordered as the floats are.
     """
@@ -94,14 +94,18 @@ class FloatArgument(NamedTuple):
     cell: npt.NDArray[np.float64]
     least: int = INT64_LEAST
     most: int = INT64_MOST
+    of_type: type = float
 
 
 class IntArgument(NamedTuple):
-    """An int of Python or NumPy (int64) in [`least`, `most`], stored in `cell` (0-d int64), where the table points."""
+    """An int of Python, or of NumPy (`of_type` is np.int64), in [`least`, `most`], stored in `cell` (0-d int64), where
+    the table points.
+    """
 
     cell: npt.NDArray[np.int64]
     least: int = INT64_LEAST
     most: int = INT64_MOST
+    of_type: type = int
 
 
 Argument = TensorArgument | ArrayArgument | ObjectArgument | EqualIntArgument | FloatArgument | IntArgument

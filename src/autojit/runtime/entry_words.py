@@ -30,10 +30,7 @@ HEAD = (
     "need_output",
     "is_busy",
     "array_type",
-    "float_type",
-    "float64_type",  # NumPy's scalars
     "int_type",
-    "int64_type",
     "calls",  # out: calls that ran the step
     "error",  # address of a word that is not 0 when the step failed
     "raiser",  # callable that raises what it met
@@ -48,7 +45,7 @@ HEAD = (
 
 ARGUMENT = (
     "kind",
-    "expected",  # object, or type of the tensor
+    "expected",  # object, or type of the tensor or number
     "offset",  # of the tensor's array slot; of an equal int, its value
     "dtype",
     "ndim",

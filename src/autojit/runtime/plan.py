@@ -163,7 +163,7 @@ class PlanBuilder:
     def words(self, values: Sequence[int]) -> int:
         """Address of words, constant but for symbolic sizes."""
         block, base = self._zeros(len(values))
-        block[:] = [self._word(v, base + 8 * k) & WORD for k, v in enumerate(values)]
+        block[:] = [int(self._word(v, base + 8 * k)) & WORD for k, v in enumerate(values)]
         return base
 
     def _word(self, value: int, address: int) -> int:
