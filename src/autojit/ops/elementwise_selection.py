@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.ir.op import Operand, Operands, bind
-from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
+from autojit.ops.elementwise_arithmetic import add, cast, mul, stop_gradient, sub, where
 from autojit.ops.elementwise_base import REALS, Pointwise
 from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
@@ -142,11 +142,11 @@ class Relu(Pointwise):
     is_one_loop: ClassVar[bool] = True
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        return (lambda: where(gt(result, 0), y_bar, 0),)
+        return (lambda: where(le(result, 0), 0, y_bar),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
-        return None if x_dot is None else where(gt(result, 0), x_dot, 0)
+        return None if x_dot is None else where(le(result, 0), 0, x_dot)
 
     def lower(self, emit: Any, x: Any) -> Any:
         return emit.maximum(x, emit.zero(x))
@@ -229,6 +229,8 @@ def clamp_min(x: Operand, low: Any) -> Any:
         outside = logical_or(outside, isnan(literal(x, low)))
     elif low != low:
         outside = ne(x, literal(x, low))
+    elif x.spec.dtype.kind == "float":  # a NaN stays one, without derivative
+        return where(ge(x, low), x, maximum(stop_gradient(x), low))
     return where(outside, low, x)
 
 
@@ -241,6 +243,8 @@ def clamp_max(x: Operand, high: Any) -> Any:
         outside = logical_or(outside, isnan(literal(x, high)))
     elif high != high:
         outside = ne(x, literal(x, high))
+    elif x.spec.dtype.kind == "float":  # a NaN stays one, without derivative
+        return where(le(x, high), x, minimum(stop_gradient(x), high))
     return where(outside, high, x)
 
 
