@@ -21,7 +21,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.jit.arguments import BAKED
-from autojit.jit.numpy_arrays import TracedArray
+from autojit.jit.numpy_arrays import TracedArray, digits
 from autojit.jit.observed_functions import is_module
 from autojit.jit.places import cell_content, is_a
 from autojit.jit.pytree import LEAF, TreeSpec, flatten, taken_apart
@@ -228,9 +228,15 @@ def _not_again(value: Any, why: str) -> TraceError:
     )
 
 
+def _plain_key(key: Any) -> Any:
+    if type(key) is TracedArray:
+        return digits(key)
+    return key.concrete() if isinstance(key, TracedNumber) else key
+
+
 def with_plain_keys(tree: TreeSpec) -> TreeSpec:
     """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
-    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
+    keys = tuple(map(_plain_key, tree.keys))
     return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
 
 
