@@ -147,11 +147,11 @@ def rows(array: TracedArray) -> Iterator[Any]:
 
 
 class ArrayOperand:
-    """An array of the step between a hook and the operator that it stands before."""
+    """An array of the step, or a scalar that meets a number of it, between a hook and the operator it stands before."""
 
     __array_ufunc__ = None  # NumPy leaves the operator to it
 
-    def __init__(self, array: TracedArray) -> None:
+    def __init__(self, array: TracedArray | np.generic[Any]) -> None:
         self.array = array
 
     def __neg__(self) -> Any:

@@ -185,12 +185,16 @@ class ObservedArrays:
         return self.observer.item(container, _digits(key))
 
     def takes_part(self, left: Any, right: Any) -> bool:
-        """Whether an operand is an array of the step."""
+        """Whether an operand is an array of the step; a number of it and a scalar of NumPy's give such a one."""
+        numbers = type(left) is TracedNumber or type(right) is TracedNumber
+        if numbers and (isinstance(left, np.generic) or isinstance(right, np.generic)):
+            self.are_there = True
+            return True
         return self.are_there and (type(left) is TracedArray or type(right) is TracedArray)
 
     def operand(self, value: Any) -> Any:
         """The operand of a unary operator."""
-        return _operand(value)
+        return _operand(value) if type(value) is TracedArray else value
 
     def assigned(self, container: Any, key: Any, value: Any) -> tuple[Any, Any]:
         """The key and the value of ``container[key] = value``."""
@@ -222,7 +226,7 @@ class ObservedArrays:
 
 
 def _operand(value: Any) -> Any:
-    return ArrayOperand(value) if type(value) is TracedArray else value
+    return ArrayOperand(value) if type(value) is TracedArray or isinstance(value, np.generic) else value
 
 
 def _is_number(value: Any) -> bool:
