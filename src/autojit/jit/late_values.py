@@ -140,7 +140,9 @@ def _digits(value: Any) -> Any:
 
 def formatted(value: Any, conversion: int, form: str) -> str:
     """What an f-string of a user's puts in the place of ``{value!conversion:form}``."""
-    value = int(value) if is_symbolic(value) else value
+    leaves, tree = flatten(value)
+    if any(map(is_symbolic, leaves)):
+        value = tree.unflatten([int(leaf) if is_symbolic(leaf) else leaf for leaf in leaves])
     if conversion:
         value = _CONVERSIONS[conversion](value)
     return format(value, form)

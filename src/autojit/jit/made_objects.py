@@ -23,7 +23,7 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.jit.arguments import BAKED
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
-from autojit.jit.numpy_arrays import TracedArray
+from autojit.jit.numpy_arrays import TracedArray, digits
 from autojit.jit.observed_functions import is_module, is_user_code
 from autojit.jit.places import is_a, static_attribute
 from autojit.jit.pytree import LEAF, TreeSpec, taken_apart
@@ -282,9 +282,15 @@ def _not_again(value: Any, why: str) -> TraceError:
     )
 
 
+def _plain_key(key: Any) -> Any:
+    if type(key) is TracedArray:
+        return digits(key)
+    return key.concrete() if isinstance(key, TracedNumber) else key
+
+
 def with_plain_keys(tree: TreeSpec) -> TreeSpec:
     """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
-    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
+    keys = tuple(map(_plain_key, tree.keys))
     return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
 
 

@@ -81,6 +81,11 @@ class TracedArray(Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise refused("the memory")
 
+    def __hash__(self) -> int:
+        if not self.is_scalar:
+            raise refused("the hash")
+        return hash(digits(self))
+
     def __bool__(self) -> bool:
         if self.shadow.size != 1:
             raise refused("the truth")
@@ -184,8 +189,7 @@ def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], by_numpy:
     form = numpy_port().form(function)
     if form is None or "out" in kwargs or "where" in kwargs or function in _NUMPYS_OWN:
         raise refused(name)
-    if function in _OF_FLOATS and any(_kind_of(leaf) not in "f" for leaf in leaves):
-        raise refused(name)
+    require_sure(function, leaves, name)
     if isinstance(function, np.ufunc):
         if kwargs or function.nout != 1:
             raise refused(name)
@@ -197,6 +201,20 @@ _NUMPYS_OWN = frozenset((np.argsort, np.argpartition, np.partition, np.may_share
                          np.put, np.place, np.putmask, np.fill_diagonal, np.array_repr, np.array_str,
                          np.heaviside, np.cbrt))  # fmt: skip
 _OF_FLOATS = frozenset((np.percentile, np.quantile, np.nanpercentile, np.nanquantile))  # of integers NumPy's wrap
+
+
+def require_sure(function: Any, leaves: Sequence[Any], name: str) -> None:
+    """OfNumPy for a function whose results agree for some values only, given these."""
+    if all(_kind_of(leaf) in "f" for leaf in leaves):
+        return
+    is_clip = function is np.clip and not all(_kind_of(x) in "iu" and _fits_all(x) for x in leaves)
+    if function in _OF_FLOATS or is_clip:
+        raise refused(name)
+
+
+def _fits_all(leaf: Any) -> bool:
+    """Whether a leaf is no number that some dtype of integers does not hold."""
+    return leaf is None or type(leaf) is TracedArray or (type(leaf) is int and 0 <= leaf < 128)
 
 
 def _kind_of(leaf: Any) -> str:
@@ -365,6 +383,8 @@ def _is_sure(name: str, loop: Sequence[Any], args: Sequence[Any]) -> bool:
     """Whether a ufunc gives the same for all values, or only for those of this call."""
     if all(dtype.kind == "f" for dtype in loop[:-1]):
         return True
+    if any(type(x) is int and not _holds(dtype, x) for x, dtype in zip(args, loop[:-1], strict=True)):
+        return False
     has_numbers = any(isinstance(x, TracedNumber) or is_symbolic(x) for x in args)
     if has_numbers and loop[0] != np.dtype(np.int64):
         return False  # NumPy refuses numbers that the dtype does not hold
@@ -372,3 +392,7 @@ def _is_sure(name: str, loop: Sequence[Any], args: Sequence[Any]) -> bool:
         return True
     least = _BY_NUMBER.get(name)
     return least is not None and type(args[1]) is int and least <= args[1] < 63
+
+
+def _holds(dtype: Any, number: int) -> bool:
+    return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max

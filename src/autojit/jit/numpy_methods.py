@@ -11,7 +11,7 @@ import numpy as np
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.ports import numpy_port
 from autojit.core.sizes import is_symbolic
-from autojit.jit.numpy_arrays import TracedArray, called, computed, plain, refused
+from autojit.jit.numpy_arrays import TracedArray, called, computed, plain, refused, require_sure
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -81,6 +81,7 @@ class ArrayMethod:
         form = _FORMS.get(name) or numpy_port().form(getattr(np, name, None))
         if form is None or "out" in kwargs or "where" in kwargs:
             raise refused(f".{name}()")
+        require_sure(getattr(np, name, None), [array, *args, *kwargs.values()], f".{name}()")
         by_numpy: Callable[..., Any] = lambda a, *args, **kwargs: getattr(a, name)(*args, **kwargs)
         return computed(f".{name}()", by_numpy, form, (array, *args), kwargs)
 
@@ -146,11 +147,11 @@ def rows(array: TracedArray) -> Iterator[Any]:
 
 
 class ArrayOperand:
-    """An array of the step between a hook and the operator that it stands before."""
+    """An array of the step, or a scalar that meets a number of it, between a hook and the operator it stands before."""
 
     __array_ufunc__ = None  # NumPy leaves the operator to it
 
-    def __init__(self, array: TracedArray) -> None:
+    def __init__(self, array: TracedArray | np.generic[Any]) -> None:
         self.array = array
 
     def __neg__(self) -> Any:

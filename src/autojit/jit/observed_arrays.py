@@ -21,6 +21,7 @@ import numpy as np
 from autojit.core.ports import numpy_port
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
+from autojit.jit.guards import WordsGuard
 from autojit.jit.numpy_arrays import (
     OfNumPy,
     TracedArray,
@@ -49,6 +50,7 @@ _OF_ARRAYS = (getattr, hasattr, setattr, print, len, partial, SimpleNamespace, r
 _HOLDING = frozenset(("append", "appendleft", "insert", "setdefault", "get", "update", "__setitem__"))
 _BY_KEY = frozenset(("insert", "setdefault", "get", "__setitem__"))
 _NUMBERS = (float, int, bool, complex)
+_OF_MEMORY = frozenset(("from_numpy", "from_dlpack"))
 _ARRAY_MAKERS = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "from_dlpack"))
 
 
@@ -79,7 +81,9 @@ class ObservedArrays:
                 array.shadow = None
         refusal = refusal or trace.refusal
         if refusal is not None:
-            refusal.guards, refusal.asked = self.observer.all_guards(), refusal
+            guards = self.observer.all_guards()  # but for code: a capture that is not tried again is no fault
+            refusal.guards = [guard for guard in guards if not isinstance(guard.native, WordsGuard)]
+            refusal.asked = refusal
             raise refusal
 
     def instead(self, function: Any, arguments: Sequence[Any]) -> Any:
@@ -141,6 +145,8 @@ class ObservedArrays:
         if own(function, "__name__", "") in _ARRAY_MAKERS:
             convert = lambda value: plain(value) if type(value) is TracedArray else value
         leaves, tree = flatten(list(arguments))
+        if own(function, "__name__", "") in _OF_MEMORY and any(type(x) is TracedArray and x.is_scalar for x in leaves):
+            raise refused(f"{function.__name__}()")  # which refuses numbers
         changed = [convert(leaf) for leaf in leaves]
         inner = self.observer.replacement(function, tree.unflatten(changed)) or function
 
@@ -158,7 +164,7 @@ class ObservedArrays:
         if is_a(left, str | bytes | list | tuple | dict) or is_a(right, list | tuple | dict):
             raise refused("an operator with a container")
         for value in (left, right):
-            if type(value) is not TracedArray:
+            if type(value) is not TracedArray and not is_a(value, np.ndarray):  # those are followed as state
                 self.observer.contents.looked_at(value)
         with_tensor = any(is_a(x, Tensor) and type(x) is not TracedArray for x in (left, right))
         change: Callable[[Any], Any] = as_operand if with_tensor else _operand
@@ -179,12 +185,16 @@ class ObservedArrays:
         return self.observer.item(container, _digits(key))
 
     def takes_part(self, left: Any, right: Any) -> bool:
-        """Whether an operand is an array of the step."""
+        """Whether an operand is an array of the step; a number of it and a scalar of NumPy's give such a one."""
+        numbers = type(left) is TracedNumber or type(right) is TracedNumber
+        if numbers and (isinstance(left, np.generic) or isinstance(right, np.generic)):
+            self.are_there = True
+            return True
         return self.are_there and (type(left) is TracedArray or type(right) is TracedArray)
 
     def operand(self, value: Any) -> Any:
         """The operand of a unary operator."""
-        return _operand(value)
+        return _operand(value) if type(value) is TracedArray else value
 
     def assigned(self, container: Any, key: Any, value: Any) -> tuple[Any, Any]:
         """The key and the value of ``container[key] = value``."""
@@ -216,7 +226,7 @@ class ObservedArrays:
 
 
 def _operand(value: Any) -> Any:
-    return ArrayOperand(value) if type(value) is TracedArray else value
+    return ArrayOperand(value) if type(value) is TracedArray or isinstance(value, np.generic) else value
 
 
 def _is_number(value: Any) -> bool:
