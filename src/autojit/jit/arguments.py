@@ -249,7 +249,7 @@ def signature(
     tree: TreeSpec,
     open_numbers: Collection[int],
     shapes: Mapping[int, Shape],
-    attributes: Collection[str],
+    attributes: Collection[str] = (),
 ) -> tuple[Any, ...]:
     """What two calls must share to share a capture: structure, types, baked-in values, gradients in place.
 
