@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from autojit.autograd import anomaly
@@ -54,11 +54,12 @@ class Walk:
         accumulate: bool,
         others: bool = False,
         closed: bool = False,
-        is_masked: bool = True,
+        is_masked: bool | Sequence[bool] = True,
     ) -> None:
         self.number = next(_numbers)
         self.is_masked = is_masked
         self.masked: set[Node] = set()  # those whose cotangents may hold zeros of masked branches
+        self.masked_outputs: dict[Node, frozenset[int]] = {}  # of captured functions among them
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.others = others
@@ -76,7 +77,7 @@ class Walk:
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, Any]:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
-        order = self.order = self._plan([edge[0] for edge, _ in roots])
+        order = self.order = self.plan([edge for edge, _ in roots])
         arrived, missing = self.arrived, self.missing
         if state.trace is not None:
             state.trace.note_pass(missing, None if self.closed else self.targets, self.accumulate)
@@ -129,8 +130,9 @@ class Walk:
             return True
         return self.targets is not None and any(node is target for target, _ in self.targets)
 
-    def _plan(self, roots: Sequence[Node]) -> list[Node]:
-        missing = self.missing = dict.fromkeys(roots, 0)
+    def plan(self, roots: Sequence[Edge]) -> list[Node]:
+        """The nodes to run for cotangents at ``roots``, in order; notes which of them are behind masks."""
+        missing = self.missing = dict.fromkeys([node for node, _ in roots], 0)
         ends = {node for node, _ in self.targets} if self.closed and self.targets is not None else ()
         stack = list(missing)
         while stack:
@@ -145,7 +147,11 @@ class Walk:
                     missing[child] = 1
                     stack.append(child)
         order = _by_edges(missing, ends) if Node.renumbered else sorted(missing, key=_when, reverse=True)
-        self.masked = _behind_masks(order, roots if self.is_masked else ())
+        if self.is_masked is True:
+            masked = roots
+        else:
+            masked = [edge for edge, flag in zip(roots, self.is_masked, strict=True) if flag] if self.is_masked else []
+        self.masked, self.masked_outputs = behind_masks(order, roots, masked)
         if self.targets is None:
             return order
         return self._only_needed(order)
@@ -226,7 +232,7 @@ class Walk:
             )
         is_watched = bool(node.post_hooks)
         self.current = node
-        masking.is_on = node in self.masked
+        masking.is_on, masking.outputs = node in self.masked, self.masked_outputs.get(node)
         if self.observer is None:
             is_plain = not state.__dict__["anomaly"]
             if is_plain and self.rules is not None and isinstance(node, OpNode):
@@ -295,11 +301,12 @@ def run_backward(
     accumulate: bool,
     others: bool = False,
     closed: bool = False,
-    is_masked: bool = True,
+    is_masked: bool | Sequence[bool] = True,
 ) -> dict[Edge, Any]:
     """Run the engine from (edge, cotangent) roots; cotangents that reached the targets.
 
-    ``is_masked``: elements of the roots' cotangents may be 0 because a branch was masked; not so if all are ones.
+    ``is_masked``: elements of the roots' cotangents may be 0 because a branch was masked; not so if all are ones. One
+    for all roots, or one for each.
     """
     walk = Walk(keep_graph, targets, accumulate, others, closed, is_masked)
     if running.depth >= DEEPEST:
@@ -309,13 +316,14 @@ def run_backward(
 
 def _entered(walk: Walk, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
     before, depth, hooks = running.walks, running.depth, state.recording_hooks
-    was_masked = masking.is_on
+    was_masked = masking.is_on, masking.outputs
     running.walks, running.depth = (*before, walk), depth + 1
     try:
         with grad_mode(create_graph):
             return anomaly.watched(walk.run, roots) if state.anomaly else walk.run(roots)
     finally:
-        running.walks, running.depth, masking.is_on = before, depth, was_masked
+        running.walks, running.depth = before, depth
+        masking.is_on, masking.outputs = was_masked
         state.recording_hooks = hooks  # whatever an unpack hook entered or left
 
 
@@ -365,14 +373,42 @@ class ExecutionEngine:
         return walk is None or walk.targets is None
 
 
-def _behind_masks(order: Sequence[Node], roots: Sequence[Node]) -> set[Node]:
-    """The nodes (in the order in which they run) whose cotangents may hold zeros of a masked branch."""
-    found = set(roots)
-    for node in order:
-        may_mask = node.op.masks_cotangents if isinstance(node, OpNode) else not node.hands_on
-        if node in found or may_mask:
+def behind_masks(
+    order: Sequence[Node], roots: Sequence[Edge], masked: Sequence[Edge]
+) -> tuple[set[Node], dict[Node, frozenset[int]]]:
+    """The nodes (in the order in which they run) whose cotangents may hold zeros of a masked branch.
+
+    ``masked`` are the roots whose cotangents do. A captured function is many nodes to eager mode: which of its
+    operands are behind a mask hangs on which outputs are, which is the second result.
+    """
+    found = {node for node, _ in masked}
+    outputs: dict[Node, frozenset[int]] = {}
+    behind: dict[Node, frozenset[int]] = {}  # of captured functions: which operands
+    for place, node in enumerate(order):
+        if not isinstance(node, OpNode):
+            is_on = node.is_behind_mask(found)
+        elif node.op.masks_cotangents and node.op.is_call:
+            reached = {number for other, number in roots if other is node}
+            outputs[node] = frozenset({number for other, number in masked if other is node})
+            for user in order[:place]:
+                numbers = [(k, edge[1]) for k, edge in enumerate(user.edges) if edge is not None and edge[0] is node]
+                reached.update([number for _, number in numbers])
+                on = {number for k, number in numbers if _hands_mask_on(user, k, found, behind)}
+                outputs[node] |= on
+            behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])  # type: ignore[attr-defined]
+            found.update([node.edges[k][0] for k in behind[node] if node.edges[k] is not None])  # type: ignore[index]
+            continue
+        else:
+            is_on = node.op.masks_cotangents or node in found
+        if is_on:
             found.update([edge[0] for edge in node.edges if edge is not None])
-    return found
+    return found, outputs
+
+
+def _hands_mask_on(node: Node, place: int, found: set[Node], behind: Mapping[Node, frozenset[int]]) -> bool:
+    if node in behind:
+        return place in behind[node]
+    return node in found or node.op.masks_cotangents if isinstance(node, OpNode) else node.is_behind_mask(found)
 
 
 def _when(node: Node) -> int:
@@ -421,4 +457,4 @@ def edge_type(edge: Edge) -> TensorType:
     return type_of_meta(node.out_metas[number])
 
 
-__all__ = ["ExecutionEngine", "Walk", "edge_type", "fresh", "run_backward", "zeros_of"]
+__all__ = ["ExecutionEngine", "Walk", "behind_masks", "edge_type", "fresh", "run_backward", "zeros_of"]

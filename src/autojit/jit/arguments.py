@@ -29,6 +29,7 @@ from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
+from autojit.ops.cotangent_masks import masking
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys, hook_tables
@@ -60,6 +61,7 @@ class ArgumentNode(Node):
         self.takes_reward = made_by.takes_reward
         self.out_metas = [kind]
         self.pending: Tensor | None = None
+        self.is_masked = False  # whether it may hold zeros of masked branches
         self.is_spent = False  # by a pass that keeps no graph: the caller's history is gone afterwards
 
     def release(self) -> None:
@@ -71,6 +73,7 @@ class ArgumentNode(Node):
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> tuple[()]:
         grad = zeros_of((self, 0)) if grads[0] is ZERO else grads[0]
         if grad is not None:
+            self.is_masked |= masking.is_on
             self.pending = grad if self.pending is None else add(self.pending, grad)
         return ()
 
@@ -251,7 +254,7 @@ def signature(
     tree: TreeSpec,
     open_numbers: Collection[int],
     shapes: Mapping[int, Shape],
-    attributes: Collection[str],
+    attributes: Collection[str] = (),
 ) -> tuple[Any, ...]:
     """What two calls must share to share a capture: structure, types, baked-in values, gradients in place.
 

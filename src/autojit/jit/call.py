@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autojit.autograd import anomaly
-from autojit.autograd.engine import run_backward
+from autojit.autograd.engine import Walk, run_backward
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete, take_sizes
@@ -28,6 +28,7 @@ from autojit.jit.lasting_histories import memory_kept
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
+from autojit.ops.cotangent_masks import masking
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind, row_major
 from autojit.tensor.node import ZERO
@@ -76,6 +77,7 @@ class CompiledCall(GraphOp):
         self.memory: Mapping[Value | None, int] = {}  # of inputs, as ``lasting_histories.identity`` knows it
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
+        self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._tangents: Op | None = None
         self._layouts: Layouts | None = None
 
@@ -126,6 +128,27 @@ class CompiledCall(GraphOp):
     def _with_history(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
 
+    def _masked_among(self, outputs: Sequence[int]) -> tuple[bool, ...]:
+        """Which cotangents of the outputs may hold zeros of masked branches, in the rule that runs."""
+        known = masking.outputs
+        return tuple([masking.is_on and (known is None or k in known) for k in outputs])
+
+    def masked_operands(self, reached: frozenset[int], masked: frozenset[int]) -> frozenset[int]:
+        """Which operands' cotangents may hold zeros of masked branches: those of the outputs ``masked`` do, or what the
+        captured function does between an operand and an output that is ``reached`` may make some.
+        """
+        found = self._masked.get((reached, masked))
+        if found is None:
+            wanted, some = self.wanted(), [k for k in self._with_history() if k in reached]
+            with _recording, self.trace.resumed():
+                targets: list[Any] = [edge_of(self._inputs[k][1]) for k in wanted]  # type: ignore[arg-type]
+                roots: list[Any] = [edge_of(self._outputs[k][1]) for k in some]
+                walk = Walk(True, targets, False, closed=True, is_masked=[k in masked for k in some])
+                walk.plan(roots)
+            found = frozenset(k for k, edge in zip(wanted, targets, strict=True) if edge[0] in walk.masked)
+            self._masked[reached, masked] = found
+        return found
+
     def adjoint_call(self, wanted: Sequence[int], bars: Sequence[Any] = (), some: tuple[int, ...] = ()) -> CompiledCall:
         """``record_adjoint``, done once for cotangents that lie alike, and once more under anomaly mode.
 
@@ -133,14 +156,15 @@ class CompiledCall(GraphOp):
         """
         kinds = [_kind_of(bar) for bar in bars]
         some = some or tuple(self._with_history())
-        key = anomaly.is_watching(), some, tuple(kinds) if any(kinds) else ()
+        masked = self._masked_among(some)
+        key = anomaly.is_watching(), some, masked, tuple(kinds) if any(kinds) else ()
         found = self._adjoints.get(key)
         if found is None:
             with _recording:
                 found = self._adjoints.get(key)
                 if found is None:
                     with anomaly.collected([]):
-                        found = self._adjoints[key] = self.record_adjoint(wanted, some, kinds)
+                        found = self._adjoints[key] = self.record_adjoint(wanted, some, kinds, masked)
         return found
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -186,14 +210,19 @@ class CompiledCall(GraphOp):
         return frozenset(k for k, (v, _) in enumerate(self._inputs) if v in found)
 
     def record_adjoint(
-        self, wanted: Sequence[int], outputs: Sequence[int], kinds: Sequence[LayoutKind] = ()
+        self,
+        wanted: Sequence[int],
+        outputs: Sequence[int],
+        kinds: Sequence[LayoutKind] = (),
+        masked: bool | Sequence[bool] = True,
     ) -> CompiledCall:
         """The derivative by some inputs: what their history does with cotangents of some outputs that have one.
 
         Inputs that the history does not lead to have no gradient, as in eager mode: zeros are a ``.grad`` that is not
         None, and optimisers decay what has one.
 
-        ``kinds`` says how the cotangents lie: all in row-major order without it.
+        ``kinds`` says how the cotangents lie: all in row-major order without it; ``masked``, which may hold zeros of
+        masked branches.
         """
         first = len(self.trace.builder.nodes)
         with self.trace.resumed(), recording(self.trace):
@@ -209,7 +238,7 @@ class CompiledCall(GraphOp):
             roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in wanted]
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
-            found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
+            found = run_backward(roots, True, True, targets, False, closed=True, is_masked=masked)  # type: ignore[arg-type]
             grads = {k: found.get(edge) for k, edge in zip(wanted, targets, strict=True)}  # type: ignore[arg-type]
             made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
             call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
@@ -223,7 +252,8 @@ class CompiledCall(GraphOp):
         NaN; computed with NumPy, for anomaly mode. None if there is none.
         """
         with _recording, anomaly.collected([]) as checks:
-            call = self.record_adjoint(self.wanted(), self._with_history())
+            some = self._with_history()
+            call = self.record_adjoint(self.wanted(), some, (), self._masked_among(some))
         first = len(self.trace.builder.nodes)  # what nodes may refuse is not asked again
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks], first)  # type: ignore[misc]
         arrays = [t._array for t in primals]

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autojit.autograd.engine import run_backward
 from autojit.core.errors import TraceError
-from autojit.core.ports import ports
 from autojit.core.source import here
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
@@ -65,6 +65,7 @@ class ArgumentWrite:
     bumps: int = 1  # how often the function changed the memory
     result: int | None = None
     spent: SpentNode | None = None
+    is_masked: bool = True  # that gradient may hold zeros of masked branches
     keeps_graph: bool = False  # a gradient goes on through the argument's history, which is needed again
     is_rewritten: bool = False  # a form, where the memory is written with a history too
 
@@ -232,18 +233,19 @@ class Effects:
             shown = None if write.result is None else tensors[write.result]
             start = before.get(write.index)
             if write.what == "new grad" and start is not None:
-                onward.append((start, shown if made is None else wrap(made), write.keeps_graph))
+                onward.append((start, shown if made is None else wrap(made), write))
             else:
                 _commit_write(write, given, made, shown)
         for entry in self.modified:
             if entry.spent is not None:
                 _leave_spent(entry.root_owner(), entry.spent)
         self.gradients.commit(tensors, list(place))
-        assert ports.backward is not None
-        for given, grad, keeps_graph in onward:
-            if grad is not None:
-                with grad_mode(grad._requires_grad):
-                    ports.backward(given, grad, keeps_graph, grad._requires_grad)
+        for given, grad, write in onward:
+            edge = edge_of(given)
+            if grad is not None and edge is not None:
+                run_backward(
+                    [(edge, grad)], write.keeps_graph, grad._requires_grad, None, True, is_masked=write.is_masked
+                )
         self.gradients.leave(segment)
 
     def take_forms(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> None:
@@ -326,8 +328,9 @@ def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argument
             found.append(ArgumentWrite(k, "reward", value_of(reward)))
         pending = leaf.entry._grad_fn.pending
         if pending is not None:
-            keeps_graph = not leaf.entry._grad_fn.is_spent
-            found.append(replace(_new_gradient(k, pending, results), keeps_graph=keeps_graph))
+            node = leaf.entry._grad_fn
+            write = _new_gradient(k, pending, results)
+            found.append(replace(write, keeps_graph=not node.is_spent, is_masked=node.is_masked))
         if not shell._requires_grad:
             found.append(ArgumentWrite(k, "detached", None))
         elif shell._grad_fn is None:

@@ -5,7 +5,9 @@
 would cost dense derivatives their multiply-adds (1.3 to 1.6 times on chains of products in cache). So whoever walks a
 history backwards, the engine on recorded nodes and the adjoint pass on graphs, notes what is behind an op that can
 zero cotangents (``masks_cotangents``), or behind a cotangent that the user gave, and says so here while a rule runs.
-The walk sees the same ops in eager mode and in a capture, so both take the same product.
+The walk sees the same ops in eager mode and in a capture, so both take the same product; a captured function in a
+history outside says what the ops inside it hand on (``masked_operands``), as does a composite that is one op to eager
+mode.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class _Masking(threading.local):
     """Whether the cotangent of the rule that runs in this thread may be a masked 0."""
 
     is_on = False
+    outputs: frozenset[int] | None = None  # of a captured function whose rule runs: of which outputs; None: of all
 
 
 masking = _Masking()
@@ -32,12 +35,12 @@ masking = _Masking()
 @contextmanager
 def under_mask(is_on: bool) -> Iterator[None]:
     """Rules inside take their cotangents as possibly masked, or as dense."""
-    before = masking.is_on
-    masking.is_on = is_on
+    before = masking.is_on, masking.outputs
+    masking.is_on, masking.outputs = is_on, None
     try:
         yield
     finally:
-        masking.is_on = before
+        masking.is_on, masking.outputs = before
 
 
 def cotangent_product(y_bar: Any, slope: Any) -> Any:

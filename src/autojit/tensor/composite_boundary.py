@@ -9,7 +9,8 @@ a result do not reach what the ops inside keep, and the layouts inside do not re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from autojit.core.errors import TraceError
@@ -56,12 +57,16 @@ def composed(
             for t in (t for t, keep in outside if keep):
                 raise inference_saved(t, op.name)
         return None
-    found = compute(*[_entered(t, not is_elementwise) for t in operands])
+    entered = [_entered(t, not is_elementwise) for t in operands]
+    found = compute(*entered)
     made = found if isinstance(found, tuple) else (found,)
     node = node_type(Left, name or backward_name(op.name))()
     node.edges = [edge_of(t) for t in made]
     node.out_metas = [type_of(t) for t in made]
     node.source = here(True)
+    for t in entered:
+        if isinstance(t._grad_fn, Entered):
+            t._grad_fn.masks, t._grad_fn.left = op.masks_cotangents, weakref.ref(node)
     node.kept = [_kept(t, -1) for t, keep in zip(operands, plan.primals, strict=True) if keep]
     results = [_in_row_major_order(t) for t in made]
     for number, (t, edge) in enumerate(zip(results, node.edges, strict=True)):
@@ -113,9 +118,15 @@ def _content(t: Tensor) -> object:
 class Entered(Node):
     """Between an operand and a composite: its cotangent is brought to row-major order, as one op gives it."""
 
-    __slots__ = ("is_laid_out",)
+    __slots__ = ("is_laid_out", "left", "masks")
     hands_on = True
     is_laid_out: bool
+    masks: bool  # whether the op that eager mode records may mask cotangents, whatever the ops inside do
+    left: weakref.ref[Node]  # the node of the results
+
+    def is_behind_mask(self, found: Container[Node]) -> bool:
+        left = self.left()
+        return self.masks or left is None or left in found
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         (bar,) = grads

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autojit.core.dtypes import dtype_of_numpy
@@ -165,6 +165,10 @@ class Node:
     tensor_hooks: dict[int, Any] | None = None
     counts_hooks = False  # whether a compiled step's backward goes through it
     retained: dict[int, weakref.ref[Tensor]] | None = None
+
+    def is_behind_mask(self, found: Container[Node]) -> bool:
+        """Whether cotangents of its inputs may hold zeros of a masked branch; those of nodes in ``found`` do."""
+        return self in found or not self.hands_on
 
     def __init__(self, sequence: int | None = None) -> None:
         self.edges = ()
