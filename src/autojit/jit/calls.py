@@ -182,6 +182,16 @@ class NewPlaces(LineByLine):
         )
 
 
+class MadeLayers(LineByLine):
+    """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function puts layers into a module, or lets out parameters that it has made and computes with: "
+            "ran line by line (calls that find them there are compiled)"
+        )
+
+
 class Fixed(Exception):
     """The capture must not leave the sizes of this call open; why has been noted."""
 

@@ -44,7 +44,7 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
-from autojit.jit.made_objects import let_out
+from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.open_numbers import OpenNumbers
@@ -53,7 +53,6 @@ from autojit.jit.overlaps import told_apart
 from autojit.jit.places import with_more
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
-from autojit.jit.results import with_plain_keys
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace

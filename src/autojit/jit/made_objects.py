@@ -26,6 +26,7 @@ from autojit.jit.places import cell_content, is_a
 from autojit.jit.pytree import LEAF, TreeSpec, flatten, taken_apart
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.size import Size
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 _WHOLE = (  # they have no parts that a step could compute, or are one to the step
@@ -84,11 +85,11 @@ class Again(TreeSpec):
         return leaves.made[self.keys[0]]
 
 
-def _give_state(made: Any, state: Any) -> None:
+def _give_state(made: Any, given: Any) -> None:
     if hasattr(made, "__setstate__"):
-        made.__setstate__(state)
+        made.__setstate__(given)
         return
-    held, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    held, slots = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     if held:
         made.__dict__.update(held)
     for name, value in (slots or {}).items():
@@ -115,6 +116,12 @@ def let_out(value: Any, outside: Mapping[int, Any]) -> tuple[list[Any], TreeSpec
     return leaves, opener.with_shared(opener.opened(value))
 
 
+def with_plain_keys(tree: TreeSpec) -> TreeSpec:
+    """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
+    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
+    return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
+
+
 class _Opener:
     """Takes apart what a function lets out."""
 
@@ -123,6 +130,7 @@ class _Opener:
         self.numbers: dict[int, int] = {}  # of objects that are made, by id
         self.held: list[Any] = []  # and the objects, whose ids no others may get
         self.nests: dict[int, TreeSpec | None] = {}  # of lists, dictionaries and records, by number; None: unfinished
+        self.modules = 0  # layers that are being taken apart
         self.shared: dict[int, int] = {}  # of structures of these that come again, by id: their numbers
 
     def opened(self, value: Any) -> TreeSpec:
@@ -131,7 +139,8 @@ class _Opener:
         found = None if is_outside else taken_apart(value)
         if found is not None:
             return self._nest(value, *found)
-        if is_outside or is_a(value, _WHOLE) or is_symbolic(value) or _is_of_captures(value):
+        is_parameter = self.modules and not is_outside and _is_made_parameter(value)
+        if not is_parameter and (is_outside or is_a(value, _WHOLE) or is_symbolic(value) or _is_of_captures(value)):
             if type(value) is types.FunctionType and not is_outside:
                 _check_closure(value)
             self.add(value)
@@ -172,14 +181,41 @@ class _Opener:
         number = self._number(value)
         function, arguments, state, items, pairs = _reduced(value)
         parts = ((function, *arguments), state, list(items or ()), list(pairs or ()))
-        return Made(Made, tuple([self.opened(part) for part in parts]), (number, state is not None))
+        self.modules += is_module(value)
+        made = Made(Made, tuple([self.opened(part) for part in parts]), (number, state is not None))
+        self.modules -= is_module(value)
+        return made
+
+
+def _is_made_parameter(value: Any) -> bool:
+    """Whether a value is a parameter or buffer that the step has computed, and no argument."""
+    trace: Any = state.trace
+    is_traced = is_a(value, Tensor) and type(value) is not Tensor and value._array is None
+    return is_traced and not any(value is given for given in trace.arguments)
+
+
+def _parts_of_parameter(value: Any) -> tuple[Any, ...]:
+    kind = type(value)
+    slots = (name for cls in kind.__mro__[: kind.__mro__.index(Tensor)] for name in vars(cls).get("__slots__", ()))
+    held = {**vars(value), **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
+    return kind, value.detach(), value._requires_grad, value._grad, held
+
+
+def _parameter(kind: type, value: Any, requires_grad: bool, grad: Any, held: dict[str, Any]) -> Any:
+    made = Tensor._make_subclass(kind, value, requires_grad)
+    if grad is not None:
+        made.grad = grad
+    for name, part in held.items():
+        setattr(made, name, part)
+    return made
 
 
 def _is_of_captures(value: Any) -> bool:
     """Whether an object is one of those with which captures do their own work, or what the results refuse anyway."""
     if type(value) is partial:
         return str(getattr(value.func, "__module__", "")).startswith("autojit.jit.")
-    return is_module(value) or type(value).__module__.startswith("autojit.jit.") or hasattr(type(value), "__next__")
+    is_own = type(value).__module__.startswith("autojit.jit.")
+    return is_own or hasattr(type(value), "__next__")
 
 
 def _check_closure(function: types.FunctionType) -> None:
@@ -191,6 +227,8 @@ def _check_closure(function: types.FunctionType) -> None:
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:
+    if is_a(value, Tensor):
+        return _parameter, _parts_of_parameter(value), None, None, None
     try:
         found = value.__reduce_ex__(4)
     except Exception as error:
@@ -208,4 +246,4 @@ def _not_again(value: Any, why: str) -> TraceError:
     )
 
 
-__all__ = ["let_out", "put_together"]
+__all__ = ["let_out", "put_together", "with_plain_keys"]

@@ -40,7 +40,7 @@ from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
 from autojit.jit.late_values import Late, is_of_step, late, of_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.observed_draws import ObservedDraws
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.runtime.entry_spec import MISSING
@@ -197,6 +197,9 @@ class ObservedCalls(ObservedDraws):
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
         self._escape(arguments)
+        for argument in arguments:
+            if is_module(argument) and id(argument) in self.outside:
+                self.contents.module(argument)
         if function is json.dumps:
             return of_digits
         return self.foreign.replacement(function, arguments, self._is_dropped)

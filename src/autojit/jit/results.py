@@ -23,7 +23,7 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
-from autojit.jit.calls import UnrecordedForm
+from autojit.jit.calls import MadeLayers, UnrecordedForm
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.made_objects import put_together
 from autojit.jit.pytree import TreeSpec
@@ -121,6 +121,7 @@ class Results:
         self._gradients = grads.keys()
         results = [t for t in outputs if isinstance(t, Tensor)]
         self._shown = {id(t) for t in results} | {id(t._view.base) for t in results if t._view is not None}
+        self._storages = {id(t._storage) for t in results}
         self._second = {  # other handles of such a ``.grad``, by id
             id(t): g
             for t in results
@@ -237,6 +238,8 @@ class Results:
         place.ends = tuple([k for k, leaf in enumerate(arguments) if _ends_in(history, leaf)])
         outside = [(node, 0) for node in ends if self._is_outside(node.variable)]
         known = self._spent.get(place.index)
+        if (outside or place.ends) and any(self._is_made(node.variable) for node in ends):
+            raise MadeLayers  # their gradients would have to be found through the compiled step
         if not has_history(t):
             place.spent = SpentNode(t._grad_fn, outside) if known is None else known
         elif not outside and not place.ends:
@@ -247,6 +250,9 @@ class Results:
         if place.spent is not None:
             self._spent[place.index] = place.spent
         return place
+
+    def _is_made(self, leaf: Tensor) -> bool:
+        return leaf._array is None and id(leaf) not in self._shells and id(leaf._storage) in self._storages
 
     def _is_outside(self, leaf: Tensor) -> bool:
         return leaf._array is not None and not self._trace.has_begun(leaf)
@@ -470,12 +476,6 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
-
-
-def with_plain_keys(tree: TreeSpec) -> TreeSpec:
-    """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
-    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
-    return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
 
 
 def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:

@@ -20,13 +20,12 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
-from autojit.jit.calls import Call, NewPlaces
+from autojit.jit.calls import Call, MadeLayers, NewPlaces
 from autojit.jit.contents import WHOLE
 from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
-from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten, taken_apart
@@ -78,11 +77,14 @@ class Snapshot:
             Releases: there are fewer.
             DrawnOtherwise: what it draws cannot be given to a step.
             BeginAgain: what it has read has changed meanwhile.
+            LineByLine: it puts other layers into a module, or assigns to places that are new in every run.
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
         if observer.is_torn:
             call.give_up_torn()
+        if observer.counted.put_layers_back():
+            raise MadeLayers
         self._refuse_hooks()
         observer.check_draws()
         if any(self._is_new(place.key) for place, _ in observer.written.values()):
@@ -129,7 +131,7 @@ class Snapshot:
         for location, before in list(self._changes()):
             value = location.read()
             is_object = not (_is_data(value) and _is_data(before)) or self._is_made_container(location, value, before)
-            if is_object and not _is_made_layer(value, self.observer):
+            if is_object:
                 if isinstance(before, np.ndarray) and location.identity in self.observer.places_read:
                     raise _array_replaced(location)
                 location.write(before)
@@ -187,7 +189,7 @@ class Snapshot:
         found: dict[tuple[int, Any], Location] = {}
         refused: TraceError | None = None
         for location, before in list(self._changes()):
-            if location.identity not in found and not _is_made_layer(location.read(), self.observer):
+            if location.identity not in found:
                 found[location.identity] = self._counted(location)
                 try:
                     location.write(before)
@@ -207,6 +209,7 @@ class Snapshot:
             self.take_back()
             self._put_switches()
             self.observer.contents.put_back()
+            self.observer.counted.put_layers_back()
         finally:
             set_trace(None)
             set_layers(self._layers)
@@ -294,11 +297,6 @@ def _array_replaced(location: Location) -> TraceError:
         {"place": location.name},
         "keep it in a tensor, or pass it as an argument and return what it becomes",
     )
-
-
-def _is_made_layer(value: Any, observer: Observer) -> bool:
-    """Whether a value is a layer that the capture has made, as a lazy one does: it stays for good."""
-    return is_module(value) and id(value) not in observer.outside
 
 
 def _is_nest(value: Any) -> bool:
