@@ -182,6 +182,16 @@ class NewPlaces(LineByLine):
         )
 
 
+class ChangedArguments(LineByLine):
+    """The function changes containers that it is given, and these are others in every call."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function changes a list, dictionary or record that it is given as an argument: every call runs line "
+            "by line (return what is to be stored, or let the function find the container outside)"
+        )
+
+
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 

@@ -194,7 +194,8 @@ class Contents(Tables):
         if not is_module(value) and (is_user_class(type(value)) or type(value).__name__ in BAGS):
             table = attributes_of(value)
             if table is not None:
-                observer, keys = self.observer, tuple(table)
+                observer, own = self.observer, self._own_keys(table)
+                keys = tuple(key for key in table if key not in own)
                 observer.names.setdefault(id(table), observer.name_of(value))
                 read: Callable[[], Any] = lambda: tuple(
                     [table.get(key, MISSING) for key in keys]

@@ -26,7 +26,7 @@ from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.arguments import (
-    check_nests,
+    are_changed,
     describe_difference,
     given_to_function,
     in_row_major,
@@ -35,7 +35,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, Fixed, LineByLine, alone
+from autojit.jit.calls import Call, ChangedArguments, Conflict, Fixed, LineByLine, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
@@ -405,7 +405,8 @@ class JitFunction:
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call)
-                check_nests(args, kwargs, call.tree, given)
+                if are_changed(args, kwargs, call.tree, given, call.leaves):
+                    raise DrawnOtherwise(observer.drawn, ChangedArguments)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
