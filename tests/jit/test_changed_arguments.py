@@ -1,4 +1,4 @@
-"""Containers given as arguments that the function changes are the caller's: they hold what eager mode leaves in them."""
+"""Containers given as arguments are the caller's: they hold what eager mode leaves in them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def _program(change: str, jit: Callable[[Any], Any], is_same: bool) -> list[Any]
     w = aj.ones(2, requires_grad=True)
     names: dict[str, Any] = {"random": random, "w": w, "opt": optim.SGD([w], lr=0.1), "log": []}
     lines = "".join(f"    {line}\n" for line in change.split("; "))
-    exec(f"def step(d, e, x):\n    shown = None\n    n = x.sum().item()\n{lines}    return shown, bool(e), x * 2", names)
+    exec(
+        f"def step(d, e, x):\n    shown = None\n    n = x.sum().item()\n{lines}    return shown, bool(e), x * 2", names
+    )
     step, found = jit(names["step"]), []
     given = [CHANGES[change]() for _ in range(2)]
     for k in range(6):
