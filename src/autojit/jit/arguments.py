@@ -239,14 +239,20 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
     return found
 
 
-def check_nests(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any]) -> None:
-    """TraceError if the function has changed a list or dictionary among its arguments: it had copies of them."""
+def are_changed(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any], originals: Sequence[Any]) -> bool:
+    """Whether the function has changed a list or dictionary among its arguments; it had copies of them.
+
+    Raises:
+        TraceError: it has, and there are arrays in them, which line by line are tensors: in copies again.
+    """
     leaves, now = flatten((args, kwargs))
-    if now != tree or any(a is not b for a, b in zip(leaves, given, strict=True)):
+    is_changed = now != tree or any(a is not b for a, b in zip(leaves, given, strict=True))
+    if is_changed and any(isinstance(leaf, np.ndarray) for leaf in originals):
         raise TraceError(
             "jit: the step changes a list or dictionary that it was given as an argument",
-            fix="return what is to be stored, and store it outside the step",
+            fix="return what is to be stored, and store it outside the step; or pass tensors in place of arrays",
         )
+    return is_changed
 
 
 def signature(
@@ -397,6 +403,8 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
 def with_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as a step shows them to the function: arrays as tensors on their memory."""
     leaves, tree = flatten((args, kwargs))
+    if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
+        return args, kwargs  # the containers themselves, which the function may change
     found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflatten(
         [wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     )

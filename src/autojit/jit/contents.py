@@ -194,7 +194,8 @@ class Contents(Tables):
         if not is_module(value) and (is_user_class(type(value)) or type(value).__name__ in BAGS):
             table = attributes_of(value)
             if table is not None:
-                observer, keys = self.observer, tuple(table)
+                observer, own = self.observer, self._own_keys(table)
+                keys = tuple(key for key in table if key not in own)
                 observer.names.setdefault(id(table), observer.name_of(value))
                 read: Callable[[], Any] = lambda: tuple(
                     [table.get(key, MISSING) for key in keys]
@@ -202,6 +203,15 @@ class Contents(Tables):
                 observer.note(table, WHOLE, f"attributes of {observer.name_of(value)}", read, read())
                 observer.late(table, _LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
+
+    def module(self, value: Any) -> None:
+        """What a module and its parts keep besides parameters, buffers and hooks, which count their changes."""
+        observer = self.observer
+        for part in value.modules():
+            table, name = vars(part), observer.name_of(part)
+            for key in [key for key in table if not key.startswith("_") and not is_own_class(type(part))]:
+                observer.note_key(table, key, f"{name}.{key}", table[key])
+                self.escape(observer.enter(table[key], f"{name}.{key}"))
 
     def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None:
         """All of a container from outside has been read; ``deep``: also what is in the containers in it."""

@@ -30,9 +30,7 @@ class CountedReads:
         self.rebound = rebound
         self.guards: list[Guard] = []
         self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
-        self.layers: dict[
-            int, tuple[str, dict[str, Any], dict[str, Any]]
-        ] = {}  # the same of the layers that modules have
+        self._layers: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of modules, and what they were
         self.hooks: list[tuple[str, dict[Any, Any]]] = []  # what hooks may be registered on, and their tables
         self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
         self.assigned: set[tuple[int, str]] = set()  # (id of one of these, name): what the user's code assigns there
@@ -67,7 +65,7 @@ class CountedReads:
             self._keep(where, kept)
             if is_own:
                 self.of_own.add(id(kept))
-        self.layers.setdefault(id(part._modules), (where, part._modules, dict(part._modules)))
+        self._layers.append((part._modules, dict(part._modules)))
         self._keep_hooks(where, *(table[k] for k in MODULE_HOOKS if table.get(k) is not None))
         for attribute, value in table.items():
             if is_own and (id(table), attribute) not in self.rebound and _is_option(value):
@@ -106,6 +104,16 @@ class CountedReads:
         """The user's code assigns to an attribute of a module, wherever that keeps it."""
         tables = (vars(module), module._parameters, module._buffers, module._modules)
         self.assigned.update((id(table), name) for table in tables)
+
+    def put_layers_back(self) -> bool:
+        """Give modules the parts that they had; whether the step has given them others."""
+        changed = [
+            (now, was) for now, was in self._layers if list(map(id, now.values())) != list(map(id, was.values()))
+        ]
+        for table, before in changed:
+            table.clear()
+            table.update(before)
+        return bool(changed)
 
     def settle(self) -> None:
         """When the function has run: which options of optimisers the capture has read."""

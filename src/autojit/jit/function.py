@@ -26,7 +26,7 @@ from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.arguments import (
-    check_nests,
+    are_changed,
     describe_difference,
     given_to_function,
     in_row_major,
@@ -45,7 +45,7 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
-from autojit.jit.line_by_line import LineByLine
+from autojit.jit.line_by_line import ChangedArguments, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
@@ -406,7 +406,8 @@ class JitFunction:
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call, result)
-                check_nests(args, kwargs, call.tree, given)
+                if are_changed(args, kwargs, call.tree, given, call.leaves):
+                    raise DrawnOtherwise(observer.drawn, ChangedArguments)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)

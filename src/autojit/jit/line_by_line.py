@@ -135,3 +135,23 @@ class NewPlaces(LineByLine):
             "the function assigns to other places in every run (keys that are new objects or their ids, or objects "
             "that it makes and stores before it changes them): every call runs line by line"
         )
+
+
+class ChangedArguments(LineByLine):
+    """The function changes containers that it is given, and these are others in every call."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function changes a list, dictionary or record that it is given as an argument: every call runs line "
+            "by line (return what is to be stored, or let the function find the container outside)"
+        )
+
+
+class MadeLayers(LineByLine):
+    """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function puts layers into a module, or lets out parameters that it has made and computes with: "
+            "ran line by line (calls that find them there are compiled)"
+        )

@@ -21,14 +21,17 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
+from autojit.ir.graph import Value
 from autojit.jit.arguments import BAKED
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray, digits
 from autojit.jit.observed_functions import is_module, is_user_code
 from autojit.jit.places import is_a, static_attribute
 from autojit.jit.pytree import LEAF, TreeSpec, taken_apart
+from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.size import Size
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 _WHOLE = (  # they have no parts that a step could compute, or are one to the step
@@ -98,17 +101,17 @@ class Again(TreeSpec):
         return leaves.made[self.keys[0]]
 
 
-def _give_state(made: Any, state: Any) -> None:
+def _give_state(made: Any, given: Any) -> None:
     if type(made) is types.FunctionType:
-        give_function_state(made, state)
+        give_function_state(made, given)
         return
-    is_as_it_is = type(state) is tuple and state[:1] == (_AsItIs,)
+    is_as_it_is = type(given) is tuple and given[:1] == (_AsItIs,)
     if is_as_it_is:
-        state = state[1]
+        given = given[1]
     elif hasattr(made, "__setstate__"):
-        made.__setstate__(state)
+        made.__setstate__(given)
         return
-    held, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    held, slots = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     if held:
         made.__dict__.update(held)
     for name, value in (slots or {}).items():
@@ -144,6 +147,7 @@ class _Opener:
         self.unmade: set[int] = set()  # those whose arguments are being taken apart
         self.held: list[Any] = []  # and the objects, whose ids no others may get
         self.nests: dict[int, TreeSpec | None] = {}  # of lists, dictionaries and records, by number; None: unfinished
+        self.modules = 0  # layers that are being taken apart
         self.shared: dict[int, int] = {}  # of structures of these that come again, by id: their numbers
 
     def opened(self, value: Any) -> TreeSpec:
@@ -159,7 +163,8 @@ class _Opener:
         parts = None if is_outside else reduced(value, self.outside)
         if parts is not None:
             return self._function(value, *parts)
-        if is_outside or is_a(value, _WHOLE) or is_symbolic(value) or _is_of_captures(value):
+        is_parameter = self.modules and not is_outside and _is_made_parameter(value)
+        if not is_parameter and (is_outside or is_a(value, _WHOLE) or is_symbolic(value) or _is_of_captures(value)):
             if _is_one_for_all(value, is_outside) and holds_of_step(value, self.outside):
                 raise _not_again(value, "it holds a tensor or a number of the step")
             return self._whole(value)
@@ -226,7 +231,10 @@ class _Opener:
 
     def _made(self, value: Any) -> TreeSpec:
         function, arguments, state, items, pairs = _reduced(value)
-        return self._made_of(value, function, arguments, state, list(items or ()), list(pairs or ()))
+        self.modules += is_module(value)
+        made = self._made_of(value, function, arguments, state, list(items or ()), list(pairs or ()))
+        self.modules -= is_module(value)
+        return made
 
     def _made_of(self, value: Any, function: Any, arguments: tuple[Any, ...], state: Any, *more: Any) -> TreeSpec:
         number = self._number(value)
@@ -237,21 +245,47 @@ class _Opener:
         return Made(Made, tuple(children), (number, state is not None))
 
 
+def _is_made_parameter(value: Any) -> bool:
+    """Whether a value is a parameter or buffer that the step has computed, and no argument."""
+    trace: Any = state.trace
+    is_traced = is_a(value, Tensor) and type(value) is not Tensor and value._array is None
+    return is_traced and not any(value is given for given in trace.arguments)
+
+
+def _parts_of_parameter(value: Any) -> tuple[Any, ...]:
+    kind = type(value)
+    slots = (name for cls in kind.__mro__[: kind.__mro__.index(Tensor)] for name in vars(cls).get("__slots__", ()))
+    held = {**vars(value), **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
+    return kind, value.detach(), value._requires_grad, value._grad, held
+
+
+def _parameter(kind: type, value: Any, requires_grad: bool, grad: Any, held: dict[str, Any]) -> Any:
+    made = Tensor._make_subclass(kind, value, requires_grad)
+    if grad is not None:
+        made.grad = grad
+    for name, part in held.items():
+        setattr(made, name, part)
+    return made
+
+
 def _is_of_captures(value: Any) -> bool:
     """Whether an object is one of those with which captures do their own work, or what the results refuse anyway."""
     if type(value) is partial:
         return str(getattr(value.func, "__module__", "")).startswith("autojit.jit.")
-    return is_module(value) or type(value).__module__.startswith("autojit.jit.") or hasattr(type(value), "__next__")
+    is_own = type(value).__module__.startswith("autojit.jit.")
+    return is_own or hasattr(type(value), "__next__")
 
 
 def _is_one_for_all(value: Any, is_outside: bool) -> bool:
-    """Whether all calls have the same object, though a step has made it: a class, a layer, or a compiled function."""
+    """Whether all calls have the same object, though a step has made it: a class, or a compiled function."""
     if is_a(value, type):
         return "<locals>" in value.__qualname__
-    return not is_outside and (is_module(value) or type(value).__qualname__ == "JitFunction")
+    return not is_outside and type(value).__qualname__ == "JitFunction"
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:
+    if is_a(value, Tensor):
+        return _parameter, _parts_of_parameter(value), None, None, None
     try:
         found = value.__reduce_ex__(4)
     except Exception as error:
@@ -294,4 +328,24 @@ def with_plain_keys(tree: TreeSpec) -> TreeSpec:
     return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
 
 
-__all__ = ["let_out", "put_together", "with_plain_keys"]
+def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
+    """TraceError for outputs that a later call could not give again."""
+    known: set[Value] | None = None
+    for leaf in outputs:
+        if hasattr(type(leaf), "__next__"):
+            raise TraceError(
+                "jit: the function returned or stored a generator or iterator, which can be walked only once",
+                {"returned": type(leaf).__name__},
+                "return a list or a tuple",
+            )
+        if isinstance(leaf, TracedNumber) and leaf.trace is not trace:
+            leaf._check()
+        if isinstance(leaf, Tensor) and leaf._array is None and leaf._storage is None:
+            if known is None:
+                known = {v for node in trace.builder.nodes for v in node.outputs} | set(trace.builder.inputs)
+            if leaf._value not in known:
+                assert leaf._value is not None
+                raise foreign_error(leaf._value, trace)
+
+
+__all__ = ["check_outputs", "let_out", "put_together", "with_plain_keys"]

@@ -41,7 +41,7 @@ from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -198,6 +198,9 @@ class ObservedCalls(ObservedTexts):
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
         self._escape(arguments)
+        for argument in arguments:
+            if is_module(argument) and id(argument) in self.outside:
+                self.contents.module(argument)
         instead = self.foreign.replacement(function, arguments, self._is_dropped)
         return partial(of_digits, function) if instead is None and takes_digits(function, arguments) else instead
 

@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """The structure of a pytree. ``kind`` is None for a leaf; ``keys`` are a dict's keys or a dataclass's fields."""
+    """The structure of a pytree. ``kind`` is None for a leaf; ``keys`` are a dict's keys or a dataclass's fields.
+
+    ``key_kinds``: what tells keys apart that are equal, as 1, True and 1.0 are; empty where all are texts.
+    """
 
     kind: Any
     children: tuple[TreeSpec, ...] = ()
     keys: tuple[Any, ...] = ()
+    key_kinds: tuple[Any, ...] = ()
 
     @property
     def count(self) -> int:
@@ -76,7 +80,20 @@ def _flatten(tree: Any, add: Callable[[Any], None]) -> TreeSpec:
         add(tree)
         return LEAF
     kind, parts, keys = found
-    return TreeSpec(kind, tuple([_flatten(part, add) for part in parts]), keys)
+    return TreeSpec(kind, tuple([_flatten(part, add) for part in parts]), keys, kinds_of(keys) if keys else ())
+
+
+def kinds_of(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``TreeSpec.key_kinds`` of keys."""
+    for key in keys:
+        if type(key) is not str:
+            return tuple([_kind_of(key) for key in keys])
+    return ()
+
+
+def _kind_of(key: Any) -> Any:
+    kind = type(key)
+    return (kind, *map(_kind_of, key)) if kind is tuple else (kind, repr(key)) if kind is float else kind
 
 
 def taken_apart(tree: Any) -> tuple[Any, Iterable[Any], tuple[Any, ...]] | None:

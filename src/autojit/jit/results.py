@@ -17,18 +17,17 @@ import numpy as np
 
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.dtypes import bfloat16
-from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import GIVEN, ArgumentLeaf
 from autojit.jit.histories import has_history, history_of
-from autojit.jit.line_by_line import UnrecordedForm
+from autojit.jit.line_by_line import MadeLayers, UnrecordedForm
 from autojit.jit.made_objects import put_together
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.spent_results import InnerNode, SpentNode
-from autojit.jit.trace import Trace, foreign_error
+from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.memory_orders import Order, order_of
@@ -122,6 +121,7 @@ class Results:
         self._gradients = grads.keys()
         results = [t for t in outputs if isinstance(t, Tensor)]
         self._shown = {id(t) for t in results} | {id(t._view.base) for t in results if t._view is not None}
+        self._storages = {id(t._storage) for t in results}
         self._second = {  # other handles of such a ``.grad``, by id
             id(t): g
             for t in results
@@ -238,6 +238,8 @@ class Results:
         place.ends = tuple([k for k, leaf in enumerate(arguments) if _ends_in(history, leaf)])
         outside = [(node, 0) for node in ends if self._is_outside(node.variable)]
         known = self._spent.get(place.index)
+        if (outside or place.ends) and any(self._is_made(node.variable) for node in ends):
+            raise MadeLayers  # their gradients would have to be found through the compiled step
         if not has_history(t):
             place.spent = SpentNode(t._grad_fn, outside) if known is None else known
         elif not outside and not place.ends:
@@ -248,6 +250,9 @@ class Results:
         if place.spent is not None:
             self._spent[place.index] = place.spent
         return place
+
+    def _is_made(self, leaf: Tensor) -> bool:
+        return leaf._array is None and id(leaf) not in self._shells and id(leaf._storage) in self._storages
 
     def _is_outside(self, leaf: Tensor) -> bool:
         return leaf._array is not None and not self._trace.has_begun(leaf)
@@ -476,23 +481,3 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
-
-
-def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
-    """TraceError for outputs that a later call could not give again."""
-    known: set[Value] | None = None
-    for leaf in outputs:
-        if hasattr(type(leaf), "__next__"):
-            raise TraceError(
-                "jit: the function returned or stored a generator or iterator, which can be walked only once",
-                {"returned": type(leaf).__name__},
-                "return a list or a tuple",
-            )
-        if isinstance(leaf, TracedNumber) and leaf.trace is not trace:
-            leaf._check()
-        if isinstance(leaf, Tensor) and leaf._array is None and leaf._storage is None:
-            if known is None:
-                known = {v for node in trace.builder.nodes for v in node.outputs} | set(trace.builder.inputs)
-            if leaf._value not in known:
-                assert leaf._value is not None
-                raise foreign_error(leaf._value, trace)

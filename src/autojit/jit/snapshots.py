@@ -26,9 +26,7 @@ from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
-from autojit.jit.line_by_line import NewPlaces
-from autojit.jit.made_functions import holds_of_step
-from autojit.jit.observed_functions import is_module
+from autojit.jit.line_by_line import MadeLayers, NewPlaces
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten, taken_apart
@@ -80,11 +78,14 @@ class Snapshot:
             Releases: there are fewer.
             DrawnOtherwise: what it draws cannot be given to a step.
             BeginAgain: what it has read has changed meanwhile.
+            LineByLine: it puts other layers into a module, or assigns to places that are new in every run.
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
         if observer.is_torn:
             call.give_up_torn()
+        if observer.counted.put_layers_back():
+            raise MadeLayers
         self._refuse_hooks()
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
@@ -134,11 +135,10 @@ class Snapshot:
 
     def settle(self) -> None:
         """Objects that the function has assigned, or replaced by others, are assigned after every call."""
-        self._refuse_layers()
         for location, before in list(self._changes()):
             value = location.read()
             is_object = not (_is_data(value) and _is_data(before)) or self._is_made_container(location, value, before)
-            if is_object and not _is_made_layer(value, self.observer):
+            if is_object:
                 if isinstance(before, np.ndarray) and location.identity in self.observer.places_read:
                     raise _array_replaced(location)
                 location.write(before)
@@ -168,24 +168,6 @@ class Snapshot:
         by_identity = is_a(key, Tensor) or hashing is object.__hash__
         return by_identity and id(key) not in self.observer.outside and not is_a(key, type)
 
-    def _refuse_layers(self) -> None:
-        """Layers whose parameters are tensors of the step would have those of one call for ever."""
-        observer = self.observer
-        layers = [
-            (Location(f"{name}.{k}", t, k), old.get(k, MISSING))
-            for name, t, old in observer.counted.layers.values()
-            for k in t
-        ]
-        for location, before in (*layers, *self._changes()):
-            value = location.read()
-            if value is not before and is_module(value) and holds_of_step(value, observer.outside):
-                location.write(before)
-                raise TraceError(
-                    "jit: the step makes a layer with parameters of its own and stores it",
-                    {"place": location.name},
-                    "make it outside the step: parameters are made once, and a step is run again and again",
-                )
-
     def _guard_what_stayed(self) -> None:
         """Places that hold what the function has assigned to them, as they did before it: the step assigns nothing."""
         observer, counted = self.observer, self.observer.counted
@@ -214,7 +196,7 @@ class Snapshot:
         found: dict[tuple[int, Any], Location] = {}
         refused: TraceError | None = None
         for location, before in list(self._changes()):
-            if location.identity not in found and not _is_made_layer(location.read(), self.observer):
+            if location.identity not in found:
                 found[location.identity] = self._counted(location)
                 try:
                     location.write(before)
@@ -234,6 +216,7 @@ class Snapshot:
             self.take_back()
             self._put_switches()
             self.observer.contents.put_back()
+            self.observer.counted.put_layers_back()
         finally:
             set_trace(None)
             set_layers(self._layers)
@@ -328,11 +311,6 @@ def _array_replaced(location: Location) -> TraceError:
         {"place": location.name},
         "keep it in a tensor, or pass it as an argument and return what it becomes",
     )
-
-
-def _is_made_layer(value: Any, observer: Observer) -> bool:
-    """Whether a value is a layer that the capture has made, as a lazy one does: it stays for good."""
-    return is_module(value) and id(value) not in observer.outside
 
 
 def _is_nest(value: Any) -> bool:

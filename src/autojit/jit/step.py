@@ -26,10 +26,11 @@ from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.failed_calls import has_run
 from autojit.jit.following import Following, root_array
 from autojit.jit.guards import Guard
+from autojit.jit.made_objects import check_outputs
 from autojit.jit.memory_check import check_memory
 from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
-from autojit.jit.results import Results, check_outputs
+from autojit.jit.results import Results
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split

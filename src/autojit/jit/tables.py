@@ -84,7 +84,7 @@ class Tables:
         return self.item(table, key) if dict.__contains__(table, key) else default
 
     def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
-        """A dictionary's method that changes it, item by item; None: it has no other form."""
+        """A method in C of a dictionary that changes it, item by item; None: it has no other form."""
         changes: dict[str, Callable[..., Any]] = {
             "__setitem__": self._set,
             "__delitem__": self._delete,
@@ -95,14 +95,14 @@ class Tables:
         plain = (dict, OrderedDict)
         if name not in changes or type(table).__setitem__ not in [kind.__setitem__ for kind in plain]:
             return None  # a user's way to store
-        is_dicts = getattr(type(table), name) in [getattr(kind, name) for kind in plain]
-        return partial(changes[name], table) if is_dicts else None
+        return partial(changes[name], table)
 
     def _set(self, table: Any, key: Any, value: Any) -> None:
         self.changing(table, key, lambda k: table.__setitem__(k, value))
 
     def _delete(self, table: Any, key: Any) -> None:
-        self.changing(table, key, table.__delitem__)
+        kind = OrderedDict if is_a(table, OrderedDict) else dict
+        self.changing(table, key, lambda k: kind.__delitem__(table, k))
 
     def _update(self, table: Any, *args: Any, **kwargs: Any) -> None:
         for key, value in dict(*args, **kwargs).items():
