@@ -217,14 +217,21 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
     return found
 
 
-def check_nests(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any]) -> None:
-    """TraceError if the function has changed a list or dictionary among its arguments: it had copies of them."""
+def has_changed(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any], call_leaves: Sequence[Any]) -> bool:
+    """Whether the function has changed a list, dictionary or record among its arguments: it had copies of them.
+
+    Raises:
+        TraceError: it has, and among them are arrays, instead of which it was given tensors.
+    """
     leaves, now = flatten((args, kwargs))
-    if now != tree or any(a is not b for a, b in zip(leaves, given, strict=True)):
+    if now == tree and all(a is b for a, b in zip(leaves, given, strict=True)):
+        return False
+    if any(isinstance(leaf, np.ndarray) for leaf in call_leaves):
         raise TraceError(
-            "jit: the step changes a list or dictionary that it was given as an argument",
-            fix="return what is to be stored, and store it outside the step",
+            "jit: the step changes a list, dictionary or record that it was given as an argument, and is given arrays",
+            fix="return what is to be stored and store it outside the step, or give it tensors",
         )
+    return True
 
 
 def signature(
@@ -355,9 +362,12 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
 
 
 def with_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as a step shows them to the function: arrays as tensors on their memory."""
-    leaves, tree = flatten((args, kwargs))
-    found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflatten(
-        [wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-    )
-    return found
+    """The arguments as a step shows them to the function: arrays as tensors on their memory, all else as it is."""
+    return tuple(map(_with_tensors, args)), {key: _with_tensors(value) for key, value in kwargs.items()}
+
+
+def _with_tensors(value: Any) -> Any:
+    leaves, tree = flatten(value)
+    if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
+        return value
+    return tree.unflatten([wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])

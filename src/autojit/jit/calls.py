@@ -159,14 +159,27 @@ class DrawsByValues(LineByLine):
         )
 
 
-class TextOfTensor(LineByLine):
+class Uncompiled(LineByLine):
+    """A function has done what no step of it can do, and does it again in all likelihood."""
+
+
+class TextOfTensor(Uncompiled):
     """Python looks at the text of a tensor of the step, which is known when the step has run."""
 
     def __init__(self, where: str) -> None:
-        self.where = where
         super().__init__(
             f"Python looks at the text of a tensor at {where}: ran line by line "
             "(print, log, append or return the text as it is: that is done after every run)"
+        )
+
+
+class ChangedArgument(Uncompiled):
+    """A step is given copies of lists, dictionaries and records, and changes one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the function changes a list, dictionary or record that it is given as an argument: ran line by line "
+            "(return what is to be stored, or let the function find the object outside)"
         )
 
 

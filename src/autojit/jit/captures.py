@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
-from autojit.jit.calls import LineByLine, TextOfTensor
+from autojit.jit.calls import LineByLine, Uncompiled
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
-TEXTS_LIMIT = (
-    8  # captures of one signature that come to nothing as they look at texts of tensors, until there are no more
-)
+UNCOMPILED_LIMIT = 8  # captures of one signature that come to nothing for such a reason; then none is tried any more
 
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
@@ -62,19 +60,19 @@ class Captures:
     forms: KnownForms = field(default_factory=KnownForms)
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     is_told: bool = False  # whether a warning has said that there are too many
-    texts: list[str] = field(default_factory=list)  # of tensors: where captures that came to nothing have looked at one
+    uncompiled: list[str] = field(default_factory=list)  # why captures came to nothing that would do so again
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
     def check(self) -> None:
-        """Before a capture: TextOfTensor where several have come to nothing because they looked at one."""
-        if len(self.texts) >= TEXTS_LIMIT:
-            raise TextOfTensor(self.texts[-1])
+        """Before a capture: Uncompiled where several have come to nothing."""
+        if len(self.uncompiled) >= UNCOMPILED_LIMIT:
+            raise Uncompiled(self.uncompiled[-1])
 
     def failed(self, error: BaseException) -> None:
         """A capture has raised: it is not kept."""
         self.captures -= 1
-        if isinstance(error, TextOfTensor):
-            self.texts.append(error.where)
+        if isinstance(error, Uncompiled):
+            self.uncompiled.append(str(error))
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
 
 from autojit.core.config import config
@@ -26,16 +26,16 @@ from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.arguments import (
-    check_nests,
     describe_difference,
     given_to_function,
+    has_changed,
     in_row_major,
     leaf_names,
     make_leaves,
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, DrawsByValues, Fixed, LineByLine, alone
+from autojit.jit.calls import Call, ChangedArgument, Conflict, DrawsByValues, Fixed, LineByLine, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
@@ -45,6 +45,7 @@ from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
 from autojit.jit.made_objects import let_out
+from autojit.jit.methods import Methods, distributed, found_by_name, plain
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.open_numbers import OpenNumbers
@@ -90,8 +91,9 @@ class JitFunction:
                 {"function": function},
                 "decorate the function that the generator calls, or return a list",
             )
-        functools.update_wrapper(self, function, assigned=names_of(function), updated=())
+        functools.update_wrapper(self, function, assigned=names_of(plain(function)), updated=())
         self.function = function
+        self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
@@ -126,16 +128,8 @@ class JitFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        if not hasattr(instance, "__dict__"):
-            raise TraceError(
-                f"jit: {type(instance).__name__} has no __dict__ to keep the steps of its method {self.name}",
-                fix='add "__dict__" to its __slots__, or jit a function that takes the object as an argument',
-            )
-        cache = instance.__dict__.setdefault("_jit_methods", {})
-        found = cache.get(self.name)
-        if found is None or found.function.__func__ is not self.function:
-            found = cache[self.name] = self.of(self.function.__get__(instance, owner))
-        return found
+        known = self.methods.kept.get(id(instance))
+        return self.methods.of(instance, owner) if known is None else known[1]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["function"], name)  # ``jit(model).parameters()``
@@ -159,7 +153,10 @@ class JitFunction:
     def __reduce__(self) -> Any:
         if isinstance(self.function, MethodType):
             return getattr, (self.function.__self__, self.name)
-        return self.function.__qualname__ if isinstance(self.function, FunctionType) else (jit, (self.function,))
+        is_known = found_by_name(self.__dict__.get("__module__"), self.__dict__.get("__qualname__")) is self
+        return (
+            self.__dict__["__qualname__"] if is_known else (functools.partial(jit, **self.options()), (self.function,))
+        )
 
     def __repr__(self) -> str:
         return f"<jit {self.name}: {self.counts.captures} capture(s)>"
@@ -406,7 +403,8 @@ class JitFunction:
                 with traced_math(has_numbers), observer.observing(), of_values(trace, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding, call)
-                check_nests(args, kwargs, call.tree, given)
+                if has_changed(args, kwargs, call.tree, given, call.leaves):
+                    raise ChangedArgument
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
@@ -495,5 +493,6 @@ def jit(
     """
     check_option(verify)
     if function is None:
-        return lambda f: JitFunction(f, verify, dynamic).as_module()
-    return JitFunction(function, verify, dynamic).as_module()
+        return lambda f: jit(f, verify=verify, dynamic=dynamic)
+    made = distributed(function, lambda f: jit(f, verify=verify, dynamic=dynamic))
+    return JitFunction(function, verify, dynamic).as_module() if made is None else made

@@ -17,7 +17,7 @@ from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
-from autojit.jit.calls import Call, Fixed, TextOfTensor
+from autojit.jit.calls import Call, Fixed, Uncompiled
 from autojit.jit.guards import same
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
@@ -37,7 +37,7 @@ def general_capture(
     """
     try:
         capture = record(call, 0)
-    except TextOfTensor:
+    except Uncompiled:
         raise
     except Exception as error:  # the same without open sizes tells whether it is the user's
         trace = call.trace
