@@ -74,11 +74,11 @@ class Call:
         if threading.active_count() > 1 and broken_guard(guards):
             self.give_up_torn()
 
-    def refuse_texts(self) -> None:
-        """After the function has run: TextOfTensor where a step cannot know what it did with one."""
+    def check_compiled(self) -> None:
+        """After the function has run: Uncompiled where it has done what no step can do."""
         assert self.trace is not None
-        if self.trace.looked_at:
-            raise TextOfTensor(self.trace.looked_at)
+        if self.trace.uncompiled:
+            raise Uncompiled(self.trace.uncompiled)
 
     def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
         """Run a step; if it fails right after its capture, what that has detached gets its history again."""
@@ -161,16 +161,6 @@ class DrawsByValues(LineByLine):
 
 class Uncompiled(LineByLine):
     """A function has done what no step of it can do, and does it again in all likelihood."""
-
-
-class TextOfTensor(Uncompiled):
-    """Python looks at the text of a tensor of the step, which is known when the step has run."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__(
-            f"Python looks at the text of a tensor at {where}: ran line by line "
-            "(print, log, append or return the text as it is: that is done after every run)"
-        )
 
 
 class ChangedArgument(Uncompiled):

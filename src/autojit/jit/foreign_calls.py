@@ -18,7 +18,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ class ForeignCalls:
             return None
         is_of_tensors = any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves)
         if is_statement and not is_a(owner, Tensor):
+            if self.observer.is_at_once:
+                return None
             if self._is_log(function):
                 return partial(self.defer_log, _with_line(function))
-            for part in () if self.observer.is_at_once else opaque or [_SYSTEM]:
+            for part in opaque or [_SYSTEM]:
                 self._changed.setdefault(id(part), (part, here()))
             return partial(self.defer, function)
         if is_of_tensors or is_a(owner, Tensor):
@@ -105,8 +108,14 @@ class ForeignCalls:
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
 
     def defer_log(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        """``defer``, of a call that writes texts of tensors as they are now."""
-        given = args if self.observer.is_at_once else [as_it_is(value, self.observer.outside) for value in args]
+        """``defer``, of a call that writes texts of tensors as they are now, from the line where it stands."""
+        trace: Any = state.trace
+        is_of_now = kwargs.get("exc_info") or kwargs.get("stack_info") or own(function, "__name__", "") == "exception"
+        if is_of_now and trace is not None:
+            trace.note_uncompiled("an error or a stack is logged")
+        given = [as_it_is(value, self.observer.outside) for value in args]
+        if own(function, "__module__", "") == "logging":
+            function = _from_frames(function, kwargs.get("stacklevel", 1))
         self.defer(function, *given, **kwargs)
 
     @property
@@ -227,6 +236,23 @@ def _with_line(function: Any) -> Any:
     names = frame.f_globals
     place = names.get("__name__", "<string>"), names.setdefault("__warningregistry__", {})
     return partial(_warn_there, frame.f_code.co_filename, frame.f_lineno, place)
+
+
+def _from_frames(function: Any, count: int) -> Any:
+    """A function of ``logging``, which asks its callers for their lines: called by others that give the same."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and count > 0:
+        code = frame.f_code
+        if not is_own(code):
+            made = _calling.__code__.replace(co_firstlineno=frame.f_lineno - 1, co_filename=code.co_filename)
+            made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+            function, count = partial(FunctionType(made, {}), function), count - 1
+        frame = frame.f_back
+    return function
+
+
+def _calling(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
 
 
 def _warn_there(file: str, line: int, place: Any, message: Any, category: Any = None, *_: Any, **__: Any) -> None:

@@ -77,7 +77,7 @@ class Snapshot:
             Releases: there are fewer.
             DrawnOtherwise: what it draws cannot be given to a step.
             BeginAgain: what it has read has changed meanwhile.
-            TextOfTensor: it has looked at the text of a tensor.
+            Uncompiled: it did what no step can do, such as looking at the text of a tensor.
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
@@ -95,7 +95,7 @@ class Snapshot:
             raise Rebinds((), "done after every call: what the function appends or prints")
         if rebinding is not None and rebinding.idle:
             raise Releases(rebinding.idle)
-        call.refuse_texts()
+        call.check_compiled()
 
     def _refuse_hooks(self) -> None:
         """Hooks on what exists outside would be one more at every call."""
