@@ -141,6 +141,20 @@ def test_what_cannot_be_done_at_every_call_is_refused_at_the_first(name: str) ->
     assert before == STORED
 
 
+@pytest.mark.parametrize("change", ["d['out'] = y", "l.append(y)", "l[0] = y", "d['l'].append(y)", "del d['l']"])
+def test_containers_given_as_arguments_are_changed_as_eager_mode_does(change: str) -> None:
+    names: dict[str, Any] = {}
+    exec(f"def f(x, d, l):\n    y = x * 2\n    {change}\n    return y", names)
+    function, step = names["f"], aj.jit(names["f"])
+    for k in range(3):
+        eager, given = ({"l": [aj.ones(1)]}, [aj.ones(1)]), ({"l": [aj.ones(1)]}, [aj.ones(1)])
+        assert step(aj.ones(2) * k, *given).tolist() == function(aj.ones(2) * k, *eager).tolist()
+        assert repr(given) == repr(eager)
+        eager, given = ({"l": [np.ones(1)]}, [np.ones(1)]), ({"l": [np.ones(1)]}, [np.ones(1)])
+        assert step(aj.ones(2) * k, *given).tolist() == function(aj.ones(2) * k, *eager).tolist()
+        assert repr(given) == repr(eager)
+
+
 CHANGING: dict[str, Callable[[list[Any]], Callable[[aj.Tensor], Any]]] = {
     "read after adding": lambda kept: lambda x: (kept.append(x.sum().item()), x * len(kept))[1],
     "given back": lambda kept: lambda x: (kept.append(2.0), list(kept), x * kept[-1])[2],

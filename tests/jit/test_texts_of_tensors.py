@@ -189,6 +189,45 @@ def test_a_parameter_that_an_update_changes_is_printed_before_and_after() -> Non
     assert agree(step).stats()["captures"] <= 2
 
 
+def _told(world: Any, *message: Any) -> None:
+    world.logger.warning(*message, stacklevel=2)
+
+
+def _logged(world: Any, x: Any) -> None:
+    world.logger.warning("a %s %.2f", x * 2, x[0])
+    _told(world, "b %d", x.sum().item())
+    world.logger.log(30, f"c {x}", extra={"more": 1})
+    logging.warning("d %s", x)
+
+
+def _error_logged(world: Any, x: Any) -> None:
+    try:
+        raise ValueError(x.sum().item())
+    except ValueError:
+        world.logger.exception("e %s", x)
+
+
+@pytest.mark.parametrize("function", [_logged, _error_logged])
+def test_records_of_logs_name_the_line_that_made_them(function: Any) -> None:
+    found = []
+    step = aj.jit(function)
+    for call in (function, step):
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(logging.Formatter("%(pathname)s:%(lineno)d %(funcName)s %(module)s %(message)s"))
+        world = SimpleNamespace(logger=logging.Logger("tests.lines"))
+        world.logger.addHandler(handler)
+        logging.getLogger().addHandler(handler)
+        try:
+            for values in ([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]):
+                call(world, aj.tensor(values))
+        finally:
+            logging.getLogger().removeHandler(handler)
+        found.append(stream.getvalue())
+    assert found[0] == found[1]
+    assert (step.stats()["captures"] == 1) == (function is _logged)
+
+
 def test_options_of_printing_count_when_the_call_is_made() -> None:
     for function in (plain, lambda world, x: len(str(x / 3)), lambda world, x: print(x / 3)):
         step = aj.jit(function)
@@ -205,7 +244,11 @@ def test_a_function_that_looks_at_texts_runs_line_by_line_and_says_where() -> No
     step = agree(lambda world, x: len(str(x)))
     assert step.stats()["captures"] == 0
     told = step.explain()
-    assert "Python looks at the text of a tensor at test_texts_of_tensors.py" in told and "ran line by line" in told
+    assert (
+        "Python looks at the text of a tensor" in told
+        and "test_texts_of_tensors.py:" in told
+        and "ran line by line" in told
+    )
 
 
 def test_a_branch_that_looks_at_texts_leaves_the_others_compiled() -> None:

@@ -18,7 +18,6 @@ import numpy as np
 from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
 from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
-from autojit.core.errors import TraceError
 from autojit.core.types import Shape, TensorType
 from autojit.core.wrapping import code_holder
 from autojit.ir.graph import Value
@@ -239,20 +238,10 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
     return found
 
 
-def are_changed(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any], originals: Sequence[Any]) -> bool:
-    """Whether the function has changed a list or dictionary among its arguments; it had copies of them.
-
-    Raises:
-        TraceError: it has, and there are arrays in them, which line by line are tensors: in copies again.
-    """
+def are_changed(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any]) -> bool:
+    """Whether the function has changed a list, dictionary or record among its arguments; it had copies of them."""
     leaves, now = flatten((args, kwargs))
-    is_changed = now != tree or any(a is not b for a, b in zip(leaves, given, strict=True))
-    if is_changed and any(isinstance(leaf, np.ndarray) for leaf in originals):
-        raise TraceError(
-            "jit: the step changes a list or dictionary that it was given as an argument",
-            fix="return what is to be stored, and store it outside the step; or pass tensors in place of arrays",
-        )
-    return is_changed
+    return now != tree or any(a is not b for a, b in zip(leaves, given, strict=True))
 
 
 def signature(
@@ -401,11 +390,12 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
 
 
 def with_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as a step shows them to the function: arrays as tensors on their memory."""
-    leaves, tree = flatten((args, kwargs))
+    """The arguments as a step shows them to the function: arrays as tensors on their memory, all else as it is."""
+    return tuple(map(_with_tensors, args)), {key: _with_tensors(value) for key, value in kwargs.items()}
+
+
+def _with_tensors(value: Any) -> Any:
+    leaves, tree = flatten(value)
     if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        return args, kwargs  # the containers themselves, which the function may change
-    found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflatten(
-        [wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-    )
-    return found
+        return value
+    return tree.unflatten([wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])

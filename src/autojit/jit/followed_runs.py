@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.jit.arguments import ArgumentLeaf
-from autojit.jit.line_by_line import LineByLine, TextOfTensor
+from autojit.jit.line_by_line import LineByLine, Uncompiled
 from autojit.jit.observer import Observer
 from autojit.jit.onward import asking_outside
 from autojit.jit.raised_errors import of_values
@@ -31,8 +31,8 @@ def followed(
         with asking_outside(trace, arguments, leaves), traced_math(has_numbers), observer.observing(), errors, arrays:
             yield
         observer.check_draws()
-        if trace.looked_at:
-            raise TextOfTensor(trace.looked_at)
+        if trace.uncompiled:
+            raise Uncompiled(trace.uncompiled)
     except LineByLine as reason:
         reason.drawn = observer.drawn
         raise

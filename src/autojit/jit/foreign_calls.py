@@ -15,10 +15,11 @@ What a step would change in a library's object and read again afterwards is refu
 from __future__ import annotations
 
 import io
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
 from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -119,8 +121,15 @@ class ForeignCalls:
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
 
     def defer_log(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        """``defer``, of a call that writes texts of tensors as they are now."""
-        self.defer(function, *[as_it_is(value, self.observer.outside) for value in args], **kwargs)
+        """``defer``, of a call that writes texts of tensors as they are now, from the line where it stands."""
+        trace: Any = state.trace
+        is_of_now = kwargs.get("exc_info") or kwargs.get("stack_info") or own(function, "__name__", "") == "exception"
+        if is_of_now and trace is not None:
+            trace.note_uncompiled("an error or a stack is logged")
+        given = [as_it_is(value, self.observer.outside) for value in args]
+        if own(function, "__module__", "") == "logging":
+            function = _from_frames(function, kwargs.get("stacklevel", 1))
+        self.defer(function, *given, **kwargs)
 
     @property
     def deferring(self) -> tuple[Callable[..., None], ...]:
@@ -232,3 +241,20 @@ def _may_be_users(value: Any) -> bool:
     if type(plain) is FunctionType:
         return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
     return is_a(value, partial) or (callable(value) and (is_own_class(type(value)) or is_user_class(type(value))))
+
+
+def _from_frames(function: Any, count: int) -> Any:
+    """A function of ``logging``, which asks its callers for their lines: called by others that give the same."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and count > 0:
+        code = frame.f_code
+        if not is_own(code):
+            made = _calling.__code__.replace(co_firstlineno=frame.f_lineno - 1, co_filename=code.co_filename)
+            made = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+            function, count = partial(FunctionType(made, {}), function), count - 1
+        frame = frame.f_back
+    return function
+
+
+def _calling(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
 
 from autojit.core.config import config
@@ -47,6 +47,7 @@ from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
 from autojit.jit.line_by_line import ChangedArguments, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
+from autojit.jit.methods import Methods, distributed, found_by_name, plain
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.numpy_arrays import OfNumPy
@@ -90,8 +91,9 @@ class JitFunction:
                 {"function": function},
                 "decorate the function that the generator calls, or return a list",
             )
-        functools.update_wrapper(self, function, assigned=names_of(function), updated=())
+        functools.update_wrapper(self, function, assigned=names_of(plain(function)), updated=())
         self.function = function
+        self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
@@ -126,16 +128,8 @@ class JitFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        if not hasattr(instance, "__dict__"):
-            raise TraceError(
-                f"jit: {type(instance).__name__} has no __dict__ to keep the steps of its method {self.name}",
-                fix='add "__dict__" to its __slots__, or jit a function that takes the object as an argument',
-            )
-        cache = instance.__dict__.setdefault("_jit_methods", {})
-        found = cache.get(self.name)
-        if found is None or found.function.__func__ is not self.function:
-            found = cache[self.name] = self.of(self.function.__get__(instance, owner))
-        return found
+        known = self.methods.kept.get(id(instance))
+        return self.methods.of(instance, owner) if known is None else known[1]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["function"], name)  # ``jit(model).parameters()``
@@ -159,7 +153,10 @@ class JitFunction:
     def __reduce__(self) -> Any:
         if isinstance(self.function, MethodType):
             return getattr, (self.function.__self__, self.name)
-        return self.function.__qualname__ if isinstance(self.function, FunctionType) else (jit, (self.function,))
+        is_known = found_by_name(self.__dict__.get("__module__"), self.__dict__.get("__qualname__")) is self
+        return (
+            self.__dict__["__qualname__"] if is_known else (functools.partial(jit, **self.options()), (self.function,))
+        )
 
     def __repr__(self) -> str:
         return f"<jit {self.name}: {self.counts.captures} capture(s)>"
@@ -361,7 +358,7 @@ class JitFunction:
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
-            self.looks_at_arrays |= isinstance(error, OfNumPy)
+            self.looks_at_arrays |= isinstance(error, OfNumPy | ChangedArguments)
             root.give_up(error, self.counts.note)
             raise
         traced = time.perf_counter()
@@ -406,8 +403,8 @@ class JitFunction:
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call, result)
-                if are_changed(args, kwargs, call.tree, given, call.leaves):
-                    raise DrawnOtherwise(observer.drawn, ChangedArguments)
+                if are_changed(args, kwargs, call.tree, given):
+                    raise ChangedArguments(observer.drawn)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
@@ -495,5 +492,6 @@ def jit(
     """
     check_option(verify)
     if function is None:
-        return lambda f: JitFunction(f, verify, dynamic).as_module()
-    return JitFunction(function, verify, dynamic).as_module()
+        return lambda f: jit(f, verify=verify, dynamic=dynamic)
+    made = distributed(function, lambda f: jit(f, verify=verify, dynamic=dynamic))
+    return JitFunction(function, verify, dynamic).as_module() if made is None else made

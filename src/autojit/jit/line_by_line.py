@@ -115,16 +115,10 @@ class DrawsByValues(LineByLine):
         )
 
 
-class TextOfTensor(LineByLine):
-    """Python looks at the text of a tensor of the step, which is known when the step has run."""
+class Uncompiled(LineByLine):
+    """A function has done what no step of it can do, and does it again in all likelihood."""
 
     limit = 8
-
-    def __init__(self, where: str) -> None:
-        super().__init__(
-            f"Python looks at the text of a tensor at {where}: ran line by line "
-            "(print, log, append or return the text as it is: that is done after every run)"
-        )
 
 
 class NewPlaces(LineByLine):
@@ -138,12 +132,15 @@ class NewPlaces(LineByLine):
 
 
 class ChangedArguments(LineByLine):
-    """The function changes containers that it is given, and these are others in every call."""
+    """A step is given copies of lists, dictionaries and records, and changes one."""
 
-    def __init__(self) -> None:
+    limit = 1
+
+    def __init__(self, drawn: Sequence[Any]) -> None:
+        self.drawn = drawn
         super().__init__(
-            "the function changes a list, dictionary or record that it is given as an argument: every call runs line "
-            "by line (return what is to be stored, or let the function find the container outside)"
+            "the function changes a list, dictionary or record that it is given as an argument: ran line by line "
+            "(return what is to be stored, or let the function find the object outside)"
         )
 
 

@@ -29,7 +29,7 @@ from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 DEEPEST = 60
 _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "tensor.random", "utils", "distributions"))
 """autojit's own objects that users see as state of theirs; the others are machinery and caches."""
-_UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in", "_jit_methods"})  # of steps that run compiled: differ
+_UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
 
 
 @dataclass(eq=False)

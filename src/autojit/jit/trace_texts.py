@@ -31,7 +31,7 @@ class TraceTexts:
         self.is_over = False  # whether the capture has ended, and nothing is known of its inputs any more
         self.told: Sequence[Any] = ()  # calls that are made after every run
         self.tell: Sequence[Callable[[], Any]] = ()  # those of them that write or tell, for a call that raises
-        self.looked_at = ""  # where Python has looked at the text of a tensor first
+        self.uncompiled = ""  # why the call is to run line by line
 
     if TYPE_CHECKING:
 
@@ -49,8 +49,12 @@ class TraceTexts:
             return None
         if self.runs_often:
             return self._shown_in_body(t)
-        self.looked_at = self.looked_at or str(here())
+        self.note_uncompiled("Python looks at the text of a tensor, which is not printed, logged, appended or returned")
         return self.evaluate(value_of(t))
+
+    def note_uncompiled(self, why: str) -> None:
+        """The function does what no step can do, and is known to be right only line by line."""
+        self.uncompiled = self.uncompiled or f"{why} ({here()}): ran line by line"
 
     def _shown_in_body(self, t: Tensor) -> None:
         if self.outer is not None:

@@ -1,0 +1,131 @@
+"""Compiled methods: each object has steps of its own, found by its identity and kept outside of it.
+
+An object shows nothing of them: not in ``vars``, in copies, in pickles or in comparisons. But the steps lead to the
+object, whose attributes they work on, so a table of them would keep it alive for ever. So while the collector looks for
+what is unreachable, and only then, the object itself holds its steps: they go when it goes. Objects without attributes,
+or that cannot be weakly referenced, cannot be asked: of these the last ones are kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import weakref
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from autojit.core.config import config
+from autojit.core.locks import new_lock
+from autojit.jit.places import attributes_of
+
+if TYPE_CHECKING:
+    from autojit.jit.function import JitFunction
+
+MOST_UNASKED = 512  # objects that cannot be asked, of one method
+
+
+class Methods:
+    """The compiled methods of the objects that one jitted function of a class was called on."""
+
+    def __init__(self, whole: JitFunction) -> None:
+        self._whole = whole
+        self.kept: dict[int, tuple[Any, JitFunction]] = {}  # by id: objects, and their compiled methods
+        self._lock = new_lock()
+
+    def of(self, instance: Any, owner: Any) -> JitFunction:
+        """The compiled method of an object that has none yet."""
+        whole = self._whole
+        made = whole.of(whole.function.__get__(instance, owner))
+        if config.disable:
+            return made
+        with self._lock:  # another thread that collects may have lent them out
+            found = self.kept.setdefault(id(instance), (instance, made))[1]
+            if len(self.kept) > MOST_UNASKED and not _can_be_asked(instance):
+                unasked = [key for key, (obj, _) in self.kept.items() if not _can_be_asked(obj)]
+                for key in unasked[:-MOST_UNASKED]:
+                    del self.kept[key]
+        _all.add(self)
+        return found
+
+    def lend(self) -> Lent | None:
+        """Let objects hold their steps themselves, and nobody else; None while another thread looks for some."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        lent = Lent(weakref.ref(self), self._lock, f"_jit_steps_{id(self)}", [])
+        for key, (obj, made) in tuple(self.kept.items()):
+            table = attributes_of(obj) if _can_be_asked(obj) else None
+            if table is not None:
+                dict.__setitem__(table, lent.name, made)
+                lent.objects.append(weakref.ref(obj))
+                del self.kept[key]
+        return lent
+
+    def take_back(self, obj: Any, made: JitFunction) -> None:
+        """The steps of an object that is still there."""
+        self.kept.setdefault(id(obj), (obj, made))
+
+
+class Lent(NamedTuple):
+    """What objects hold while the collector runs, under which name."""
+
+    methods: weakref.ref[Methods]
+    lock: Any
+    name: str
+    objects: list[weakref.ref[Any]]
+
+    def take_back(self) -> None:
+        """The collector has run: the objects that are left hold nothing any more."""
+        methods = self.methods()
+        for ref in self.objects:
+            obj = ref()
+            if obj is not None:
+                made = dict.pop(attributes_of(obj) or {}, self.name, None)
+                if made is not None and methods is not None:
+                    methods.take_back(obj, made)
+        self.lock.release()
+
+
+_all: weakref.WeakSet[Methods] = weakref.WeakSet()
+_lent: list[Lent] = []
+_FULL = 2 if sys.version_info < (3, 14) else 1
+
+
+def _around_collections(phase: str, info: dict[str, int]) -> None:
+    if phase == "start" and info["generation"] >= _FULL:
+        _lent.extend(filter(None, [methods.lend() for methods in tuple(_all)]))
+    elif phase == "stop":
+        while _lent:
+            _lent.pop().take_back()
+
+
+gc.callbacks.append(_around_collections)
+
+
+def _can_be_asked(obj: Any) -> bool:
+    return bool(type(obj).__weakrefoffset__) and attributes_of(obj) is not None
+
+
+def distributed(function: Any, jit: Any) -> Any:
+    """What ``jit`` makes of a descriptor around a function: the same around the compiled function; None of others."""
+    if isinstance(function, staticmethod | classmethod):
+        return type(function)(jit(function.__func__))
+    if isinstance(function, functools.cached_property):
+        return functools.cached_property(jit(function.func))
+    if isinstance(function, property):
+        kind: Any = type(function)
+        return kind(*[part and jit(part) for part in (function.fget, function.fset, function.fdel)], function.__doc__)
+    return None
+
+
+def plain(function: Any) -> Any:
+    """The function behind a method, which has its names."""
+    return function.__func__ if isinstance(function, MethodType) else function
+
+
+def found_by_name(module: Any, path: Any) -> Any:
+    """What is there under a path of names in a module, as ``pickle`` looks for functions; None if nothing is."""
+    found = sys.modules.get(module) if isinstance(module, str) and isinstance(path, str) else None
+    for name in path.split(".") if found is not None else ():
+        found = getattr(found, name, None)
+    return found
