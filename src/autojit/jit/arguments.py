@@ -317,14 +317,17 @@ def leaf_names(function: Callable[..., Any], tree: TreeSpec) -> list[str]:
     return found
 
 
-def describe_difference(known: Sequence[Any], key: Any, names: Sequence[str]) -> str:
+def difference_from(known: Sequence[Any], key: Any, names: Sequence[str]) -> str:
     """How a call's key, modes and signature, differs from the one captured last."""
     modes, new = key
     if modes[-1]:
         return "arguments share memory with what the step changes"
     old = next((o for m, o in reversed(known) if m[:-1] == modes[:-1] and o[0] == new[0]), known[-1][1])
-    if old == new:
-        return "gradient mode changed"
+    return "gradient mode changed" if old == new else describe_difference(old, new, names)
+
+
+def describe_difference(old: tuple[Any, ...], new: tuple[Any, ...], names: Sequence[str]) -> str:
+    """How a call's signature differs from another."""
     if old[0] != new[0]:
         return "arguments: structure changed (number, nesting or keywords)"
     for k, (a, b) in enumerate(zip(old[1], new[1], strict=True)):

@@ -27,7 +27,7 @@ from autojit.core.uncollected import uncollected
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.arguments import (
     are_changed,
-    describe_difference,
+    difference_from,
     given_to_function,
     in_row_major,
     leaf_names,
@@ -330,7 +330,7 @@ class JitFunction:
     def _difference(self, key: Any) -> str:
         tree = key[1][0]
         names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
-        return describe_difference(tuple(self.roots), key, names)
+        return difference_from(tuple(self.roots), key, names)
 
     def _find(self, branch: Branch, call: Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
