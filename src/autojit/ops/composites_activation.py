@@ -96,7 +96,7 @@ def elu(x: Operand, alpha: float = 1.0) -> Any:
     """``x`` where positive, else ``alpha * (e ** x - 1)``."""
     if alpha == 1.0:
         return _bent(x, expm1(x))
-    return where(gt(x, 0), x, _bent(mul(x, alpha), mul(expm1(x), alpha)))
+    return where(le(x, 0), where(lt(x, 0), mul(expm1(x), alpha), mul(x, alpha)), x)
 
 
 def celu(x: Operand, alpha: float = 1.0) -> Any:
@@ -126,7 +126,7 @@ def hardsigmoid(x: Operand) -> Any:
 
 def hardswish(x: Operand) -> Any:
     """``x * hardsigmoid(x)``."""
-    return where(le(x, -3), 0, where(lt(x, 3), div(mul(x, add(x, 3)), 6), x))
+    return where(le(x, -3), mul(x, 0), where(lt(x, 3), div(mul(x, add(x, 3)), 6), x))
 
 
 def softsign(x: Operand) -> Any:
@@ -141,7 +141,8 @@ def tanhshrink(x: Operand) -> Any:
 
 def softshrink(x: Operand, width: float = 0.5) -> Any:
     """``x`` moved towards 0 by ``width``, 0 where it would cross."""
-    return where(gt(x, width), sub(x, width), where(lt(x, -width), add(x, width), mul(x, 0)))
+    outside = where(gt(x, 0), sub(x, width), add(x, width))
+    return where(logical_and(ge(x, -width), le(x, width)), 0, outside)
 
 
 def hardshrink(x: Operand, width: float = 0.5) -> Any:

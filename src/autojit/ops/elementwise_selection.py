@@ -142,11 +142,11 @@ class Relu(Pointwise):
     is_one_loop: ClassVar[bool] = True
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        return (lambda: where(gt(result, 0), y_bar, 0),)
+        return (lambda: where(le(result, 0), 0, y_bar),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
-        return None if x_dot is None else where(gt(result, 0), x_dot, 0)
+        return None if x_dot is None else where(le(result, 0), 0, x_dot)
 
     def lower(self, emit: Any, x: Any) -> Any:
         return emit.maximum(x, emit.zero(x))

@@ -45,8 +45,8 @@ def xlog1py(input: Any, other: Any) -> Tensor:
         tensor([0., 0.])
     """
     x, y = floating_together(input, other, "xlog1py")
-    is_zero = x.eq(0) & y.isnan().logical_not()
-    return where(is_zero, 0.0, x * log1p(where(is_zero, 0.0, y)))  # type: ignore[no-any-return]
+    is_free = x.eq(0) & (y.le(-1) | y.eq(math.inf))
+    return x * log1p(where(is_free, 0.0, y))
 
 
 @with_out

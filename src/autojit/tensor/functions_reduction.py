@@ -13,6 +13,7 @@ from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
+from autojit.ops.composed import is_common
 from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
 from autojit.tensor.dispatch import apply_single
@@ -119,7 +120,7 @@ def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | 
     t = t if dtype is None else cast(t, dtype)
     _require_float(t, "mean")
     axes, name = normalize_axes(dim, type_of(t).ndim, "mean"), "MeanBackward0" if dim is None else "MeanBackward1"
-    if not axes:
+    if not axes or not is_common(type_of(t).dtype):  # in whose place nothing is kept as one op
         return rename_node(ops.mean(t, dim, keepdim), name)
     op = ops.Mean(axes, bool(keepdim))  # keeps nothing, where a division would keep the number of elements
     return rename_node(in_one_node(op, (t,), lambda: no_view(ops.mean(t, dim, keepdim), t)), name)

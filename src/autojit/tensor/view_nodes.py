@@ -43,8 +43,8 @@ def no_view(t: Tensor, input: Tensor) -> Tensor:
 
 def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:
     """The pieces, none of which is the input itself."""
-    if len(pieces) == 1 and pieces[0] is input:
-        return (input.view(type_of(input).shape),)
+    if any(piece is input for piece in pieces):  # the only one, or all others are empty
+        return tuple([input.view(type_of(input).shape) if piece is input else piece for piece in pieces])
     return pieces
 
 
