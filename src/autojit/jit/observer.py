@@ -35,6 +35,7 @@ from autojit.jit.draws import Place, is_drawn_from
 from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
+from autojit.jit.late_values import settle
 from autojit.jit.named_lookups import by_container
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_draws import ObservedDraws
@@ -413,6 +414,9 @@ class Observer(ObservedCalls, ObservedWrites):
         active.observer = self
         try:
             yield
+        except Exception as error:
+            settle(error)
+            raise
         finally:
             active.observer = before
             self._functions.release()
