@@ -139,3 +139,31 @@ def test_what_a_step_remembers_is_of_plain_numbers() -> None:
         assert compiled(aj.ones(1), value).item() == 3 * value
     assert [type(scaled(value)) for value in FLOATS] == [float] * len(FLOATS)
     assert scaled.cache_info().currsize == len(FLOATS)
+
+
+ERRORS: dict[str, Callable[[aj.Tensor, int], Any]] = {
+    "a key": lambda x, k: x * {1: 1, 2: 2, 3: 3, 5: 5, 6: 6}[k],
+    "an error of the user's": lambda x, k: _refused(x, k),
+    "an error that holds a size": lambda x, k: _refused(x, x.shape[0]),
+    "several": lambda x, k: _refused(x, (k, [x.shape[0] - 1])),
+}
+
+
+def _refused(x: aj.Tensor, what: Any) -> aj.Tensor:
+    if x.shape[0] == 4:
+        raise LookupError("refused", what)
+    return x
+
+
+@pytest.mark.parametrize("function", ERRORS.values(), ids=ERRORS)
+def test_errors_hold_plain_numbers(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_numbers, "INTS_BEFORE", 1)
+    compiled = aj.jit(lambda x, k: function(x, k))
+    for n in (1, 2, 3, 5, 4, 6, 4):
+        told = []
+        for call in (function, compiled):
+            try:
+                told.append(call(aj.ones(n), n).tolist())
+            except LookupError as error:
+                told.append((type(error), str(error), [type(part) for part in error.args], error.args))
+        assert told[1] == told[0]

@@ -30,8 +30,6 @@ ONE: dict[str, tuple[Function, list[float], list[float], list[float]]] = {
     "softshrink": (F.softshrink, [-1.0, 0.2, 2.0, NAN], [-0.5, 0.0, 1.5, NAN], [1.0, 0.0, 1.0, 1.0]),
     "hardshrink": (F.hardshrink, [-1.0, 0.2, 2.0, NAN], [-1.0, 0.0, 2.0, NAN], [1.0, 0.0, 1.0, 1.0]),
     "threshold": (lambda x: F.threshold(x, 0.5, 7.0), [0.2, 2.0, NAN], [7.0, 2.0, NAN], [0.0, 1.0, 1.0]),
-    "clamp": (lambda x: x.clamp(-1, 1), [-INF, -1.0, 0.5, 2.0, NAN], [-1.0, -1.0, 0.5, 1.0, NAN], [0, 1, 1, 0, 0]),
-    "clamp, one bound": (lambda x: x.clamp(min=0.0), [-2.0, 0.0, INF, NAN], [0.0, 0.0, INF, NAN], [0, 1, 1, 0]),
     "hardswish": (F.hardswish, [-INF, -4.0, 0.0, 4.0], [NAN, 0.0, 0.0, 4.0], [0.0, 0.0, 0.5, 1.0]),
 }
 TWO: dict[str, tuple[Function, list[float], list[float], list[float], list[float], list[float]]] = {

@@ -134,6 +134,12 @@ def with_digits(arguments: Any) -> Any:
     return tree.unflatten([_digits(leaf) for leaf in leaves])
 
 
+def settle(error: Exception) -> None:
+    """Let an error that leaves a capture hold digits: numbers and sizes of the step are none when it is over."""
+    if any(_digits(leaf) is not leaf for leaf in flatten(error.args)[0]):
+        error.args = with_digits(error.args)
+
+
 def _digits(value: Any) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value
 
@@ -166,4 +172,15 @@ def _now(value: Any) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else value
 
 
-__all__ = ["Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late", "with_digits"]
+__all__ = [
+    "Late",
+    "as_it_is",
+    "at_once",
+    "copied_as",
+    "formatted",
+    "is_of_step",
+    "joined",
+    "late",
+    "settle",
+    "with_digits",
+]

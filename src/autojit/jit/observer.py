@@ -36,6 +36,7 @@ from autojit.jit.draws import Place, is_drawn_from
 from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
+from autojit.jit.late_values import settle
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
 from autojit.jit.observed_calls import ObservedCalls
@@ -426,6 +427,9 @@ class Observer(ObservedCalls, ObservedWrites):
         active.observer, taker.take = self, None if self.is_at_once else self.foreign.warnings.take
         try:
             yield
+        except Exception as error:
+            settle(error)
+            raise
         finally:
             active.observer, taker.take = before
             self._functions.release()
