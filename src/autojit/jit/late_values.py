@@ -173,14 +173,5 @@ def _now(value: Any) -> Any:
 
 
 __all__ = [
-    "Late",
-    "as_it_is",
-    "at_once",
-    "copied_as",
-    "formatted",
-    "is_of_step",
-    "joined",
-    "late",
-    "settle",
-    "with_digits",
-]
+    "Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late", "settle", "with_digits",
+]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.ir.op import Operand, Operands, bind
-from autojit.ops.elementwise_arithmetic import add, cast, mul, stop_gradient, sub, where
+from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
 from autojit.ops.elementwise_base import REALS, Pointwise
 from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
@@ -229,8 +229,6 @@ def clamp_min(x: Operand, low: Any) -> Any:
         outside = logical_or(outside, isnan(literal(x, low)))
     elif low != low:
         outside = ne(x, literal(x, low))
-    elif x.spec.dtype.kind == "float":  # a NaN stays one, without derivative
-        return where(ge(x, low), x, maximum(stop_gradient(x), low))
     return where(outside, low, x)
 
 
@@ -243,8 +241,6 @@ def clamp_max(x: Operand, high: Any) -> Any:
         outside = logical_or(outside, isnan(literal(x, high)))
     elif high != high:
         outside = ne(x, literal(x, high))
-    elif x.spec.dtype.kind == "float":  # a NaN stays one, without derivative
-        return where(le(x, high), x, minimum(stop_gradient(x), high))
     return where(outside, high, x)
 
 
