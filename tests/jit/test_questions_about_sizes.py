@@ -311,3 +311,23 @@ def test_numbers_made_of_a_size_leave_it_open(name: str) -> None:
     for n in range(3, 12):
         assert step(aj.ones(n)).tolist() == pytest.approx([KEPT_OPEN[name](n)] * n)
     assert step.stats()["captures"] <= 3
+
+
+KINDS: dict[str, Callable[[aj.Tensor, Any], Any]] = {
+    "type of a size": lambda x, k: type(x.shape[0]) is int,
+    "type of a sum of sizes": lambda x, k: type(x.shape[0] + x.numel()) == int,
+    "type of a quotient": lambda x, k: type(x.shape[0] / 2) is float,
+    "type of a number": lambda x, k: type(k) is int,
+    "type of what is made of a number": lambda x, k: type(k * 0.5) is float,
+    "type of an item": lambda x, k: type(x.sum().item()) is float,
+    "name of a type": lambda x, k: type(k).__name__ == "int" and k.__class__ is int,
+    "table of types": lambda x, k: {int: True, float: False}[type(k)],
+    "no bool": lambda x, k: type(k) is not bool and not isinstance(x.shape[0], bool),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_numbers_and_sizes_are_of_the_types_that_they_are_of_in_eager_mode(name: str) -> None:
+    step = aj.jit(lambda x, k: x * 2 if KINDS[name](x, k) else x)
+    for k in range(3, 12):
+        assert step(aj.ones(k), k).tolist() == [2.0] * k

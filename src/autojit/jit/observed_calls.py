@@ -45,6 +45,7 @@ from autojit.jit.observed_functions import is_module, is_own_class, is_user_clas
 from autojit.jit.observed_texts import ObservedTexts, can_wait
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
+from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
@@ -161,10 +162,8 @@ class ObservedCalls(ObservedTexts):
         if kind is FunctionType or kind is MethodType:
             return self._function(function, arguments)
         if kind is type or is_a(function, type):
-            if function is super or function is type:
-                return None
-            if function in _NUMBERS and len(arguments) == 1 and is_symbolic(arguments[0]):
-                return _NUMBERS[function]  # the size stays open
+            if (instead := _of_number(function, arguments)) is not None or function is super or function is type:
+                return instead
             if is_user_class(function):
                 self.enter(function)
             else:
@@ -446,11 +445,24 @@ class ObservedCalls(ObservedTexts):
         return partial(self.draw, function)
 
 
+def _of_number(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    """What is called instead of a class, for a size that is open or a number of the step."""
+    if len(arguments) != 1 or not (
+        is_symbolic(arguments[0]) or (function is type and is_a(arguments[0], TracedNumber))
+    ):
+        return None
+    return next((instead for cls, instead in _NUMBERS.items() if cls is function), None)
+
+
 def _items(value: Any) -> Sequence[Any]:
     return value if is_a(value, list | tuple) else ()
 
 
-_NUMBERS: dict[Any, Callable[..., Any]] = {int: lambda size: size, float: lambda size: size / 1}
+_NUMBERS: dict[Any, Callable[..., Any]] = {
+    int: lambda size: size,  # which stays open
+    float: lambda size: size / 1,
+    type: lambda number: number.__class__,  # what it is to users: int or float
+}
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _Cached = type(lru_cache(abs))
 _UNBOUND = (type(list.append), type(object.__setattr__))

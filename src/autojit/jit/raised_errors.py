@@ -129,6 +129,8 @@ class _Values:
                 return t
         elif first is not None and value_of(t) is first:
             return itself  # type: ignore[no-any-return]
+        if t._array is None and t._value is None:  # an example of a batch
+            return t
         try:
             found = self.trace.evaluate(value_of(t))
         except TraceError:  # of another capture, or of a body that is under way
