@@ -315,7 +315,7 @@ def test_numbers_made_of_a_size_leave_it_open(name: str) -> None:
 
 KINDS: dict[str, Callable[[aj.Tensor, Any], Any]] = {
     "type of a size": lambda x, k: type(x.shape[0]) is int,
-    "type of a sum of sizes": lambda x, k: type(x.shape[0] + x.numel()) == int,
+    "type of a sum of sizes": lambda x, k: type(x.shape[0] + x.numel()) is int,
     "type of a quotient": lambda x, k: type(x.shape[0] / 2) is float,
     "type of a number": lambda x, k: type(k) is int,
     "type of what is made of a number": lambda x, k: type(k * 0.5) is float,
