@@ -259,4 +259,4 @@ def test_a_python_loop_over_cells_has_a_step_per_length_and_says_why() -> None:
     for length in (4, 5, 6):
         run(aj.randn(length, 2, 3))
     assert run.stats()["captures"] == 3 and run.stats()["specialised_sizes"] == 1
-    assert "test_recurrent.py" in run.explain() and "a loop over an open size step by step (aj.scan" in run.explain()
+    assert "test_recurrent.py" in run.explain() and "as a loop or a text does (aj.scan" in run.explain()

@@ -81,7 +81,7 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, rounding: _Rounding) -
                 rounded = rounded or found._replace(kind="rounding", is_finding=False)
             elif a.aspect not in MINOR:
                 return found
-            elif a.aspect != "strides" or "gradient" not in a.place or not _names(rounding.program) & LOOPS:
+            elif not _is_open(a, eager, compiled, rounding.program):
                 minor = minor or found
     if compiled.torn is not None and not _left_alike(eager, compiled, rounding.dtype):
         before, after = compiled.torn
@@ -91,6 +91,16 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, rounding: _Rounding) -
     if rounded is not None and (not ending.is_finding or rounding.explains_ending()):
         ending = rounded
     return ending if minor is None or ending.is_finding else minor
+
+
+def _is_open(found: Fact, eager: Seen, compiled: Seen, program: ProgramFunction) -> bool:
+    """What docs/jit.md leaves open: strides of gradients of loops, and whether gradients of nothing have a history."""
+    if "grad" not in found.place:
+        return False
+    if found.aspect == "requires_grad":
+        values = [fact.value for seen in (eager, compiled) for fact in seen.facts if fact[:2] == (found.place, "value")]
+        return all(not np.any(value) for value in values)
+    return found.aspect == "strides" and bool(_names(program) & LOOPS)
 
 
 def _left_alike(eager: Seen, compiled: Seen, dtype: str) -> bool:

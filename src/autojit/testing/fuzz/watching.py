@@ -101,11 +101,12 @@ class Watch:
         self.facts.append(Fact(place, "requires_grad", loss is not None))
         for k in range(1, order + 1):
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
-            # eager mode leaves zero parts out of the sum that a second derivative is: nobody promises how it lies
-            self._note(
-                f"{place} of order {k}",
-                [None if g is None else g.detach() if k == 1 else g.detach().contiguous() for g in found],
-            )
+            # eager mode leaves zero parts out of the sum that a second derivative is: nobody promises how it lies, nor
+            # whether one that is nothing but zeros is there
+            pairs = zip(found, wanted, strict=True)
+            shown = [aj.zeros_like(x).detach() if g is None else g.detach().contiguous() for g, x in pairs]
+            first = [None if g is None else g.detach() for g in found]
+            self._note(f"{place} of order {k}", first if k == 1 else shown)
             loss = _scalar(found)
 
     def look(self, name: str, value: Any) -> None:
