@@ -97,7 +97,7 @@ def _is_open(found: Fact, eager: Seen, compiled: Seen, program: ProgramFunction)
     """What docs/jit.md leaves open: strides of gradients of loops, and whether gradients of nothing have a history."""
     if "grad" not in found.place:
         return False
-    if found.aspect == "requires_grad":
+    if found.aspect in ("requires_grad", "is_leaf"):
         values = [fact.value for seen in (eager, compiled) for fact in seen.facts if fact[:2] == (found.place, "value")]
         return all(not np.any(value) for value in values)
     return found.aspect == "strides" and bool(_names(program) & LOOPS)
