@@ -21,6 +21,7 @@ import types
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -412,6 +413,33 @@ def locks_taken(jit: Any, folder: pathlib.Path) -> Any:
         return y
 
     return step, lock.locked
+
+
+@program
+def functions_run_by_a_pool(jit: Any, folder: pathlib.Path) -> Any:
+    pool, factor = ThreadPoolExecutor(2), [1.0]
+
+    @jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        parts = list(pool.map(lambda k: x * k * factor[0], (1.0, 2.0)))
+        return parts[0] + pool.submit(lambda: x * factor[0]).result() + parts[1]
+
+    return _between(step, lambda k: factor.__setitem__(0, float(k)))
+
+
+@program
+def functions_run_by_a_thread(jit: Any, folder: pathlib.Path) -> Any:
+    factor = [1.0]
+
+    @jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        found: list[aj.Tensor] = []
+        thread = threading.Thread(target=lambda: found.append(x * factor[0]))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    return _between(step, lambda k: factor.__setitem__(0, float(k)))
 
 
 def _found(make: Program, jit: Any, folder: pathlib.Path) -> Any:

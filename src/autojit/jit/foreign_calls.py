@@ -30,6 +30,7 @@ from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
+from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -55,6 +56,11 @@ class ForeignCalls:
         if function is warnings.warn and not self.observer.is_at_once:
             return self.warnings.warn
         owner = _owner(function)
+        trace: Any = state.trace
+        if trace is not None and _runs_elsewhere(owner):
+            trace.give_up(
+                Uncompiled(f"the step runs functions in other threads or processes ({here()}): ran line by line")
+            )
         opaque = [part for part in (owner, *arguments) if self.is_opaque(part)]
         if self.is_container_of_step(owner) or (not opaque and (_is_pure(function) or self._is_of_step(owner))):
             return None
@@ -220,6 +226,14 @@ def _owner(function: Any) -> Any:
 
 
 _BOUND = (BuiltinFunctionType, MethodType, MethodWrapperType)
+
+
+def _runs_elsewhere(owner: Any) -> bool:
+    """Whether an object runs functions where nobody follows them: a thread, a pool of threads or processes."""
+    return any(f"{base.__module__}.{base.__name__}" in _ELSEWHERE for base in type(owner).__mro__)
+
+
+_ELSEWHERE = ("threading.Thread", "concurrent.futures._base.Executor", "multiprocessing.pool.Pool")
 
 
 def _is_pure(function: Any) -> bool:
