@@ -18,7 +18,7 @@ class Parameter(NamedTuple):
     """A parameter of the step."""
 
     name: str
-    kind: str  # "tensor", "same" (a tensor of the first one's size), "number", "flag", "word", "list", "table", "array", "whole"
+    kind: str  # "tensor", "same" (a tensor of the first one's size), "number", "flag", "word", "array", "whole", "scalar" (NumPy's), "nest"
 
 
 def argument(
@@ -35,7 +35,15 @@ def argument(
     if parameter.kind == "word":
         return rng.choice(("'a'", "'bb'"))
     if parameter.kind == "array":
-        return f"sample_array({seed}, 4)"
+        return f"sample_array({seed}, 4)" + rng.choice(("", "", ".astype(np.float32)"))
+    if parameter.kind == "scalar":
+        return rng.choice(
+            ("np.float64(1.5)", "np.float64(2.0)", "np.float64(0.5)", "np.float32(2.5)", "np.int64(3)", "1.5")
+        )
+    if parameter.kind == "nest":
+        return rng.choice(
+            ("{'v': 2.0, 'l': [1.0]}", "{'v': 1.5, 'l': [1.0, 2.0]}", "{'l': [], 'v': 3}", "{'v': 0.5, 'l': [1.0]}")
+        )
     layout = LAYOUTS[0] if rng.random() < 0.5 else rng.choice(LAYOUTS)
     if previous and rng.random() < 0.15:
         return rng.choice(previous)  # the same object again

@@ -24,6 +24,22 @@ DECORATORS = (
 )
 
 
+ARRAY_USES = (
+    "x * aj.as_tensor(c).to(x.dtype)", "x + float(c[0])", "x * float(c.sum())", "x + float(c.std())", "x * float(c.repeat(2)[1])",
+    "x + float(c.max(0))", "x * (2 if isinstance(c, np.ndarray) else 3)", "x + aj.as_tensor(c[::-1].copy()).to(x.dtype)", "x * c.size",
+    "x + float(c.astype(np.int64).sum() / 2)", "x + aj.as_tensor((c * 2).cumsum()).to(x.dtype)", "x * float(np.float32(2) * c[0])",
+    "x * float(c[c > 0].size)", "x + float(c.var(ddof=1))", "x + float(c.T @ c)", "x * c.itemsize", "x + sum(c.tolist())",
+)  # fmt: skip
+SCALAR_USES = (
+    "x * float(c * 2)", "x * c.dtype.itemsize", "x * (2 if type(c) is np.float64 else 3)", "x * c", "x + float(c / 4)",
+    "x * (2 if isinstance(c, float) else 3)", "x * float(np.sqrt(c + 1))", "x * (c > 1.5)", "x + float(x.sum().item() * c) * 0.01",
+)  # fmt: skip
+NEST_USES = (
+    "x * c['v']", "x * len(c['l'])", "x + sum(c['l'])", "x * (c['l'].append(1.5) or len(c['l']))", "x * (c.update(last=x.sum().item()) or 2)",
+    "x * c.setdefault('w', 1.5)", "x * sum(float(v) for k, v in c.items() if k == 'v')", "x * (2 if type(c['v']) is float else 3)",
+)  # fmt: skip
+
+
 def generate(seed: int) -> Program:
     """The program of a seed."""
     return _Writer(seed).program()
@@ -130,7 +146,9 @@ class _Writer:
         if self.rng.random() < 0.5:
             kinds.append("tensor")
         if self.rng.random() < 0.35:
-            kinds.append(self.rng.choice(("number", "whole", "flag", "word", "array", "number")))
+            kinds.append(
+                self.rng.choice(("number", "whole", "flag", "word", "array", "number", "array", "scalar", "nest"))
+            )
         return [Parameter("xyz"[k] if kind == "tensor" else "c", kind) for k, kind in enumerate(kinds)]
 
     def step_body(self, parameters: list[Parameter]) -> list[Node]:
@@ -157,7 +175,7 @@ class _Writer:
         """Let an argument that is no tensor matter."""
         text = {
             "number": "x * c", "whole": body.rng.choice(("x * c", "x + x.sum() ** 2 * c", "x[:1] * c + x", "x * (c % 2)", "x * len(range(c))", "x * (c << 1)")),
-            "flag": "x * 2 if c else x", "word": "x * len(c)", "array": body.rng.choice(("x * aj.as_tensor(c).to(x.dtype)", "x + float(c[0])", "x * c.sum()")),
+            "flag": "x * 2 if c else x", "word": "x * len(c)", "array": body.rng.choice(ARRAY_USES), "scalar": body.rng.choice(SCALAR_USES), "nest": body.rng.choice(NEST_USES),
         }.get(parameter.kind)  # fmt: skip
         if text is not None:
             body.made(text, ("n", 4))

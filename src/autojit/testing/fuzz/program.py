@@ -14,6 +14,7 @@ IMPORTS = (
     ("copy", "import copy"),
     ("dataclasses", "import dataclasses"),
     ("functools", "import functools"),
+    ("io", "import io"),
     ("itertools", "import itertools"),
     ("math", "import math"),
     ("operator", "import operator"),
