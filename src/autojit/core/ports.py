@@ -80,6 +80,10 @@ class Trace(Protocol):
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...
 
+    def note_steps(self, tensor: Any) -> None:
+        """The function asks for the strides of a tensor."""
+        ...
+
     def shown(self, tensor: Any) -> Any:
         """The NumPy array of a tensor whose text is asked for; None where it is not known."""
         ...

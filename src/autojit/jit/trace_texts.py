@@ -24,6 +24,7 @@ class TraceTexts:
 
     runs_often: bool
     outer: Any  # of a body: the capture that it is in
+    arguments: list[Tensor]
     name: str  # and what messages call it
     known: dict[Value, Any]
 
@@ -55,6 +56,11 @@ class TraceTexts:
     def note_uncompiled(self, why: str) -> None:
         """The function does what no step can do, and is known to be right only line by line."""
         self.uncompiled = self.uncompiled or f"{why} ({here()}): ran line by line"
+
+    def note_steps(self, t: Tensor) -> None:
+        """The function asks for the strides of a tensor: of axes of one element, no call knows those of another."""
+        if 1 in type_of(t).shape and any(t is x or t._storage is x._storage is not None for x in self.arguments):
+            self.note_uncompiled("Python asks for the strides of an argument, which has an axis of one element")
 
     def _shown_in_body(self, t: Tensor) -> None:
         if self.outer is not None:

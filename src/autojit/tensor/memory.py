@@ -97,6 +97,8 @@ def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bo
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours per axis, in elements."""
     layout = layout_of(self)
+    if self._array is None and state.trace is not None:
+        state.trace.note_steps(self)
     if self._array is None and any(map(is_symbolic, type_of(self).shape)):
         steps = _open_steps(layout, type_of(self).shape)
         return steps if dim is None else steps[dim]
