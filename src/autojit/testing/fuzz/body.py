@@ -273,8 +273,9 @@ class Body:
         """A function transform of a small function that reads the environment."""
         x = self.pick()
         reads = self.read_number() if self.rng.random() < 0.6 else self.constant()
-        if "random" in reads:  # a checkpoint draws once more in backward, eagerly
-            reads = self.constant()
+        constant = self.constant()
+        if "random" in reads:
+            reads = constant
         inner = f"lambda z: ({self.fill(self.rng.choice(tables.SAME[:12]), 'z')} * {reads}).pow(2)"
         total = f"{inner}.sum()"
         choices = [
@@ -293,6 +294,8 @@ class Body:
                 (f"aj.func.hessian({total})({x.name}).sum()", ()),
             ]
         text, shape = self.rng.choice(choices)
+        if text.startswith("checkpoint"):  # which reads and draws once more in backward, eagerly
+            text = text.replace(f"* {reads}).pow", f"* {constant}).pow")
         self.made(text, shape)
 
     def gradient(self) -> None:

@@ -35,7 +35,7 @@ def argument(
     if parameter.kind == "word":
         return rng.choice(("'a'", "'bb'"))
     if parameter.kind == "array":
-        return f"sample_array({seed}, 4)" + rng.choice(("", "", ".astype(np.float32)"))
+        return rng.choice((f"sample_array({seed}, 4)", f"sample_array({seed}, 4, kind='ties').astype(np.float32)"))
     if parameter.kind == "scalar":
         return rng.choice(
             ("np.float64(1.5)", "np.float64(2.0)", "np.float64(0.5)", "np.float32(2.5)", "np.int64(3)", "1.5")
