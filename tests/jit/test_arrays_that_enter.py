@@ -889,3 +889,39 @@ def test_numbers_of_a_step_meet_scalars_of_numpy() -> None:
 
     jitted = agree(step, lambda: [(aj.ones(3) * k, k + 0.5) for k in (1, 2, 3, 4)])
     assert jitted.stats()["captures"] == 2
+
+
+def _drawn_by_values(v: Any, seen: list[Any]) -> None:
+    if float(v[1]) > 0:
+        random.random()
+
+
+def _looked_at(v: Any, seen: list[Any]) -> None:
+    seen.append(len(str(v * 2)))
+
+
+LINE_BY_LINE: dict[str, Callable[[Any, list[Any]], None]] = {
+    "draws by values": _drawn_by_values,
+    "texts looked at": _looked_at,
+    "nothing": lambda v, seen: None,
+}
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "isinstance": lambda a: isinstance(a, np.ndarray),
+    "type": lambda a: type(a) is np.ndarray,
+    "method": lambda a: a.std() > 0.5,
+    "dtype": lambda a: a.dtype == np.float64,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("why", LINE_BY_LINE)
+def test_calls_that_run_line_by_line_are_given_the_arrays(why: str, asked: str) -> None:
+    def step(x: Any, array: Any, seen: list[Any]) -> Any:
+        y = x * (2 if ASKED[asked](array) else 3)
+        LINE_BY_LINE[why](x, seen)
+        return y
+
+    compiled = aj.jit(lambda x, array: step(x, array, []))
+    for k in range(5):
+        array = np.arange(3.0) * k
+        assert compiled(aj.ones(2), array).tolist() == step(aj.ones(2), array, []).tolist()

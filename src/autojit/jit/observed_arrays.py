@@ -38,6 +38,7 @@ from autojit.jit.observed_functions import is_module, is_own_class, is_user_clas
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ class ObservedArrays:
         if type(function) is ArrayMethod:
             self.observer.contents.escape(tuple(arguments))
             return None
+        trace: Any = state.trace
+        if trace is not None and (function is isinstance or function is type):
+            trace.looks_at_arrays = True  # a call that runs line by line is given the arrays themselves
         if function is isinstance:
             return lambda value, kind: isinstance(value.shadow if type(value) is TracedArray else value, kind)
         if function is type and len(arguments) == 1:
