@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -249,3 +250,39 @@ def test_containers_that_are_only_read_stay_compiled_and_native() -> None:
     for _ in range(4):
         step({"x": aj.ones(2)})
     assert step.stats()["native_calls"] == 3
+
+
+HELD = (  # by places that the function reads and assigns to, or drawn for each call
+    "prev = here.last; here.last = b; return prev",
+    "prev = here.last; here.last = [b]; return y if prev is None else prev[0]",
+    "here.kept, here.spare = here.spare, here.kept; return here.kept, y + here.kept['t'][0]",
+    "here.kept = {'t': here.kept['t'], 'y': y}; return y",
+    "here.kept = {**here.kept, 'y': y}; return here.kept['t']",
+    "here.kept = {**here.kept, 'y': y}; return here.kept['t'] is SPARE['t'], y",
+    "here.kept['t'], here.spare['t'] = here.spare['t'], here.kept['t']; return y",
+    "b = next(batches); return b, b['t'][0] + y",
+    "b = next(batches); box.append(b['t']); return y",
+    "b = next(batches); here.last = b; return y",
+    "b = next(batches); return b is SPARE, b['t'][0] + y",
+    "here.spare, b = b, here.spare; here.n += 1; return b, here.n",
+)
+
+
+@pytest.mark.parametrize("body", HELD)
+def test_what_places_hold_and_what_is_drawn_is_the_callers_own(body: str) -> None:
+    found = []
+    for jit in (lambda f: f, aj.jit):
+        world = _function(body, "b")(jit, None)
+        kept, spare = {"t": [aj.ones(2)]}, {"t": [aj.zeros(2)]}
+        world["here"].kept, world["here"].spare, world["here"].n, world["SPARE"] = kept, spare, 0, spare
+        world["batches"] = cycle([kept, spare])
+        known: dict[int, str] = {}
+        _names((kept, spare), "first", known)
+        shown, given = [], []
+        for k in range(6):
+            given.append({"t": [aj.ones(2) * k]})
+            _names(given[-1], f"call {k}", known)
+            result = world["step"](given[-1], None, aj.ones(2))
+            shown.append((_shown(result, known), _shown(world["here"], known), _shown(world["box"], known)))
+        found.append(shown)
+    assert found[0] == found[1]

@@ -25,7 +25,7 @@ NestPath = tuple[int, ...]
 class ArgumentNests:
     """The copies that a capture is given. ``paths``: where they lie, by id.
 
-    ``root``: where those arguments lie that are the user's.
+    ``root``: where the tuples and the dictionary lie that the user's arguments, and what else a step is given, are in.
     """
 
     def __init__(self, args: Any, kwargs: Any, tree: TreeSpec, leaves: Sequence[Any], root: NestPath = ()) -> None:
@@ -35,10 +35,9 @@ class ArgumentNests:
         self.paths: Mapping[int, NestPath] = {id(nest): path for path, nest in self._held.items()}
 
     def _nests(self) -> Iterator[tuple[NestPath, Any]]:
-        for k, arguments in enumerate(found_at(self._given, self._root)[-2:]):
-            at = (*self._root, k + 2 * bool(self._root))
-            for j, value in enumerate(arguments.values() if k else arguments):
-                yield from _nests_in(value, (*at, j))
+        for k, arguments in enumerate(found_at(self._given, self._root)):
+            for j, value in enumerate(arguments.values() if is_a(arguments, dict) else arguments):
+                yield from _nests_in(value, (*self._root, k, j))
 
     def check(self, drawn: Sequence[Any]) -> None:
         """When the function has run.

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -434,12 +435,14 @@ def _note_flag(location: Location) -> None:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nest of tuples, lists and dictionaries with other leaves."""
+    """A nest of tuples, lists and dictionaries with other leaves; where these are the same, the very same nest."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind([_mapped(item, change) for item in value])
+        items = [_mapped(item, change) for item in value]
+        return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        return {key: _mapped(item, change) for key, item in value.items()}
+        table = {key: _mapped(item, change) for key, item in value.items()}
+        return value if all(map(is_, table.values(), value.values())) else table
     return change(value)
 
 
