@@ -156,15 +156,15 @@ def test_versions_and_strides_and_errors_are_compared(monkeypatch: pytest.Monkey
             _always(lambda x: kept.add_(x).sum())(aj.ones(3))
     original = step.CompiledStep.run
 
-    def strided(self: Any, leaves: Any, arrays: Any) -> Any:
-        found = original(self, leaves, arrays)
+    def strided(self: Any, leaves: Any, arrays: Any, given: Any) -> Any:
+        found = original(self, leaves, arrays, given)
         return aj.from_numpy(np.asfortranarray(found.numpy()))
 
     monkeypatch.setattr(step.CompiledStep, "run", strided)
     with pytest.raises(TraceError, match="result: strides differs"):
         _always(lambda x: x + 1)(aj.ones(3, 4))
 
-    def failing(self: Any, leaves: Any, arrays: Any) -> Any:
+    def failing(self: Any, leaves: Any, arrays: Any, given: Any) -> Any:
         raise ValueError("planted")
 
     monkeypatch.setattr(step.CompiledStep, "run", failing)
@@ -270,8 +270,8 @@ def test_a_planted_fault_of_the_first_run_is_named_by_its_place(monkeypatch: pyt
 
     run = step.CompiledStep.run
 
-    def faulty(self: Any, leaves: Any, arrays: Any) -> Any:
-        found = run(self, leaves, arrays)
+    def faulty(self: Any, leaves: Any, arrays: Any, given: Any) -> Any:
+        found = run(self, leaves, arrays, given)
         held["scale"]._array[0] += 1
         return found
 

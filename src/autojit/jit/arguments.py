@@ -238,12 +238,6 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
     return found
 
 
-def are_changed(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any]) -> bool:
-    """Whether the function has changed a list, dictionary or record among its arguments; it had copies of them."""
-    leaves, now = flatten((args, kwargs))
-    return now != tree or any(a is not b for a, b in zip(leaves, given, strict=True))
-
-
 def signature(
     leaves: Sequence[Any],
     tree: TreeSpec,

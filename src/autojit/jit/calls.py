@@ -40,7 +40,8 @@ class Call:
     """A call's leaves, the values of its open sizes, and the decisions passed so far."""
 
     def __init__(self, args: Any, kwargs: Any) -> None:
-        leaves, self.tree = flatten((args, kwargs))
+        self.given = args, kwargs
+        leaves, self.tree = flatten(self.given)
         self.leaves = [array_of_foreign(leaf) if _is_foreign(leaf) else leaf for leaf in leaves]
         self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
         self.is_fixed = False  # whether this call's sizes have a step of their own
@@ -94,7 +95,7 @@ class Call:
     def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
         """Run a step; if it fails right after its capture, what that has detached gets its history again."""
         try:
-            return step.run(self.leaves, arrays)
+            return step.run(self.leaves, arrays, self.given)
         except BaseException:
             if self.trace is not None:
                 self.trace.attach_again()

@@ -25,8 +25,8 @@ from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
 from autojit.core.wrapping import code_holder, names_of
+from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.arguments import (
-    are_changed,
     difference_from,
     given_to_function,
     in_row_major,
@@ -45,7 +45,7 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
-from autojit.jit.line_by_line import ChangedArguments, LineByLine
+from autojit.jit.line_by_line import CopiedArguments, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name, plain
 from autojit.jit.native import NativeStep, can_be_native
@@ -216,6 +216,7 @@ class JitFunction:
             except LineByLine as reason:
                 if self.rebinding is None:
                     raise
+                self.looks_at_arrays |= isinstance(reason, CopiedArguments)
                 self.counts.note(str(reason))  # what has been drawn for the call is drawn once
                 run = functools.partial(self.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
                 given = self._as_given(args, kwargs)
@@ -358,7 +359,7 @@ class JitFunction:
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
-            self.looks_at_arrays |= isinstance(error, OfNumPy | ChangedArguments)
+            self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
             root.give_up(error, self.counts.note)
             raise
         traced = time.perf_counter()
@@ -395,6 +396,7 @@ class JitFunction:
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
         observer, snapshot = observed(self.function, rebinding, baked, made, call.leaves, self.attributes)
+        observer.nests = ArgumentNests(args, kwargs, call.tree, given, () if rebinding is None else (0,))
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
         try:
             set_trace(trace)
@@ -403,14 +405,14 @@ class JitFunction:
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call, result)
-                if are_changed(args, kwargs, call.tree, given):
-                    raise ChangedArguments(observer.drawn)
-                outputs, tree = let_out(result, observer.outside)
+                observer.nests.check(observer.drawn)
+                outputs, tree = let_out(result, observer.outside, observer.nests.paths)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
             capture.unguarded, capture.apart = observer.unguarded, apart
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)
+                rebinding.learn(observer, *call.given[0][-2:])
             capture.modes_left = snapshot.modes_left()
         finally:
             self.looks_at_arrays |= trace.looks_at_arrays

@@ -131,10 +131,37 @@ class NewPlaces(LineByLine):
         )
 
 
-class ChangedArguments(LineByLine):
-    """A step is given copies of lists, dictionaries and records, and changes one."""
+class CopiedArguments(LineByLine):
+    """A step is given copies of lists, dictionaries and records, and does what only the caller's own can serve for."""
 
-    limit = 1
+    limit: int | None = 1
+
+
+class AskedIdentity(CopiedArguments):
+    """It asks which object one is."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"the function asks which object a list, dictionary or record is that it is given as an argument ({place}; "
+            "is, id(), in, a key): ran line by line"
+        )
+
+
+class GivenAndChanged(CopiedArguments):
+    """It changes one that it finds outside, too."""
+
+    limit = None
+
+    def __init__(self, drawn: Sequence[Any]) -> None:
+        self.drawn = drawn
+        super().__init__(
+            "a list, dictionary or record that the function finds outside and changes is an argument of the call, too: "
+            "ran line by line"
+        )
+
+
+class ChangedArguments(CopiedArguments):
+    """It changes one."""
 
     def __init__(self, drawn: Sequence[Any]) -> None:
         self.drawn = drawn

@@ -22,6 +22,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Value
+from autojit.jit.argument_nests import NestPath, found_at
 from autojit.jit.arguments import BAKED
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray, digits
@@ -42,10 +43,14 @@ _WHOLE = (  # they have no parts that a step could compute, or are one to the st
 
 
 class Leaves:
-    """Leaves on their way into a structure, and the objects that have been made of them by now."""
+    """Leaves on their way into a structure, and the objects that have been made of them by now.
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
+    ``given``: the arguments of the call.
+    """
+
+    def __init__(self, leaves: Sequence[Any], given: Any) -> None:
         self._rest = iter(leaves)
+        self.given = given
         self.made: dict[int, Any] = {}
 
     def __iter__(self) -> Iterator[Any]:
@@ -101,6 +106,13 @@ class Again(TreeSpec):
         return leaves.made[self.keys[0]]
 
 
+class Given(TreeSpec):
+    """A list, dictionary or record that the caller has given; ``keys``: where it lies in the arguments."""
+
+    def _build(self, leaves: Leaves) -> Any:
+        return found_at(leaves.given, self.keys)
+
+
 def _give_state(made: Any, given: Any) -> None:
     if type(made) is types.FunctionType:
         give_function_state(made, given)
@@ -118,30 +130,40 @@ def _give_state(made: Any, given: Any) -> None:
         object.__setattr__(made, name, value)
 
 
-def put_together(tree: TreeSpec) -> Callable[[Sequence[Any]], Any]:
-    """How a result is put together from its leaves."""
-    return (lambda leaves: tree._build(Leaves(leaves))) if _makes(tree) else tree.unflatten
+def put_together(tree: TreeSpec) -> Callable[[Sequence[Any], Any], Any]:
+    """How a result is put together from its leaves and the call's ``(args, kwargs)``."""
+    if _has(tree, Made | Shared | Array | Given):
+        return lambda leaves, given: tree._build(Leaves(leaves, given))
+    return lambda leaves, given: tree.unflatten(leaves)
 
 
-def _makes(tree: TreeSpec) -> bool:
-    return isinstance(tree, Made | Shared | Array) or any(map(_makes, tree.children))
+def hands_on(tree: TreeSpec) -> bool:
+    """Whether a result has lists, dictionaries or records that the caller has given."""
+    return _has(tree, Given)
 
 
-def let_out(value: Any, outside: Mapping[int, Any]) -> tuple[list[Any], TreeSpec]:
-    """``flatten`` of what a captured function lets out; ``outside``: what existed before, by id.
+def _has(tree: TreeSpec, kinds: Any) -> bool:
+    return isinstance(tree, kinds) or any(_has(child, kinds) for child in tree.children)
+
+
+def let_out(
+    value: Any, outside: Mapping[int, Any], given: Mapping[int, NestPath] | None = None
+) -> tuple[list[Any], TreeSpec]:
+    """``flatten`` of what a captured function lets out; ``outside``: what existed before, by id; ``given``: where
+    copies of the caller's containers lie in the arguments.
 
     Raises:
         TraceError: an object cannot be made again at every call.
     """
-    opener = _Opener(outside)
+    opener = _Opener(outside, given or {})
     return opener.leaves, opener.with_shared(opener.opened(value))
 
 
 class _Opener:
     """Takes apart what a function lets out."""
 
-    def __init__(self, outside: Mapping[int, Any]) -> None:
-        self.outside = outside
+    def __init__(self, outside: Mapping[int, Any], given: Mapping[int, NestPath]) -> None:
+        self.outside, self.given = outside, given
         self.leaves: list[Any] = []
         self.numbers: dict[int, int] = {}  # of objects that are made, by id
         self.unmade: set[int] = set()  # those whose arguments are being taken apart
@@ -154,6 +176,8 @@ class _Opener:
         """The structure of a value, whose leaves are added."""
         if type(value) is TracedArray:
             return self._array(value)
+        if id(value) in self.given:
+            return Given(Given, (), self.given[id(value)])
         is_outside = id(value) in self.outside and type(value) is not tuple
         found = None if is_outside else taken_apart(value)
         if found is not None:
@@ -348,4 +372,4 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
                 raise foreign_error(leaf._value, trace)
 
 
-__all__ = ["check_outputs", "let_out", "put_together", "with_plain_keys"]
+__all__ = ["check_outputs", "hands_on", "let_out", "put_together", "with_plain_keys"]

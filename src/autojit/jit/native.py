@@ -110,7 +110,8 @@ class NativeStep:
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
-        if self.step.twins or any(place.kind in ("argument", "alias") for place in self.step.results.places):
+        results = self.step.results
+        if self.step.twins or results.hands_on or any(place.kind in ("argument", "alias") for place in results.places):
             return False
         if any(leaf in self.step.trace.relied_on for leaf in self._values_of(packed.places)):
             return False
@@ -159,7 +160,7 @@ class NativeStep:
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results, capture = self.step.results, self.step.capture
-        return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves))
+        return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves), (args, kwargs))
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one

@@ -50,6 +50,7 @@ from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.argument_nests import ArgumentNests
     from autojit.jit.contents import Contents
     from autojit.jit.foreign_calls import ForeignCalls
     from autojit.jit.guards import Guard
@@ -68,6 +69,7 @@ class ObservedCalls(ObservedTexts):
     """The part of an observer that knows calls."""
 
     contents: Contents
+    nests: ArgumentNests
     foreign: ForeignCalls
     attributes: TensorAttributes
     outside: dict[int, Any]
@@ -265,6 +267,8 @@ class ObservedCalls(ObservedTexts):
             return self._hidden(function)
         if is_a(owner, type) and function.__name__ in ("now", "utcnow", "today") and owner.__module__ == "datetime":
             return self._hidden(function)
+        if function.__name__ in _SEARCHING and arguments:
+            self.nests.searched(owner, arguments[0])
         if self.contents.is_one(owner):
             return self._method(function, owner, arguments)
         if function is _count_elements and self.contents.is_one(arguments[0]):
@@ -470,6 +474,7 @@ _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: 
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))
 _KEEPING = frozenset(("append", "appendleft", "insert", "add", "setdefault", "__setitem__"))  # without a look at it
+_SEARCHING = frozenset(("count", "index", "remove"))
 _ADDING_ALL = frozenset(("extend", "extendleft"))
 _CHANGING = frozenset(
     (

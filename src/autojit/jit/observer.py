@@ -30,6 +30,7 @@ from typing import Any
 from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
+from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.draws import Place, is_drawn_from
@@ -53,6 +54,7 @@ from autojit.jit.observed_functions import (
 )
 from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
+from autojit.jit.pytree import LEAF
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.jit.replaced_code import note_class, note_name
 from autojit.jit.tables import Tables
@@ -90,6 +92,7 @@ class Observer(ObservedCalls, ObservedWrites):
         self.attributes = TensorAttributes(self.defer)
         self.places_read: dict[tuple[int, Any], Guard] = {}
         self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
+        self.nests = ArgumentNests((), {}, LEAF, ())
         self._switches = switches()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
@@ -407,6 +410,7 @@ class Observer(ObservedCalls, ObservedWrites):
     def identified(self, left: Any, right: Any) -> None:
         """``left is right``: a stand-in for an argument is no tensor from outside; the argument may be."""
         self.arrays.identified(left, right)
+        self.nests.identified(left, right)
         if is_a(left, Tensor) and is_a(right, Tensor):
             for one, other in ((left, right), (right, left)):
                 if one._array is None and other._array is not None:
@@ -415,6 +419,7 @@ class Observer(ObservedCalls, ObservedWrites):
     def used_as_key(self, value: Any) -> None:
         """The identity of an object is asked for, as that of keys is: a stand-in has none."""
         self.arrays.refuse("the identity", value)
+        self.nests.used_as_key(value)
         if is_a(value, Tensor) and value._array is None:
             self.told_apart.append((value, None))
 

@@ -110,6 +110,7 @@ def _two(operands: Any, _: Any) -> Any:
     if observer is not None:
         if observer.arrays.takes_part(left, right):
             return observer.arrays.two(left, right)[::-1]
+        observer.nests.compared(left, right)
         if type(left) not in PLAIN and not _is_read_by_step(left, right):
             observer.contents.looked_at(left)
         if type(right) not in PLAIN and not _is_read_by_step(right, left):
@@ -144,6 +145,7 @@ def _contains(operands: Any, _: Any) -> Any:
     if observer is not None:
         observer.arrays.refuse("what is in it", item, () if type(container) is dict else container)
         observer.contents.asked_for(container, item)
+        observer.nests.searched(container, item)
     return container, item
 
 

@@ -11,16 +11,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.core.wrapping import own
+from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put
+from autojit.jit.line_by_line import GivenAndChanged
 from autojit.jit.numpy_arrays import TracedArray, scalar_in
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
@@ -181,6 +186,7 @@ class Rebinding:
         self.released = released  # places that were state for a while; they stay from now on
         self.untouched: frozenset[tuple[int, Any]] = frozenset()  # places left alone when it was captured last
         self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
+        self.changed: dict[int, Any] = {}  # what its steps change outside, by id
         self.installed: NativeStep | None = None  # whose guards have just been verified
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
@@ -203,10 +209,35 @@ class Rebinding:
 
         Raises:
             DrawnOtherwise: nothing can be drawn.
+            GivenAndChanged: its steps change what is an argument of the call, too.
         """
+        if self._is_given(args, kwargs):
+            raise GivenAndChanged(())
+        return self._values(drawn, args, kwargs)
+
+    def _values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
         values = self.held()
         found = self.plans.draw(drawn, (values, args, kwargs))
         return values, tuple([_mapped(value, _entering) for value in found])
+
+    def _is_given(self, args: Any, kwargs: Any) -> bool:
+        """Whether steps change a list, dictionary or record outside that is an argument, of which they see a copy."""
+        return bool(self.changed) and reaches((args, kwargs), self.changed)
+
+    def learn(self, observer: Observer, args: Any, kwargs: Any) -> None:
+        """What a step that has just been captured for such arguments changes.
+
+        Raises:
+            GivenAndChanged: it changes what is an argument of the call, too.
+        """
+        holders = [place.holder for place in self.locations]
+        for call in observer.deferred:
+            function = call.function
+            holders += function.args if isinstance(function, partial) else ()
+            holders.append(function.location.holder if type(function) is Assigned else own(function, "__self__", None))
+        self.changed.update((id(holder), holder) for holder in holders if holder is not None)
+        if self._is_given(args, kwargs):
+            raise GivenAndChanged(observer.drawn)
 
     def held(self) -> tuple[Any, ...]:
         """What the places hold now."""
@@ -294,13 +325,16 @@ class Rebinding:
 
     def around(self, native: NativeStep, as_given: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
+        has_nests = any(map(has_containers, native.step.capture.argument_tree.children[0].children[-2:]))
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            if has_nests and self._is_given(args, kwargs):
+                return native.slow((), (), args, kwargs).result
             epoch = int(guard_epoch[0])
             made, given = carried(self.function), None
             try:
                 with carrying(made, self.function) as drawn:
-                    found = native.call(*self.values(drawn, args, kwargs), args, kwargs)
+                    found = native.call(*self._values(drawn, args, kwargs), args, kwargs)
             except DrawnOtherwise as otherwise:
                 given = otherwise.given(made)
             if given is not None:  # not inside of ``except``: its errors come of nothing else
@@ -401,12 +435,14 @@ def _note_flag(location: Location) -> None:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nest of tuples, lists and dictionaries with other leaves."""
+    """A nest of tuples, lists and dictionaries with other leaves; where these are the same, the very same nest."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind([_mapped(item, change) for item in value])
+        items = [_mapped(item, change) for item in value]
+        return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        return {key: _mapped(item, change) for key, item in value.items()}
+        table = {key: _mapped(item, change) for key, item in value.items()}
+        return value if all(map(is_, table.values(), value.values())) else table
     return change(value)
 
 

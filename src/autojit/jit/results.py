@@ -24,7 +24,7 @@ from autojit.ir.op import Op
 from autojit.jit.arguments import GIVEN, ArgumentLeaf
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import MadeLayers, UnrecordedForm
-from autojit.jit.made_objects import put_together
+from autojit.jit.made_objects import hands_on, put_together
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace
@@ -110,6 +110,7 @@ class Results:
                 place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
             self.places.append(place)
         self.is_plain = _is_plain(tree, self.places)
+        self.hands_on = hands_on(tree)
         self._put_together = put_together(tree)
         self._live_gradients: set[int] = set()
 
@@ -337,8 +338,8 @@ class Results:
         places = [*self.places, *(p.grad for p in self.places if p.grad is not None)]
         return {p.index for p in places if p.requires_grad} | self._live_gradients
 
-    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        """The call's result, from one tensor per graph output, its arguments' leaves and its open sizes."""
+    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: Any) -> Any:
+        """The call's result, from one tensor per graph output, the leaves of its arguments ``given`` and open sizes."""
         found: list[Any] = []
         for place in self.places:
             if sizes and (place.chain or place.kind == "constant"):
@@ -347,7 +348,7 @@ class Results:
         for place, t in zip(self.places, found, strict=True):
             if place.grad is not None and place.grad.kind == "same":
                 t._grad, t._retains_grad = found[place.grad.index], True
-        return self._put_together(found)
+        return self._put_together(found, given)
 
     def _leaf(self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any]) -> Any:
         kind = place.kind

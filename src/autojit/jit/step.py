@@ -250,13 +250,13 @@ class CompiledStep:
 
     # -- running from Python
 
-    def run(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any:
-        """Run with the call's argument leaves (and their ``arrays``)."""
+    def run(self, leaves: Sequence[Any], arrays: Sequence[Any], given: Any) -> Any:
+        """Run with the leaves of the call's arguments ``given`` (and their ``arrays``)."""
         self.calls += 1
         self.effects.check_histories(leaves)
         if self.call is not None:
             with _requiring([*self.capture.trace.switched_on, *(leaves[k] for k in self.capture.switched_on)]):
-                return self._run_differentiable(leaves)
+                return self._run_differentiable(leaves, given)
         count = len(self.results.values)
         gate = self.segment.gate
         sizes = self.capture.sizes_of(leaves)
@@ -264,7 +264,7 @@ class CompiledStep:
             with gate.held():
                 tensors = self._shown(self.segment.run(arrays))
                 sizes |= self.segment.sizes()
-            return self.results.package(tensors, leaves, sizes)
+            return self.results.package(tensors, leaves, sizes, given)
         with gate.held(), uninterrupted():
             self.effects.prepare(self.segment)
             if config.check:
@@ -281,7 +281,7 @@ class CompiledStep:
             self.effects.count_versions(leaves)
             sizes |= self.segment.sizes()
             self.effects.take_forms(leaves, sizes)
-        return self.results.package(tensors, leaves, sizes)
+        return self.results.package(tensors, leaves, sizes, given)
 
     def _shown(self, arrays: Sequence[Any]) -> Sequence[Tensor]:
         """The results, their axes in the function's order."""
@@ -297,7 +297,7 @@ class CompiledStep:
 
     # -- results that the caller differentiates
 
-    def _run_differentiable(self, leaves: Sequence[Any]) -> Any:
+    def _run_differentiable(self, leaves: Sequence[Any], of_call: Any) -> Any:
         call = self.call
         assert call is not None
         operands: list[Tensor] = []
@@ -345,7 +345,7 @@ class CompiledStep:
             call.leave_views(view_nodes)
             self.effects.take_forms(leaves, sizes)
             call.count_anew(found)
-        return self.results.package(found[:count], leaves, sizes)
+        return self.results.package(found[:count], leaves, sizes, of_call)
 
     def _commit_differentiable(self, leaves: Sequence[Any], found: Sequence[Tensor], count: int) -> None:
         effects = self.effects

@@ -1,0 +1,117 @@
+"""Lists, dictionaries and records among the arguments of a call: they are the caller's objects.
+
+A capture gives the function copies of them, which hold stand-ins. So what the function hands on is named by where it
+lies in the arguments, and is the object that lies there at each call; who asks which object one is cannot be answered
+by a copy, nor can one be changed: such calls run line by line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from autojit.core.source import here
+from autojit.jit.line_by_line import AskedIdentity, ChangedArguments
+from autojit.jit.places import is_a, static_attribute
+from autojit.jit.pytree import TreeSpec, flatten, taken_apart
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor
+
+NestPath = tuple[int, ...]
+"""The numbers of the parts that lead from ``(args, kwargs)`` to an object in them."""
+
+
+class ArgumentNests:
+    """The copies that a capture is given. ``paths``: where they lie, by id.
+
+    ``root``: where the tuples and the dictionary lie that the user's arguments, and what else a step is given, are in.
+    """
+
+    def __init__(self, args: Any, kwargs: Any, tree: TreeSpec, leaves: Sequence[Any], root: NestPath = ()) -> None:
+        self._given = args, kwargs
+        self._tree, self._leaves, self._root = tree, leaves, root
+        self._held = dict(self._nests())
+        self.paths: Mapping[int, NestPath] = {id(nest): path for path, nest in self._held.items()}
+
+    def _nests(self) -> Iterator[tuple[NestPath, Any]]:
+        for k, arguments in enumerate(found_at(self._given, self._root)):
+            for j, value in enumerate(arguments.values() if is_a(arguments, dict) else arguments):
+                yield from _nests_in(value, (*self._root, k, j))
+
+    def check(self, drawn: Sequence[Any]) -> None:
+        """When the function has run.
+
+        Raises:
+            ChangedArguments: it has changed one.
+        """
+        leaves, now = flatten(self._given)
+        is_other = now != self._tree or any(a is not b for a, b in zip(leaves, self._leaves, strict=True))
+        if is_other or any(nest is not self._held.get(path) for path, nest in self._nests()):
+            raise ChangedArguments(drawn)
+
+    def identified(self, left: Any, right: Any) -> None:
+        """``left is right``: of two copies of one object, or a copy and what it is a copy of, nobody could tell."""
+        if left is not right and type(left) is type(right) and (id(left) in self.paths or id(right) in self.paths):
+            self.named()
+
+    def compared(self, left: Any, right: Any) -> None:
+        """``left == right``, which for some records is the same question."""
+        if self.paths and static_attribute(type(left), "__eq__") is vars(object)["__eq__"]:
+            self.identified(left, right)
+
+    def searched(self, container: Any, item: Any) -> None:
+        """``item in container``: objects are equal to themselves."""
+        for part in container if self.paths and is_a(container, list | tuple | deque) else ():
+            if part is item:
+                return
+            self.identified(part, item)
+
+    def used_as_key(self, value: Any) -> None:
+        """The identity of an object is asked for."""
+        if id(value) in self.paths:
+            self.named()
+
+    def named(self) -> None:
+        """End the capture: which object of the caller's it is counts."""
+        trace: Any = state.trace
+        trace.give_up(AskedIdentity(str(here())))
+
+
+def has_containers(tree: TreeSpec) -> bool:
+    """Whether arguments, a tuple or the dictionary of those that are named, have lists, dictionaries or records."""
+    return any(_has_nests(child) for child in tree.children)
+
+
+def _has_nests(tree: TreeSpec) -> bool:
+    return tree.kind is not None and (not issubclass(tree.kind, tuple) or any(map(_has_nests, tree.children)))
+
+
+def reaches(value: Any, objects: Container[int]) -> bool:
+    """Whether one of the ``objects``, by id, is among the arguments ``value``; of records, their attributes."""
+    if type(value) is Tensor:
+        return False
+    found = taken_apart(value)
+    if found is None:
+        return False
+    if id(value) in objects or id(getattr(value, "__dict__", None)) in objects:
+        return True
+    return any(reaches(part, objects) for part in found[1])
+
+
+def _nests_in(value: Any, path: NestPath) -> Iterator[tuple[NestPath, Any]]:
+    found = taken_apart(value)
+    if found is not None:
+        if not is_a(value, tuple):  # which are values
+            yield path, value
+        for k, part in enumerate(found[1]):
+            yield from _nests_in(part, (*path, k))
+
+
+def found_at(given: Any, path: NestPath) -> Any:
+    """What lies there in the arguments of a call."""
+    for k in path:
+        found = taken_apart(given)
+        assert found is not None
+        given = tuple(found[1])[k]
+    return given
