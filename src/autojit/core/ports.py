@@ -80,6 +80,10 @@ class Trace(Protocol):
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...
 
+    def take(self, tensor: Any) -> Any:
+        """``concretize`` for somebody who may keep or change the array, which shares the tensor's memory."""
+        ...
+
     def shown(self, tensor: Any) -> Any:
         """The NumPy array of a tensor whose text is asked for; None where it is not known."""
         ...
