@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import gc
 import math
+import random
 import warnings
 import weakref
 from collections.abc import Callable

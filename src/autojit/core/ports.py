@@ -84,6 +84,10 @@ class Trace(Protocol):
         """The function asks for the strides of a tensor."""
         ...
 
+    def take(self, tensor: Any) -> Any:
+        """``concretize`` for somebody who may keep or change the array, which shares the tensor's memory."""
+        ...
+
     def shown(self, tensor: Any) -> Any:
         """The NumPy array of a tensor whose text is asked for; None where it is not known."""
         ...

@@ -14,7 +14,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import DType, dtype_of_number, dtype_of_numpy, float64, promote_with_number, result_type
-from autojit.tensor.conversion import array_of
+from autojit.tensor.conversion import memory_of
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, is_scalar_number
@@ -128,7 +128,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 def host(x: Any) -> Any:
     """Values for NumPy: a tensor's array, tensors in lists and dicts likewise; in a capture this splits the trace."""
     if isinstance(x, Tensor):
-        return x.__array__() if x.is_sparse else array_of(x.detach())
+        return x.__array__() if x.is_sparse else memory_of(x.detach())
     if isinstance(x, list | tuple) and holds_tensors(x):
         return type(x)(host(part) for part in x)
     if hasattr(type(x), "as_operand"):

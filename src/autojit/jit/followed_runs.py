@@ -27,12 +27,28 @@ def followed(
     """
     has_numbers = bool(trace.sizes) or any(leaf.kind == "number" for leaf in arguments)
     errors, arrays = of_values(trace, arguments, leaves), observer.arrays.followed(trace)
+    outside, taken = asking_outside(trace, arguments, leaves), _arrays_looked_at(trace)
     try:
-        with asking_outside(trace, arguments, leaves), traced_math(has_numbers), observer.observing(), errors, arrays:
+        with outside, traced_math(has_numbers), observer.observing(), errors, arrays, taken:
             yield
         observer.check_draws()
+        trace.check_taken()
         if trace.uncompiled:
             raise Uncompiled(trace.uncompiled)
     except LineByLine as reason:
         reason.drawn = observer.drawn
+        raise
+
+
+@contextmanager
+def _arrays_looked_at(trace: Trace) -> Iterator[None]:
+    """While the function runs: what it raises when arrays have not shown what eager mode shows is not to be trusted."""
+    try:
+        yield
+    except LineByLine:
+        raise
+    except Exception:
+        trace.look_at_taken()
+        if trace.taken and trace.uncompiled:
+            raise Uncompiled(trace.uncompiled) from None
         raise

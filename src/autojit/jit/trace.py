@@ -35,6 +35,7 @@ from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.failed_calls import may_change
+from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
 from autojit.jit.trace_memory import TraceMemory
@@ -64,14 +65,23 @@ class OtherQuestion(BaseException):
 
 
 class Trace(
-    TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions, TraceMemory, TraceTexts, TracePasses
+    TraceSizes,
+    TraceOrders,
+    TraceForms,
+    TraceVersions,
+    TraceData,
+    TraceOptions,
+    TraceMemory,
+    TraceTexts,
+    TracePasses,
+    TraceTaken,
 ):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
     ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
-    texts, ``TraceTexts``; backward passes, ``TracePasses``.
+    texts, ``TraceTexts``; backward passes, ``TracePasses``; arrays of its tensors, ``TraceTaken``.
     """
 
     runs_often = False
@@ -91,6 +101,7 @@ class Trace(
         TraceMemory.__init__(self)
         TraceTexts.__init__(self)
         TracePasses.__init__(self)
+        TraceTaken.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -120,6 +131,8 @@ class Trace(
 
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
         place = here_inside() if place is None else place
+        if self.taken:
+            self.look_at_taken()
         if may_raise(op, values):
             raise_where_caught(self, op, values, place)
         return self.builder.apply(op, values, place)
@@ -151,6 +164,7 @@ class Trace(
         return not entry.requires_grad and not self.has_begun(owner) and (is_made or owner._grad_fn is not None)
 
     def in_place(self, storage: Storage, value: Value) -> None:
+        self.note_taken_changed(storage)
         self.lift(storage)
         self.state[id(storage.array)].value = value
         self.writes += 1
@@ -213,6 +227,7 @@ class Trace(
         Raises:
             OtherQuestion: a decision that is known was about something else.
         """
+        self.look_at_taken()
         given = self.asked.get(value)
         if given is not None:
             return given
@@ -308,6 +323,7 @@ class Trace(
         self.known = {}
         self.asked = {}
         self.recordings = {}
+        self.taken = []
         self.is_over = True
         _finished.add(self)
 
@@ -388,6 +404,7 @@ class Trace(
 
     def note_change(self, storage: Storage) -> None:
         self.note_written(storage)
+        self.note_taken_changed(storage)
 
     def check(self) -> None:
         """TraceError if a node reads a value of another capture, or an array that a tensor shows was changed."""

@@ -49,11 +49,14 @@ class TraceMemory:
     definition: dict[Value, Node]
     splits: list[Split]
     indexed: int
+    uncompiled: str
 
     if TYPE_CHECKING:
 
         def lift(self, storage: Storage, owner: Tensor | None = None) -> Value: ...
         def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None: ...
+
+        def note_shown(self, array: Any) -> None: ...
 
     def __init__(self) -> None:
         self.constants: set[Value] = set()  # inputs that are the same at every call
@@ -117,6 +120,7 @@ class TraceMemory:
 
     def begin_on(self, array: Any) -> Tensor:
         """A tensor on the memory of an array that the function has made."""
+        self.note_shown(array)
         held = _copied(array)
         made = wrap_value(self.begin_with(held))
         self._shared.append(_Shared(owner_of(array), array.view(), held, weakref.ref(storage_of(made)), here()))
@@ -125,7 +129,7 @@ class TraceMemory:
     def note_written(self, storage: Storage) -> None:
         """TraceError if the elements of a traced storage have changed, and somebody may look at them by an array."""
         memory = storage.memory
-        for shared in self._shared:
+        for shared in () if self.uncompiled else self._shared:
             if shared.storage() is memory:
                 is_alone = sum(other.owner is shared.owner for other in self._shared) == 1
                 if not is_alone or _holders(shared) > _OWN:
@@ -133,7 +137,7 @@ class TraceMemory:
 
     def check_shared(self) -> None:
         """TraceError if an array was changed by NumPy after a tensor was made to show it."""
-        for shared in self._shared:
+        for shared in () if self.uncompiled else self._shared:
             if shared.array.tobytes() != shared.held.tobytes():
                 raise _seen_by_another(shared)
 

@@ -50,6 +50,13 @@ def array_of(t: Tensor) -> NDArray[Any]:
     return t._array  # type: ignore[no-any-return]
 
 
+def memory_of(t: Tensor) -> NDArray[Any]:
+    """``array_of``, for those who may keep the array or change it."""
+    if state.trace is None or (t._array is None and t._value is None):
+        return array_of(t)
+    return state.trace.take(t)  # type: ignore[no-any-return]
+
+
 def _batched(t: Tensor) -> UsageError:
     return UsageError(
         "vmap: a tensor that differs along a batch has no single value, so .item(), bool() and the like are not "
@@ -91,7 +98,7 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
             f"can't convert {type_of(self).device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."
         )
-    return array_of(self)
+    return memory_of(self)
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

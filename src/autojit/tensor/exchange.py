@@ -18,7 +18,7 @@ from autojit.core.device import CPU
 from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import numpy_port
-from autojit.tensor.conversion import array_of
+from autojit.tensor.conversion import memory_of
 from autojit.tensor.device_layer import moved
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.of_arrays import on_memory_of
@@ -54,7 +54,7 @@ def __dlpack__(
         raise BufferError(f"a tensor on {type_of(self).device} cannot be exported to the device {dl_device or _CPU}")
     if stream not in (None, -1):
         raise BufferError(f"a tensor on the CPU is exported without a stream, got {stream!r}")
-    array = array_of(self)
+    array = memory_of(self)
     bare = array if type_of(self).dtype is not bfloat16 else array.view(np.uint16)
     if any(step < 0 for step in bare.strides):  # a flipped tensor: some libraries abort on negative strides
         if copy is False:
