@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ ASKING = (
     "return c is OUTSIDE, y",
     "return c is not OUTSIDE, OUTSIDE is c",
     "return id(c) == id(OUTSIDE), y",
+    "return operator.is_(c, OUTSIDE), operator.is_not(OUTSIDE, c), y",
     "return c is other, y",
     "return any(c is part for part in [OUTSIDE, other]), y",
     "return c is here.kept, y",
@@ -86,7 +88,7 @@ def _function(body: str, way: str) -> Callable[[Any], dict[str, Any]]:
 
     def made(jit: Callable[[Any], Any], outside: Any) -> dict[str, Any]:
         names = {"OUTSIDE": outside, "box": [], "cache": {}, "here": SimpleNamespace(last=None, kept=outside)}
-        names |= {"w": aj.ones(2, requires_grad=True), "SimpleNamespace": SimpleNamespace}
+        names |= {"w": aj.ones(2, requires_grad=True), "SimpleNamespace": SimpleNamespace, "operator": operator}
         lines = "".join(f"    {line}\n" for line in body.split("; "))
         exec(f"def step(b, other, x):\n    c = {way}\n    y = x * 2\n{lines}", names)
         names["step"] = jit(names["step"])
@@ -265,6 +267,13 @@ HELD = (  # by places that the function reads and assigns to, or drawn for each 
     "b = next(batches); here.last = b; return y",
     "b = next(batches); return b is SPARE, b['t'][0] + y",
     "here.spare, b = b, here.spare; here.n += 1; return b, here.n",
+    "here.numbers = {**here.numbers, 'n': here.numbers['n'] + 1}; return y",
+    "here.numbers = {'n': here.numbers['n'] + 1, 'i': here.numbers['i']}; return y",
+    "prev = here.numbers; here.numbers = {'n': prev['n'] + 1, 'i': {'m': 1}}; return prev, y",
+    "b = here.numbers; here.numbers = b if x is None else here.numbers; return y * b['n']",
+    "b = next(numbers); return b, b['n'] * y",
+    "b = next(numbers); box.append(b); return b['n'] * y",
+    "b = next(numbers); return b['n'] * y",
 )
 
 
@@ -276,8 +285,10 @@ def test_what_places_hold_and_what_is_drawn_is_the_callers_own(body: str) -> Non
         kept, spare = {"t": [aj.ones(2)]}, {"t": [aj.zeros(2)]}
         world["here"].kept, world["here"].spare, world["here"].n, world["SPARE"] = kept, spare, 0, spare
         world["batches"] = cycle([kept, spare])
+        numbers = [{"n": 1, "i": {"m": 2}}, {"n": 2, "i": {"m": 3}}]
+        world["numbers"], world["here"].numbers = cycle(numbers), numbers[0]
         known: dict[int, str] = {}
-        _names((kept, spare), "first", known)
+        _names((kept, spare, numbers), "first", known)
         shown, given = [], []
         for k in range(6):
             given.append({"t": [aj.ones(2) * k]})

@@ -8,7 +8,7 @@ by a copy, nor can one be changed: such calls run line by line.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from autojit.core.source import here
@@ -23,7 +23,7 @@ NestPath = tuple[int, ...]
 
 
 class ArgumentNests:
-    """The copies that a capture is given. ``paths``: where they lie, by id.
+    """The copies that a capture is given. ``paths``: where they lie, by id; None: nobody could tell.
 
     ``root``: where the tuples and the dictionary lie that the user's arguments, and what else a step is given, are in.
     """
@@ -32,12 +32,23 @@ class ArgumentNests:
         self._given = args, kwargs
         self._tree, self._leaves, self._root = tree, leaves, root
         self._held = dict(self._nests())
-        self.paths: Mapping[int, NestPath] = {id(nest): path for path, nest in self._held.items()}
+        self._copies: list[Any] = []
+        self.paths: dict[int, NestPath | None] = {id(nest): path for path, nest in self._held.items()}
 
     def _nests(self) -> Iterator[tuple[NestPath, Any]]:
         for k, arguments in enumerate(found_at(self._given, self._root)):
             for j, value in enumerate(arguments.values() if is_a(arguments, dict) else arguments):
                 yield from _nests_in(value, (*self._root, k, j))
+
+    def add_copies(self, values: Sequence[Any]) -> None:
+        """Copies with stand-ins for numbers, which no call has."""
+        for nest in (nest for value in values for _, nest in _nests_in(value, ()) if id(nest) not in self.paths):
+            self.paths[id(nest)] = None
+            self._copies.append(nest)
+
+    def is_unnamed(self, value: Any) -> bool:
+        """Whether it is one of those."""
+        return self.paths.get(id(value), ()) is None
 
     def check(self, drawn: Sequence[Any]) -> None:
         """When the function has run.

@@ -142,8 +142,8 @@ class AskedIdentity(CopiedArguments):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"the function asks which object a list, dictionary or record is that it is given as an argument ({place}; "
-            "is, id(), in, a key): ran line by line"
+            f"the function asks which object a list, dictionary or record is that it is given ({place}; is, id(), in, "
+            "a key), or hands on one with numbers that is drawn or that it finds where it assigns: ran line by line"
         )
 
 

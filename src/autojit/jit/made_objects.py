@@ -21,9 +21,11 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
+from autojit.core.source import here
 from autojit.ir.graph import Value
 from autojit.jit.argument_nests import NestPath, found_at
 from autojit.jit.arguments import BAKED
+from autojit.jit.line_by_line import AskedIdentity
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray, digits
 from autojit.jit.observed_functions import is_module, is_user_code
@@ -147,7 +149,7 @@ def _has(tree: TreeSpec, kinds: Any) -> bool:
 
 
 def let_out(
-    value: Any, outside: Mapping[int, Any], given: Mapping[int, NestPath] | None = None
+    value: Any, outside: Mapping[int, Any], given: Mapping[int, NestPath | None] | None = None
 ) -> tuple[list[Any], TreeSpec]:
     """``flatten`` of what a captured function lets out; ``outside``: what existed before, by id; ``given``: where
     copies of the caller's containers lie in the arguments.
@@ -162,7 +164,7 @@ def let_out(
 class _Opener:
     """Takes apart what a function lets out."""
 
-    def __init__(self, outside: Mapping[int, Any], given: Mapping[int, NestPath]) -> None:
+    def __init__(self, outside: Mapping[int, Any], given: Mapping[int, NestPath | None]) -> None:
         self.outside, self.given = outside, given
         self.leaves: list[Any] = []
         self.numbers: dict[int, int] = {}  # of objects that are made, by id
@@ -177,7 +179,10 @@ class _Opener:
         if type(value) is TracedArray:
             return self._array(value)
         if id(value) in self.given:
-            return Given(Given, (), self.given[id(value)])
+            path = self.given[id(value)]
+            if path is None:
+                raise AskedIdentity(str(here()))
+            return Given(Given, (), path)
         is_outside = id(value) in self.outside and type(value) is not tuple
         found = None if is_outside else taken_apart(value)
         if found is not None:

@@ -10,6 +10,7 @@ are ``foreign_calls.py``'s; all else is handed what it is given with its content
 from __future__ import annotations
 
 import builtins
+import operator
 import random
 import sys
 import time
@@ -111,6 +112,7 @@ class ObservedCalls(ObservedTexts):
         def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
         def name_of(self, value: Any) -> str: ...
         def used_as_key(self, value: Any) -> None: ...
+        def identified(self, left: Any, right: Any) -> None: ...
         def note_parts(self, value: partial[Any]) -> None: ...
 
     def called(self, operands: tuple[Any, ...], kind: int) -> tuple[Any, ...]:
@@ -267,6 +269,8 @@ class ObservedCalls(ObservedTexts):
             return self._hidden(function)
         if is_a(owner, type) and function.__name__ in ("now", "utcnow", "today") and owner.__module__ == "datetime":
             return self._hidden(function)
+        if function is operator.is_ or function is operator.is_not:
+            self.identified(*arguments)
         if function.__name__ in _SEARCHING and arguments:
             self.nests.searched(owner, arguments[0])
         if self.contents.is_one(owner):

@@ -25,7 +25,7 @@ from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put
-from autojit.jit.line_by_line import GivenAndChanged
+from autojit.jit.line_by_line import ChangedArguments, GivenAndChanged
 from autojit.jit.numpy_arrays import TracedArray, scalar_in
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
@@ -161,6 +161,13 @@ class Ordered:
         return mine == others
 
 
+class Untouched:
+    """Stands for a list, dictionary or record that a place holds as before."""
+
+
+UNTOUCHED = Untouched()
+
+
 class Finished(NamedTuple):
     """A result whose places have been stored already."""
 
@@ -253,8 +260,10 @@ class Rebinding:
                 return self(values, drawn, args, kwargs)
         before = [location.read() for location in self.locations]
         given = [_mapped(value, _entered) for value in values]
-        draws = self.plans.current.draws
-        observer.given = list(zip(draws, [_mapped(value, _entered) for value in drawn], strict=True))
+        found = [_mapped(value, _entered) for value in drawn]
+        observer.nests.add_copies((given, found))
+        entered = [flatten(value) for value in given]
+        observer.given = list(zip(self.plans.current.draws, found, strict=True))
         try:
             for location, value in zip(self.locations, given, strict=True):
                 location.write(value)
@@ -275,7 +284,8 @@ class Rebinding:
         observer.settle()
         observer.contents.settle()
         observer.attributes.carry((result, held, observer.deferred), observer.outside)
-        results = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
+        triples = zip(held, given, entered, strict=True)
+        results = tuple([_left(observer, value, old, entry) for value, old, entry in triples])
         return result, results, (*ordered, *observer.deferred)
 
     def store(self, found: tuple[Any, Sequence[Any], Sequence[Deferred]]) -> Any:
@@ -289,7 +299,7 @@ class Rebinding:
         for location, value in zip(self.locations, values, strict=True):
             if type(value) is Remade:
                 value = value.kind(value.value, value.requires_grad)
-            if not stays(location.read(), value):
+            if value is not UNTOUCHED and not stays(location.read(), value):
                 location.write(value)
                 is_counted |= location.is_counted
         others: list[Deferred] = []
@@ -462,6 +472,18 @@ def _entered(value: Any) -> Any:
         return value
     found = value.tensor.item()
     return found.within(0.0, found.span.high) if type(value) is Count and isinstance(found, TracedNumber) else found
+
+
+def _left(observer: Observer, value: Any, given: Any, entered: tuple[Sequence[Any], TreeSpec]) -> Any:
+    """What a place is given that holds ``value`` at the end; it held ``given``, which consisted of ``entered``."""
+    if value is not given or not observer.nests.is_unnamed(value):
+        return _leaving(value, given)
+    leaves, tree = flatten(value)
+    if tree == entered[1] and all(map(is_, leaves, entered[0])):
+        return UNTOUCHED
+    if state.trace is None:
+        return value
+    raise ChangedArguments(())
 
 
 def _leaving(value: Any, given: Any) -> Any:
