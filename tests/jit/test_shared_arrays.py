@@ -60,6 +60,7 @@ LATER = {
     "a tensor of it": "found = aj.from_numpy(a), aj.tensor(a)",
     "a tensor of it changed": "b = aj.as_tensor(a)[:1]; b.add_(1); found = {}.sum()",
     "taken again": "b = {}.numpy(); b[0] = 4.0; found = a.sum()",
+    "memory of others asked for": "found = np.shares_memory(a, at.shown), np.may_share_memory(at.outside.numpy(), a)",
     "memory asked for": "found = np.shares_memory(a, {}.numpy())",
     "raised": "a[0] = 3.0; raise ValueError(float({}.sum()))",
 }
@@ -86,6 +87,7 @@ def _looked_at(found: Any, at: Any, x: Any) -> list[Any]:
 
 def _run(source: str, jit: Callable[[Any], Any], calls: int = 3) -> tuple[list[Any], Any]:
     at = SimpleNamespace(outside=aj.tensor([1.0, 2.0, 3.0]), kept=[], stored=None)
+    at.shown = at.outside.numpy()
     at.parameter = aj.nn.Parameter(aj.tensor([1.0, 2.0, 3.0]))
     names: dict[str, Any] = {"aj": aj, "np": np, "at": at, "__name__": __name__}
     exec(source, names)

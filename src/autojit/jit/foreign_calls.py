@@ -55,6 +55,9 @@ class ForeignCalls:
         """What is called instead of a library's function; None: the function itself, now."""
         if function is warnings.warn and not self.observer.is_at_once:
             return self.warnings.warn
+        trace: Any = state.trace
+        if trace is not None and (function is np.shares_memory or function is np.may_share_memory):
+            trace.note_memory_asked()
         owner = _owner(function)
         trace: Any = state.trace
         if trace is not None and _runs_elsewhere(owner):

@@ -107,6 +107,11 @@ class TraceTaken:
         if any(known.is_seen() and np.may_share_memory(known.owner, array) for known in self.taken):
             self.note_uncompiled(f"a tensor is made on a NumPy array that shares the memory of another; {_FIX}")
 
+    def note_memory_asked(self) -> None:
+        """The step asks which arrays share memory: those that it has taken share none in a capture."""
+        if self.taken:
+            self.note_uncompiled("the step asks whether NumPy arrays that it has taken of tensors share memory")
+
     def look_at_taken(self) -> None:
         """A tensor may be about to be read: note it if an array was changed that shares its memory."""
         for known in self.taken:
