@@ -59,7 +59,6 @@ class ForeignCalls:
         if trace is not None and (function is np.shares_memory or function is np.may_share_memory):
             trace.note_memory_asked()
         owner = _owner(function)
-        trace: Any = state.trace
         if trace is not None and _runs_elsewhere(owner):
             trace.give_up(
                 Uncompiled(f"the step runs functions in other threads or processes ({here()}): ran line by line")
