@@ -79,3 +79,39 @@ def test_a_view_of_changed_memory_has_the_history_that_it_has_in_eager_mode(
     for base in BASES:
         eager, compiled = seen(lambda f: f, base), seen(aj.jit, base)
         assert compiled == eager, (base, list(QUESTIONS))
+
+
+HANDLES: dict[str, Callable[[aj.Tensor], aj.Tensor]] = {  # ways to the memory of a tensor
+    "itself": lambda s: s,
+    "view": lambda s: s[:2],
+    "item": lambda s: s[0],
+    "detached": lambda s: s.detach(),
+    "data": lambda s: s.data,
+    "data of a view": lambda s: s[:2].data,
+    "view of data": lambda s: s.data[1:],
+    "detached view": lambda s: s[:3].detach(),
+    "other form": lambda s: s.view(2, 2),
+    "data of data": lambda s: s.data.view(-1).data,
+}
+OWNERS = ("outside", "argument", "made")
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("change", HANDLES)
+def test_what_one_handle_changes_all_others_show(change: str, owner: str) -> None:
+    def step(x: aj.Tensor, given: aj.Tensor) -> Any:
+        s = given * 1 if owner == "made" else given
+        before = {name: take(s) for name, take in HANDLES.items()}
+        seen = [before["view"] * 1, before["data of a view"] * 1]
+        before[change].add_(1)
+        shown = [t * 1 for t in before.values()]
+        HANDLES[change](s).mul_(x)
+        return seen, shown, [t * 1 for t in before.values()], [take(s) * 1 for take in HANDLES.values()]
+
+    found = []
+    for jit in (lambda function: function, aj.jit):
+        s = aj.arange(4.0)
+        run = jit(step) if owner == "argument" else jit(lambda x, s=s: step(x, s))
+        calls = [repr(run(aj.tensor(k), *([s] if owner == "argument" else []))) for k in (2.0, 3.0, 0.5)]
+        found.append((calls, s.tolist()))
+    assert found[0] == found[1]

@@ -71,6 +71,7 @@ class BodyTrace(Trace):
         if found is None:
             value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
+        found.meet(storage)
         self._remember(storage, owner)
         return found.value
 

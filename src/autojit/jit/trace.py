@@ -142,7 +142,7 @@ class Trace(
         return None if found is None else found.input if is_first else found.value
 
     def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
-        array = storage.array
+        array, way = storage.array, storage
         assert array is not None
         if owner is not None and (of := self.origin(owner)) is not owner:
             self._remember(storage, owner)
@@ -155,6 +155,7 @@ class Trace(
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
         elif owner is not None and owner._array is array and self._was_met_by_alias(found, owner):
             found.owner, found.storage, found.requires_grad = owner, storage, owner._requires_grad
+        found.meet(way)
         self._remember(storage, owner)
         return found.value
 
@@ -166,7 +167,9 @@ class Trace(
     def in_place(self, storage: Storage, value: Value) -> None:
         self.note_taken_changed(storage)
         self.lift(storage)
-        self.state[id(storage.array)].value = value
+        entry = self.state[id(storage.array)]
+        entry.value = value
+        entry.note_change(storage)
         self.writes += 1
 
     def forget(self, since: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autojit.core.source import SourceLocation
@@ -26,7 +26,19 @@ class StateEntry:
     entered: Tensor | None = None  # where in-place changes gave the root a new history: it with the old one, if any
     left: Tensor | None = None  # and with the new one
     spent: SpentNode | None = None  # or what is left of that, where the step has used it up
+    met: list[Storage] = field(default_factory=list)  # by which it was reached: ``x.data`` counts changes for itself
     shown: Tensor | None = None  # the whole of the storage, where ``owner`` leads to no tensor that shows it
+
+    def meet(self, storage: Storage) -> None:
+        """The memory is met by way of this storage."""
+        if all(storage is not other for other in self.met):
+            self.met.append(storage)
+
+    def note_change(self, storage: Storage) -> None:
+        """The memory has changed by way of one storage: what others remember of it holds no more."""
+        for other in self.met:
+            if other is not storage:
+                other.changes += 1
 
     def root_owner(self) -> Tensor:
         """A tensor that shows the whole storage, connected to the caller's history where there is one."""

@@ -356,7 +356,9 @@ def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> T
         made._value = storage.value  # a traced root whose views were written since its own value was last asked for
     if chain or t._array is None:
         made._view = View(None, chain, None, storage)
-        if t._view is not None:
+        if own_version and storage.array is not None:
+            made._view.value_changes = -1  # of memory from outside: what it holds is asked by way of the new storage
+        elif t._view is not None:
             made._view.value_changes = t._view.value_changes
     elif storage.inference:
         made._view = INFERENCE_VIEW
