@@ -78,9 +78,7 @@ class BodyTrace(Trace):
     def has_written(self, t: Tensor) -> bool:
         """Whether the body has changed the memory of a tensor from outside."""
         storage = t._storage
-        if storage is None or storage.array is None or not self.writes:
-            return False
-        entry = self.state.get(id(storage.array))
+        entry = None if storage is None or storage.array is None else self.state.get(id(storage.array))
         return entry is not None and entry.is_modified
 
     def copied_from(self, value: Value) -> Value:
