@@ -14,7 +14,7 @@ from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
-GIVEN_UP_KEPT = 8
+GIVEN_UP_KEPT = 8  # reasons of a kind: one kind does not push out another, whose limit counts on them
 
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
@@ -86,9 +86,11 @@ class Captures:
         if not isinstance(error, LineByLine):
             return
         if error.asked is not None or error.limit is not None:
-            if sum(type(reason) is type(error) for reason in self.given_up) + 1 == error.limit:
+            alike = [reason for reason in self.given_up if type(reason) is type(error)]
+            if len(alike) + 1 == error.limit:
                 error.always()
-            self.given_up = [*self.given_up, error.with_traceback(None)][-GIVEN_UP_KEPT:]
+            others = [reason for reason in self.given_up if type(reason) is not type(error)]
+            self.given_up = [*others, *[*alike, error.with_traceback(None)][-GIVEN_UP_KEPT:]]
         drawn, error.drawn = error.drawn, ()
         if drawn:
             note(str(error))
