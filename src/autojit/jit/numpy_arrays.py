@@ -58,7 +58,7 @@ def refused(what: str) -> OfNumPy:
     trace: Any = state.trace
     if trace is not None:
         trace.looks_at_arrays = True
-        trace.refusal = trace.refusal or error
+        trace.given_up = trace.given_up or error
     return error
 
 

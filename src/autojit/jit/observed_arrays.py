@@ -74,14 +74,14 @@ class ObservedArrays:
         try:
             yield
         except BaseException as error:
-            refusal = trace.refusal or (error if isinstance(error, OfNumPy) else None)
-            if refusal is None:
+            refusal = trace.given_up or error
+            if not isinstance(refusal, OfNumPy):
                 raise
         finally:
             for array in trace.arrays:
                 array.shadow = None
-        refusal = refusal or trace.refusal
-        if refusal is not None:
+        refusal = refusal or trace.given_up
+        if isinstance(refusal, OfNumPy):
             guards = self.observer.all_guards()  # but for code: a capture that is not tried again is no fault
             refusal.guards = [guard for guard in guards if not isinstance(guard.native, WordsGuard)]
             refusal.asked = refusal

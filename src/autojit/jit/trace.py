@@ -121,7 +121,6 @@ class Trace(
         self.asks_attributes = False  # of arguments
         self.arrays: list[Any] = []  # those of NumPy's
         self.looks_at_arrays = False  # whether the function does something with NumPy's arrays that NumPy does
-        self.refusal: Exception | None = None  # what it does with them that only NumPy can
         self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
