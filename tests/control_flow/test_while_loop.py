@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -180,3 +181,37 @@ def test_elements_may_come_apart_only_after_some_steps() -> None:
         assert n[row].item() == count.item()
         np.testing.assert_allclose(y[row].numpy(), value.numpy(), rtol=1e-12)
     agree(aj.vmap(grow), batch)
+
+
+LAYOUTS: dict[str, Callable[[aj.Tensor], aj.Tensor]] = {
+    "row-major": lambda x: x,
+    "transposed": lambda x: x.mT,
+    "columns": lambda x: x[:, 1:],
+    "columns, transposed": lambda x: x[:, 1:].mT,
+    "every second": lambda x: x[:, ::2].movedim(0, -1),
+    "one column": lambda x: x[..., :1].mT,
+    "reversed and transposed": lambda x: x.flip(0).mT,
+    "expanded": lambda x: x[:, :1].expand(-1, 3, -1).mT,
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("inside", (False, True))
+def test_results_lie_in_memory_as_those_of_the_python_loop(name: str, inside: bool) -> None:
+    """An op of the body closes the gaps that the carried argument or view has, and keeps the order of its axes."""
+    lay = LAYOUTS[name]
+
+    def run(x: aj.Tensor) -> tuple[Any, ...]:
+        first = lay(x) if inside else x
+        looped = aj.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, (z * 0.5).sin()), (aj.tensor(0), first))[1]
+        scanned = aj.scan(lambda z, t: ((z * t).sin(), z.sum()), first, aj.arange(3.0))[0]
+        return looped, scanned
+
+    compiled = aj.jit(run)
+    for shape in ((4, 5, 6), (3, 4, 2), (4, 1, 3)):
+        given = aj.arange(float(np.prod(shape))).reshape(*shape)
+        x = given if inside else lay(given)
+        for found, wanted in zip(compiled(x), run(x), strict=True):
+            steps = [t.stride()[k] for t in (found, wanted) for k, n in enumerate(t.shape) if n > 1]  # of one: none
+            assert steps[: len(steps) // 2] == steps[len(steps) // 2 :], shape
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6)

@@ -33,7 +33,7 @@ from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import replace
 from autojit.tensor.memory import laid_out
-from autojit.tensor.memory_orders import order_of
+from autojit.tensor.memory_orders import copied_order, order_of
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
@@ -357,12 +357,11 @@ class Body:
         return made
 
     def kept_order(self, given: Tensor, new: Tensor, result: Tensor) -> Tensor:
-        """The ``result`` for a carry that was ``given`` and is ``new`` after a step lies as both, if they agree."""
-        before = order_of(layout_of(given))
+        """The ``result`` for a carry that was ``given``, then ``new``: it lies as copies of both, if these agree."""
+        before = copied_order(layout_of(given), type_of(given))
         with self.entered():
             after = order_of(layout_of(new))
-        is_kept = before == after and before is not None and before[:1] != ("strides",)
-        return laid_out(result, before) if is_kept and before is not None else result
+        return laid_out(result, before) if before == after and before is not None else result
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Run the function; what it did to memory outside is taken back.

@@ -190,6 +190,15 @@ def order_of(array: NDArray[Any]) -> Order:
     return axes if array.transpose(axes).flags.c_contiguous else ("strides", *array.strides)
 
 
+def copied_order(array: NDArray[Any], kind: TensorType) -> Order:
+    """How what an op makes of an array lies: without the gaps that the array may have."""
+    found = order_of(array)
+    if found is None or found[:1] != ("strides",):
+        return found
+    _decide_extents(kind.shape)
+    return order_of(in_order_of([array], array.dtype))
+
+
 def outermost_first(array: NDArray[Any]) -> tuple[int, ...]:
     """The axes by falling strides; of those with the same, one of size 1 lies inside the other."""
     strides, shape = array.strides, array.shape
