@@ -118,9 +118,9 @@ class JitFunction:
             if now["trace"] is not None or now["layers"] or now["detour"] is not None or config.disable:
                 return self._slow(*args, **kwargs)
             entry = self._entries[now["grad_enabled"] + 2 * now["inference"]]
-            if entry is not None:
-                return entry(*args, **kwargs)
-            return self._slow(*args, **kwargs)
+            if entry is None:
+                return self._slow(*args, **kwargs)
+            return entry(*args, **kwargs) if kwargs else entry(*args)  # the empty dictionary costs as much as the rest
         except BaseException as error:
             trim(error)
             raise
