@@ -7,14 +7,13 @@ capture what it will hold; nobody may look at it from then on.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.late_values import is_of_step
+from autojit.jit.line_by_line import LookedAt
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.tensor.state import state
@@ -22,7 +21,7 @@ from autojit.tensor.state import state
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
 
-ARRAYS = (np.ndarray, bytearray, memoryview, array, deque)
+ARRAYS = (np.ndarray, bytearray, memoryview, array)
 
 
 class ArrayWrites:
@@ -45,34 +44,38 @@ class ArrayWrites:
         else:
             container[key] = value
 
+    def is_written(self, container: Any) -> bool:
+        """Whether the step has assigned to items of a container."""
+        return any(container is other for other in self.written)
+
     def check(self, value: Any) -> None:
         """Before an array is read: whether it holds what the function has put there.
 
         Raises:
-            TraceError: it does not, or shows the memory of another that has been written to.
+            GivenUp: it does not, or shows the memory of another that has been written to.
         """
         hidden = [other for other in self.written if other is not value] if self.written else []
         for other in (*self._unknown, *hidden):
             if other is value or _share_memory(other, value):
-                raise self._refusal(other)
+                trace: Any = state.trace
+                if trace is not None and not self.observer.is_at_once:
+                    trace.give_up(self._looked_at(other))
 
     def settle(self) -> None:
         """At the end of the capture: the step computes with none of them as it is before the call.
 
         Raises:
-            TraceError: it does.
+            LookedAt: it does.
         """
         trace: Any = state.trace
         for container in self.written if trace is not None else ():
             if any(_share_memory(entry.array, container) for entry in trace.state.values()):
-                raise self._refusal(container)
+                raise self._looked_at(container)
 
-    def _refusal(self, container: Any) -> TraceError:
-        return TraceError(
-            "jit: the step assigns to items of an array that exists outside it, and also looks at the array",
-            {"array": f"{self.observer.name_of(container)} ({type(container).__name__})", "at": here()},
-            "keep the numbers in a tensor, or read the array outside the step and pass what was read as an argument",
-        )
+    def _looked_at(self, container: Any) -> LookedAt:
+        error = LookedAt(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
+        error.drawn = self.observer.drawn
+        return error
 
 
 def _share_memory(a: Any, b: Any) -> bool:

@@ -10,7 +10,6 @@ import operator
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from functools import partial
 from types import BuiltinFunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,12 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
-from autojit.jit.guards import PRIMITIVES, same
-from autojit.jit.held_contents import items_of, parts_of, refill, restore, snapshot, without_keys
+from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
+from autojit.jit.guards import PRIMITIVES
+from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
-from autojit.jit.places import Location, attributes_of, is_a
-from autojit.jit.tables import FACTORY, NAMING, Tables, digits, shown_key
+from autojit.jit.places import attributes_of, is_a
+from autojit.jit.tables import NAMING, Tables, digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
 BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
 DEPTH_LIMIT = 16
-WHOLE = object()  # the key of "everything in it"
-_LENGTH = object()
 _TRUTH = object()
 _BASES: tuple[type, ...] = (
     dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
@@ -44,15 +42,13 @@ _BASES: tuple[type, ...] = (
 CONTAINERS: frozenset[type] = frozenset((*_BASES, OrderedDict))
 
 
-class Contents(Tables):
+class Contents(ContainerChanges, Tables):
     """The containers of one capture."""
 
     def __init__(self, observer: Observer) -> None:
+        super().__init__()
         self.observer = observer
-        self.refilled: set[int] = set()  # ids of containers that the step changes otherwise than by adding to them
-        self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
         self._whole: set[int] = set()
-        self._is_settled = False
         self.arrays = ArrayWrites(observer)
 
     def is_one(self, value: Any) -> bool:
@@ -86,7 +82,7 @@ class Contents(Tables):
         value = container[key]
         if observer.foreign.is_opaque(container):
             observer.foreign.refuse_if_changed(container)
-            observer.note_again(container, (_LENGTH, shown_key(key)), where, lambda: container[key], value)
+            observer.note_again(container, (LENGTH, shown_key(key)), where, lambda: container[key], value)
         if is_a(value, list | tuple) and is_a(key, slice):
             for part in value:
                 observer.enter(part)
@@ -108,7 +104,7 @@ class Contents(Tables):
                 return found
             name = f"{shown_key(item)} in {self.observer.name_of(container)}"
             read = lambda: dict.__contains__(container, item)
-            self.observer.note(container, (_LENGTH, item), name, read, found)
+            self.observer.note(container, (LENGTH, item), name, read, found)
             return found
         self.whole(container)
         return None
@@ -117,15 +113,12 @@ class Contents(Tables):
         """``len(container)``, or whether there is anything in it."""
         if not self.is_one(container):
             return
-        if (
-            is_a(container, np.ndarray)
-            or id(container) in self._before
-            or (is_truth and is_user_class(type(container)))
-        ):
+        longer = self.longer(container)
+        if is_a(container, np.ndarray) or longer is None or (is_truth and is_user_class(type(container))):
             self.whole(container)
         elif not is_a(container, tuple):
-            key, question = (_TRUTH, bool) if is_truth else (_LENGTH, len)
-            length = len(container) - self._added(container)
+            key, question = (_TRUTH, bool) if is_truth and not longer else (LENGTH, len)
+            length = len(container) - self._added(container) - longer
             name = f"{question.__name__}({self.observer.name_of(container)})"
             self.observer.note(container, key, name, lambda: question(container), question(range(length)))
 
@@ -201,7 +194,7 @@ class Contents(Tables):
                     [table.get(key, MISSING) for key in keys]
                 )  # code of others may keep more there
                 observer.note(table, WHOLE, f"attributes of {observer.name_of(value)}", read, read())
-                observer.late(table, _LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
+                observer.late(table, LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
 
     def module(self, value: Any) -> None:
@@ -234,6 +227,8 @@ class Contents(Tables):
                 self.keep(value)
                 name = f"contents of {observer.name_of(value)}"
                 observer.note(value, WHOLE, name, lambda: snapshot(value, keys), expected)
+                if keys and is_a(value, dict):  # which are there, and in what order
+                    self.note_keys(value)
         if id(value) not in self.refilled:
             self._parts_of(value, deep, depth)
 
@@ -271,150 +266,7 @@ class Contents(Tables):
             "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
         )
 
-    # -- writes
 
-    def is_added_to(self, value: Any, method: str) -> bool:
-        """Whether ``+=`` or ``|=`` is this method of a container from outside."""
-        kind = type(value)
-        is_plain = kind in (list, deque, dict, OrderedDict)
-        return is_plain and bool(method) and hasattr(kind, method) and self.is_one(value)
-
-    def rearranged(self, container: Any, is_read: bool = True) -> None:
-        """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now.
-
-        Raises:
-            TraceError: items are the step's own, and would be found in other places.
-        """
-        if is_a(container, list) and self._own_keys(container):
-            raise TraceError(
-                "jit: the step assigns to an item of a list and then moves its items",
-                {"list": self.observer.name_of(container), "at": here()},
-                "build a new list and assign it, or change the list outside the step",
-            )
-        if is_read:
-            self.whole(container)
-        self.keep(container)
-        self.refilled.add(id(container))
-
-    def changing(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
-        """Assign to an item, or delete it."""
-        if not self.is_one(container):
-            change(key)
-            return
-        kind, key = type(container), digits(key)
-        if is_a(container, list) and is_a(key, int) and -len(container) <= key < 0:
-            self.length(container)
-            key = operator.index(key) + len(container)
-        name = f"{self.observer.name_of(container)}[{shown_key(key)}]"
-        is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
-        if is_a(container, dict) and is_plain:
-            before = dict.get(container, key, MISSING)
-            change(key)
-            self.observer.note_write(Location(name, container, key), before)
-        elif is_a(container, list):
-            self._change_list(container, key, change)
-        else:
-            self.keep(container)
-            change(key)
-
-    def assign(self, container: Any, key: Any, value: Any) -> None:
-        """``container[key] = value``."""
-        if is_a(container, ARRAYS) and not is_user_class(type(container)) and self.is_one(container):
-            self.observer.used_as_key(key)
-            self.keep(container)
-            self.arrays.assign(container, key, value)
-        else:
-            self.changing(container, key, lambda k: operator.setitem(container, k, value))
-
-    def _change_list(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
-        """Assign to an item or a part of a list, or delete it: item by item where none of them moves."""
-        held, items = snapshot(container, frozenset()), list(container)
-        is_added_to = id(container) in self._before
-        change(key)
-        if len(container) != len(items):  # all behind what was deleted have other places
-            self._before.setdefault(id(container), (container, held))
-            self.rearranged(container)
-        elif is_added_to:
-            self.refilled.add(id(container))
-        else:
-            for k in range(*key.indices(len(items))) if is_a(key, slice) else (operator.index(key),):
-                name = f"{self.observer.name_of(container)}[{shown_key(k)}]"
-                self.observer.note_write(Location(name, container, k), items[k])
-
-    def keep(self, container: Any) -> None:
-        """Remember what is in a container before code that may change it runs."""
-        self._check_size(container)
-        self._before.setdefault(id(container), (container, snapshot(container, frozenset())))
-
-    def changes(self) -> dict[int, tuple[str, Any, Any]]:
-        """The containers that code may have changed, by id: name, what they held and what they hold now."""
-        kept = self._before.items()
-        return {key: (self.observer.name_of(c), was, snapshot(c, frozenset())) for key, (c, was) in kept}
-
-    def settle(self) -> None:
-        """Give the containers that the step has changed back what they held; every call changes them as this one did.
-
-        Raises:
-            TraceError: one has been changed in a way that cannot be done again.
-        """
-        observer = self.observer
-        self.arrays.settle()
-        for container, before in list(self._before.values()):
-            keys = self._own_keys(container)
-            now = snapshot(container, keys)
-            is_refilled = id(container) in self.refilled
-            added = [call for call in observer.deferred if getattr(call.function, "__self__", None) is container]
-            left = self._left_in(container)
-            if same(now, before) or same(now, without_keys(container, before, keys)):
-                if not is_refilled or left is None:
-                    continue
-                if id(container) in self._whole:  # it holds this before every call, and what was added is gone again
-                    for call in added:
-                        observer.deferred.remove(call)
-                    continue
-            if is_a(container, dict) and not is_refilled:
-                self.refilled.add(id(container))
-                self.whole(container)  # every call leaves all of it as this one did
-            restore(container, before, keys)
-            if added and not is_refilled and not is_a(container, dict):
-                continue
-            if left is None:
-                raise TraceError(
-                    "jit: the step changes a container that exists outside it",
-                    {"container": f"{observer.name_of(container)} ({type(container).__name__})"},
-                    "return what is to be stored and change the container outside the step; assignments to single "
-                    "items, append, extend, add and clear are done at every call",
-                )
-            for call in added:
-                observer.deferred.remove(call)
-            places = sorted(keys) if is_a(container, list) else keys if is_a(container, dict) else ()
-            observer.defer(partial(refill, container, places), left)
-        self._is_settled = True
-
-    def _left_in(self, container: Any) -> Any:
-        """What every call leaves in a container that the step has changed as a whole; None: nobody could tell.
-
-        In a dictionary items are read and assigned one by one, and then nothing is known of the order.
-        """
-        if is_a(container, dict):
-            of_items = [
-                key
-                for holder, key in self.observer.places_read
-                if holder == id(container) and key not in (WHOLE, FACTORY)
-            ]
-            return None if of_items or self._own_keys(container) else dict(container)
-        if is_a(container, np.ndarray):
-            return container.copy() if id(container) in self.refilled else None
-        return list(container) if is_a(container, _REFILLED) else None
-
-    def put_back(self) -> None:
-        """Give all containers that code may have changed back what they held, if the capture has come to nothing."""
-        for container, before in () if self._is_settled else self._before.values():
-            if not same(snapshot(container, frozenset()), before):
-                restore(container, before, self._own_keys(container))
-
-
-_REFILLED = (list, deque, set)
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
 
 

@@ -49,7 +49,7 @@ def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
         _fill(container, kept)
     elif is_a(container, list | deque):
         items = list(before)
-        for key in keys if is_a(container, list) else ():
+        for key in [k for k in keys if k < min(len(items), len(container))] if is_a(container, list) else ():
             items[key] = list.__getitem__(container, key)
         _fill(container, items)
     elif is_a(container, set):

@@ -272,7 +272,8 @@ def _operator(symbol: str) -> int:
 
 
 _SUBSCRIPT, _REMAINDER = _operator("[]"), _operator("%")  # the first from 3.14 on
-_IN_PLACE = {k: {"+=": "extend", "|=": "update"}.get(s, "") for k, (_, s) in enumerate(_OPERATORS) if s[-1] == "="}
+_METHODS = {"+=": "__iadd__", "*=": "__imul__", "|=": "__ior__", "&=": "__iand__", "-=": "__isub__", "^=": "__ixor__"}
+_IN_PLACE = {k: _METHODS.get(s, "") for k, (_, s) in enumerate(_OPERATORS) if s[-1] == "="}
 
 
 def _call_shown(w: _Writer, count: int, kind: int) -> bytes:

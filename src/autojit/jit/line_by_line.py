@@ -121,6 +121,26 @@ class Uncompiled(LineByLine):
     limit = 8
 
 
+class MixedChanges(Uncompiled):
+    """A container from outside is changed in ways that a step would put into another order."""
+
+    def __init__(self, container: str, where: str) -> None:
+        super().__init__(
+            f"{container} is assigned to by item and changed as a whole, too, or takes an item out and in again "
+            f"({where}): ran line by line"
+        )
+
+
+class LookedAt(Uncompiled):
+    """A step assigns to items of an array from outside, and looks at the array."""
+
+    def __init__(self, array: str, where: str) -> None:
+        super().__init__(
+            f"the step assigns to items of an array that exists outside it and also looks at it, {array}, {where}: "
+            "ran line by line (keep the numbers in a tensor)"
+        )
+
+
 class NewPlaces(LineByLine):
     """Whenever the function is captured it assigns to places that no capture has met before."""
 

@@ -16,8 +16,8 @@ import sys
 import time
 import weakref
 from abc import ABCMeta, get_cache_token
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, MappingView, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
@@ -145,7 +145,7 @@ class ObservedCalls(ObservedTexts):
 
     def _is_deferring(self, instead: Any) -> bool:
         taking = instead.func if type(instead) is partial else instead
-        return taking in (self.defer, self._add, self._print, *self.foreign.deferring)
+        return taking in (self.defer, self.contents.repeat, self._print, *self.foreign.deferring)
 
     def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -346,11 +346,10 @@ class ObservedCalls(ObservedTexts):
             return instead
         if name == "__len__":
             self.contents.length(owner)
-        elif name in _ADDING and is_a(owner, list | deque | set):
-            self.contents.keep(owner)
-            return partial(self._add, function)
+        elif (instead := self.contents.repeating(function, self._is_dropped)) is not None:
+            return instead
         elif name in _CHANGING:
-            self.contents.rearranged(owner, is_read=name not in ("clear", "fill"))
+            self.contents.rearranged(owner)
         else:
             self.contents.whole(owner, deep=name not in _SHALLOW)
         return None
@@ -435,14 +434,6 @@ class ObservedCalls(ObservedTexts):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
-    def _add(self, function: Any, *args: Any) -> Any:
-        """Add to a container now, for the rest of the capture, and after every run of the step."""
-        if function.__name__ in _ADDING_ALL:
-            args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
-        if not self.is_at_once:
-            self.defer(function, *args)
-        return function(*args)
-
     def _hidden(self, function: Any) -> Callable[..., Any]:
         if own(function, "__name__", "") in _SETTING:
             raise TraceError(
@@ -476,10 +467,8 @@ _Cached = type(lru_cache(abs))
 _UNBOUND = (type(list.append), type(object.__setattr__))
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
-_ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))
 _KEEPING = frozenset(("append", "appendleft", "insert", "add", "setdefault", "__setitem__"))  # without a look at it
 _SEARCHING = frozenset(("count", "index", "remove"))
-_ADDING_ALL = frozenset(("extend", "extendleft"))
 _CHANGING = frozenset(
     (
         "pop", "popitem", "popleft", "clear", "update", "setdefault", "remove", "discard", "sort", "reverse", "insert",

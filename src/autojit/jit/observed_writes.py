@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable
 from threading import local
@@ -97,7 +96,7 @@ class ObservedWrites:
 
     def delete_item(self, container: Any, key: Any) -> None:
         """``del container[key]``."""
-        self.contents.changing(container, key, lambda k: operator.delitem(container, k))
+        self.contents.delete(container, key)
 
     def set_global(self, name: str) -> None:
         """A global of the innermost observed frame is about to be assigned."""

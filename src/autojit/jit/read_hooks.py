@@ -126,12 +126,12 @@ def _in_place(operands: Any, method: str) -> Any:
         return observer.arrays.in_place(left, right)[::-1]
     if observer is None or type(left) in PLAIN:
         return _two(operands, None)
-    if not observer.contents.is_added_to(left, method):
+    if not method or not observer.contents.operator_in_place(left, method):
         if isinstance(left, np.ndarray) and observer.contents.is_one(left):
             observer.contents.rearranged(left)
         return _two(operands, None)
-    observer.calling(getattr(left, method), right)
-    return type(left)(), left  # nothing is left to be added
+    observer.calling(getattr(left, "update" if isinstance(left, dict) else method), right)
+    return {"__iand__": left, "__imul__": 1}.get(method, type(left)()), left  # which changes nothing more
 
 
 def _is_read_by_step(operand: Any, other: Any) -> bool:

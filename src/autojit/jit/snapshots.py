@@ -21,7 +21,7 @@ from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED, ArgumentLeaf
 from autojit.jit.calls import Call
-from autojit.jit.contents import WHOLE
+from autojit.jit.container_changes import WHOLE
 from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays

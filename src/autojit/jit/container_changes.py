@@ -1,0 +1,389 @@
+"""What a step changes in containers that exist outside it, and how every call changes them likewise.
+
+An item of a dictionary, or of a list that nothing has moved, is a place that is assigned to (``Location``). Other
+operations that change what is there, whatever that is (``append``, ``del c[:2]``, ``rotate``), are made again after
+every run, in the order of the function (``repeat``). Code that cannot be observed (``heapq``, ``sort``) leaves after
+every run what it has left in the capture, and that holds for what was there only (``refill``).
+
+An operation that gives something of what was there, or fails for it, is repeated too, and what was there is guarded. At
+the end of the capture the operations must explain what the container holds by then, from what it held before. Where
+they do not, and where changes of two kinds would be made in another order, calls run line by line.
+"""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, MappingView
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.errors import TraceError
+from autojit.core.source import here
+from autojit.jit.array_writes import ARRAYS, ArrayWrites
+from autojit.jit.guards import same
+from autojit.jit.held_contents import refill, restore, snapshot, without_keys
+from autojit.jit.late_values import is_of_step
+from autojit.jit.line_by_line import MixedChanges
+from autojit.jit.observed_functions import is_own_class, is_user_class
+from autojit.jit.places import Location, is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.tables import FACTORY, digits, shown_key
+from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.state import state
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+WHOLE = object()  # the key of "everything in it"
+LENGTH = object()
+_KEYS = object()
+
+
+class ContainerChanges:
+    """The part of ``Contents`` that knows changes."""
+
+    observer: Observer
+    arrays: ArrayWrites
+    _whole: set[int]
+
+    if TYPE_CHECKING:
+
+        def is_one(self, value: Any) -> bool: ...
+        def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None: ...
+        def length(self, container: Any, is_truth: bool = False) -> None: ...
+        def _own_keys(self, value: Any) -> frozenset[Any]: ...
+        def _check_size(self, value: Any) -> None: ...
+
+    def __init__(self) -> None:
+        self.refilled: set[int] = set()  # ids of containers that the step changes by code that cannot be observed
+        self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
+        self._longer: dict[int, int | None] = {}  # than before the step, by id; None: that hangs on what was in it
+        self._orders: dict[int, tuple[Any, list[Any]]] = {}  # by id: dictionary, and its keys before one was deleted
+        self._is_settled = False
+
+    # -- operations that are repeated
+
+    def operator_in_place(self, container: Any, method: str) -> bool:
+        """Whether an operator in place is this method of a container from outside."""
+        kind = type(container)
+        is_plain = kind in (list, deque, dict, OrderedDict, set)
+        return is_plain and hasattr(kind, method) and self.is_one(container)
+
+    def repeating(self, function: Any, is_dropped: bool) -> Callable[..., Any] | None:
+        """What is called instead of a method in C of a list, deque or set from outside; None: it is none of these.
+
+        ``is_dropped``: nobody looks at what it gives.
+        """
+        owner, name = function.__self__, function.__name__
+        if not is_a(owner, list | deque | set) or name not in _REPEATED:
+            return None
+        if name in ("__setitem__", "__delitem__"):
+            return partial(self.changing_item, owner, operator.setitem if name == "__setitem__" else operator.delitem)
+        if name in ("pop", "popleft") and is_dropped and not is_a(owner, set):
+            return partial(self._drop, function)
+        if name in _READING:
+            self.whole(owner)
+        if name == "pop" and is_a(owner, set):
+            self._give_up(owner)  # which item it gives hangs on more than what is in the set
+        return partial(self.repeat, function)
+
+    def _drop(self, function: Any, *place: Any) -> None:
+        """Take an item away that nobody looks at."""
+        self._reaches(function.__self__, place[0] if place else 0 if function.__name__ == "popleft" else -1)
+        self.repeat(function, *place)
+
+    def repeat(self, function: Any, *args: Any) -> Any:
+        """Call a container's method now, for the rest of the capture, and after every run of the step."""
+        container, name = function.__self__, function.__name__
+        if name in _OF_MANY:
+            args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
+        if is_a(container, set):
+            args = tuple([digits(arg) if name not in _OF_MANY else set(map(digits, arg)) for arg in args])
+        if self.observer.is_at_once:
+            return function(*args)
+        places = self._own_keys(container) if is_a(container, list) else ()
+        if places and (name not in _ADDING or max(places) >= len(container)):
+            self._give_up(container)
+        self.keep(container)
+        length = len(container)
+        result = function(*args)
+        self.observer.defer(function, *args)
+        self._longer.setdefault(id(container), 0)
+        self._grow(container, len(container) - length, name, args)
+        return result if name == "append" else self.observer.enter(result)
+
+    def _grow(self, container: Any, by: int, name: str, args: tuple[Any, ...]) -> None:
+        """Note how much longer an operation has made a container."""
+        is_sure = name in _BY_A_NUMBER and not any(is_a(arg, slice) for arg in args[:1])
+        is_sure = is_sure and not is_a(container, set) and (is_a(container, list) or container.maxlen is None)
+        longer = self._longer[id(container)]
+        self._longer[id(container)] = longer + by if is_sure and longer is not None else None
+
+    def longer(self, container: Any) -> int | None:
+        """How much longer a container is than before the step; None: that hangs on what was in it."""
+        return self._longer.get(id(container), None if id(container) in self._before else 0)
+
+    def _reaches(self, container: Any, place: Any) -> None:
+        """An item is replaced or deleted, which fails where there is none."""
+        longer = self.longer(container)
+        if longer is None or not is_a(place, int):
+            self.whole(container)
+            return
+        place = operator.index(place)
+        read = lambda: -(len(container) + longer) <= place < len(container) + longer
+        found = -len(container) <= place < len(container)
+        name = f"{place} in range(len({self.observer.name_of(container)}))"
+        self.observer.note(container, (LENGTH, place, longer), name, read, found)
+
+    # -- items
+
+    def changing_item(self, container: Any, function: Callable[..., Any], key: Any, *value: Any) -> None:
+        """Assign to an item or a part of a list or deque, or delete it."""
+        key = digits(key)
+        if is_a(container, list) and function is operator.setitem and is_a(key, int) and not self._is_moved(container):
+            self._assign_in_place(container, operator.index(key), *value)
+            return
+        if not is_a(key, slice):
+            self._reaches(container, key)
+        elif key.step is not None:
+            self.whole(container)
+        self.repeat(getattr(container, f"__{function.__name__}__"), key, *value)
+
+    def _is_moved(self, items: Any) -> bool:
+        """Whether the step has changed a list in other ways than item by item."""
+        return id(items) in self._before
+
+    def _assign_in_place(self, items: Any, place: int, value: Any) -> None:
+        if -len(items) <= place < 0:
+            self.length(items)
+            place += len(items)
+        before = list.__getitem__(items, place) if 0 <= place < len(items) else MISSING
+        operator.setitem(items, place, value)
+        self.observer.note_write(Location(f"{self.observer.name_of(items)}[{place}]", items, place), before)
+
+    def changing(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
+        """Assign to an item, or delete it."""
+        if not self.is_one(container):
+            change(key)
+            return
+        kind, key = type(container), digits(key)
+        is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
+        if not (is_a(container, dict) and is_plain):
+            self.keep(container)
+            change(key)
+            return
+        name = f"{self.observer.name_of(container)}[{shown_key(key)}]"
+        before = dict.get(container, key, MISSING)
+        if not is_own_class(kind) and before is not MISSING:
+            self._orders.setdefault(id(container), (container, list(container)))
+        change(key)
+        self.observer.note_write(Location(name, container, key), before)
+        if before is MISSING and key in self._orders.get(id(container), ((), ()))[1]:
+            self._give_up(container)
+
+    def note_keys(self, table: Any) -> None:
+        """The keys of a dictionary have been read, those too whose items the step assigns to."""
+        name = f"keys of {self.observer.name_of(table)}"
+        self.observer.note(table, _KEYS, name, lambda: tuple(table), self._held(table)[0])
+
+    def assign(self, container: Any, key: Any, value: Any) -> None:
+        """``container[key] = value``."""
+        kind = type(container)
+        if not self.is_one(container):
+            container[key] = value
+        elif is_a(container, list | deque) and kind.__setitem__ in (list.__setitem__, deque.__setitem__):
+            self.changing_item(container, operator.setitem, key, value)
+        elif is_a(container, ARRAYS) and not is_user_class(kind):
+            self.observer.used_as_key(key)
+            if not self.arrays.is_written(container) and self._is_changed(container):
+                self._give_up(container)
+            self.keep(container)
+            self.arrays.assign(container, key, value)
+        else:
+            self.changing(container, key, lambda k: operator.setitem(container, k, value))
+
+    def delete(self, container: Any, key: Any) -> None:
+        """``del container[key]``."""
+        kind = type(container)
+        is_plain = is_a(container, list | deque) and kind.__delitem__ in (list.__delitem__, deque.__delitem__)
+        if is_plain and self.is_one(container):
+            self.changing_item(container, operator.delitem, key)
+        else:
+            self.changing(container, key, lambda k: operator.delitem(container, k))
+
+    # -- all of it
+
+    def rearranged(self, container: Any) -> None:
+        """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now."""
+        if (is_a(container, list | dict) and self._own_keys(container)) or self.arrays.is_written(container):
+            self._give_up(container)
+        self.whole(container)
+        self.keep(container)
+        self.refilled.add(id(container))
+
+    def keep(self, container: Any) -> None:
+        """Remember what is in a container before code that may change it runs."""
+        if id(container) not in self._before:
+            self._check_size(container)
+            self._before[id(container)] = container, self._held(container)
+
+    def _held(self, container: Any) -> Any:
+        """A snapshot of a container as it was before the step assigned to its items, one by one."""
+        observer = self.observer
+        places = [*observer.written.values(), *observer.rewritten.values()]
+        known = {place.key: before for place, before in places if place.holder is container}
+        if not known or not is_a(container, dict | list):
+            return snapshot(container, frozenset())
+        if is_a(container, list):
+            return tuple([known.get(k, value) for k, value in enumerate(container)])
+        _, keys = self._orders.get(id(container), (container, list(container)))
+        held = {key: known.get(key, dict.get(container, key, MISSING)) for key in keys}
+        held = {key: value for key, value in held.items() if value is not MISSING}
+        return tuple(held), tuple(held.values())
+
+    def _is_changed(self, container: Any) -> bool:
+        known = self._before.get(id(container))
+        return known is not None and not same(snapshot(container, frozenset()), known[1])
+
+    def changes(self) -> dict[int, tuple[str, Any, Any]]:
+        """The containers that code may have changed, by id: name, what they held and what they hold now."""
+        kept = self._before.items()
+        return {key: (self.observer.name_of(c), was, snapshot(c, frozenset())) for key, (c, was) in kept}
+
+    def _mixed(self, container: Any) -> MixedChanges:
+        found = MixedChanges(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
+        found.drawn = self.observer.drawn
+        return found
+
+    def _give_up(self, container: Any) -> None:
+        """While the function runs: calls cannot change a container in the order of the function."""
+        trace: Any = state.trace
+        if trace is not None and not self.observer.is_at_once:
+            trace.give_up(self._mixed(container))
+
+    # -- the end of the capture
+
+    def settle(self) -> None:
+        """Give the containers that the step has changed back what they held; every call changes them as this one did.
+
+        Raises:
+            MixedChanges: one has been changed in ways whose order would be another one.
+            TraceError: one has been changed in a way that cannot be done again.
+        """
+        if self._is_settled:
+            return
+        self.arrays.settle()
+        self._put_in_order()
+        for container, before in list(self._before.values()):
+            keys = self._own_keys(container)
+            now = snapshot(container, keys)
+            again = [call for call in self.observer.deferred if getattr(call.function, "__self__", None) is container]
+            if id(container) not in self.refilled and self._is_explained(container, before, again, now):
+                if again:
+                    restore(container, before, keys)
+                continue
+            if (keys or self.arrays.is_written(container)) and state.trace is not None:
+                raise self._mixed(container)
+            self._refill(container, before, keys)
+        self._is_settled = True
+
+    def _is_explained(self, container: Any, before: Any, again: list[Any], now: Any) -> bool:
+        """Whether operations on what a container held give what it holds, but for items that are assigned."""
+        keys = self._own_keys(container)
+        if not again:
+            return same(now, before) or same(now, without_keys(container, before, keys))
+        if is_a(container, dict):
+            return False
+        copy = _copy_of(container, before)
+        if is_a(copy, list):
+            for place in [key for key in keys if key < min(len(copy), len(container))]:
+                copy[place] = list.__getitem__(container, place)
+        for call in again:
+            if is_a(container, list | deque | set) or not any(map(is_of_step, flatten(call.args)[0])):
+                getattr(copy, call.function.__name__)(*call.args)
+        if is_a(copy, set):
+            return set(map(id, copy)) == set(map(id, container))
+        if is_a(copy, list | deque):
+            return len(copy) == len(container) and all(map(operator.is_, copy, container))
+        return same(snapshot(copy, keys), now)
+
+    def _refill(self, container: Any, before: Any, keys: frozenset[Any]) -> None:
+        """Every call leaves all of a container as this one did."""
+        observer = self.observer
+        self.refilled.add(id(container))
+        left = self._left_in(container)
+        self.whole(container)
+        restore(container, before, keys)
+        if left is None:
+            raise TraceError(
+                "jit: the step changes a container that exists outside it",
+                {"container": f"{observer.name_of(container)} ({type(container).__name__})"},
+                "return what is to be stored and change the container outside the step; what the function itself does "
+                "to items, and methods of lists, deques, sets and dictionaries, are done at every call",
+            )
+        for call in observer.deferred[:]:
+            if getattr(call.function, "__self__", None) is container:
+                observer.deferred.remove(call)
+        places = sorted(keys) if is_a(container, list) else keys if is_a(container, dict) else ()
+        observer.defer(partial(refill, container, places), left)
+
+    def _left_in(self, container: Any) -> Any:
+        """What every call leaves in a container that the step has changed as a whole; None: nobody could tell.
+
+        In a dictionary items are read and assigned one by one, and then nothing is known of the order.
+        """
+        if is_a(container, dict):
+            of_items = [
+                key
+                for holder, key in self.observer.places_read
+                if holder == id(container) and key not in (WHOLE, FACTORY)
+            ]
+            return None if of_items or self._own_keys(container) else dict(container)
+        if is_a(container, np.ndarray):
+            return container.copy()
+        return list(container) if is_a(container, list | deque | set) else None
+
+    def _put_in_order(self) -> None:
+        """Dictionaries of which an item was deleted and put back have their keys in other places."""
+        for table, keys in self._orders.values():
+            known = [key for key in keys if dict.__contains__(table, key)]
+            kept = known + [key for key in table if key not in keys]
+            if list(table) != kept:
+                restore(table, (kept, [dict.__getitem__(table, key) for key in kept]), frozenset())
+
+    def put_back(self) -> None:
+        """Give all containers that code may have changed back what they held, if the capture has come to nothing."""
+        self._put_in_order()
+        for container, before in () if self._is_settled else self._before.values():
+            if not same(snapshot(container, frozenset()), before):
+                restore(container, before, self._own_keys(container))
+
+
+def _copy_of(container: Any, before: Any) -> Any:
+    """Another container of this kind that holds what a snapshot says."""
+    if is_a(container, deque):
+        return deque(before, container.maxlen)
+    if is_a(container, list | set):
+        return (list if is_a(container, list) else set)(before)
+    if is_a(container, array):
+        return array(container.typecode, before)
+    if is_a(container, memoryview):
+        return memoryview(bytearray(before)).cast("B").cast(container.format, container.shape)
+    return before.copy() if is_a(before, np.ndarray) else bytearray(before)
+
+
+_ADDING = frozenset(("append", "extend", "__iadd__"))  # nothing that was there moves
+_REPEATED = _ADDING | frozenset((
+    "appendleft", "extendleft", "insert", "clear", "reverse", "rotate", "pop", "popleft", "remove", "__setitem__",
+    "__delitem__", "__imul__", "add", "discard", "update", "difference_update", "intersection_update",
+    "symmetric_difference_update", "__ior__", "__iand__", "__isub__", "__ixor__",
+))  # fmt: skip
+_READING = frozenset(("pop", "popleft", "remove"))  # gives something of what was there, or fails for it
+_BY_A_NUMBER = _ADDING | frozenset((
+    "appendleft", "extendleft", "insert", "reverse", "rotate", "pop", "popleft", "remove", "__setitem__", "__delitem__",
+))  # fmt: skip
+_OF_MANY = _REPEATED - frozenset(("append", "appendleft", "insert", "add", "discard", "remove", "pop"))
