@@ -48,6 +48,10 @@ class ArrayWrites:
         """Whether the step has assigned to items of a container."""
         return any(container is other for other in self.written)
 
+    def shows(self, value: Any, container: Any) -> bool:
+        """Whether a value is the memory of an array itself."""
+        return any(_share_memory(leaf, container) for leaf in flatten(value)[0])
+
     def check(self, value: Any) -> None:
         """Before an array is read: whether it holds what the function has put there.
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
 from autojit.jit.guards import same
@@ -194,12 +193,13 @@ class ContainerChanges:
         """``container[key] = value``."""
         kind = type(container)
         if not self.is_one(container):
-            container[key] = value
+            operator.setitem(container, key, value)  # messages name it
         elif is_a(container, list | deque) and kind.__setitem__ in (list.__setitem__, deque.__setitem__):
             self.changing_item(container, operator.setitem, key, value)
         elif is_a(container, ARRAYS) and not is_user_class(kind):
             self.observer.used_as_key(key)
-            if not self.arrays.is_written(container) and self._is_changed(container):
+            is_mixed = not self.arrays.is_written(container) and self._is_changed(container)
+            if is_mixed or self.arrays.shows(value, container):
                 self._give_up(container)
             self.keep(container)
             self.arrays.assign(container, key, value)
@@ -271,8 +271,7 @@ class ContainerChanges:
         """Give the containers that the step has changed back what they held; every call changes them as this one did.
 
         Raises:
-            MixedChanges: one has been changed in ways whose order would be another one.
-            TraceError: one has been changed in a way that cannot be done again.
+            MixedChanges: one has been changed in a way that cannot be done again, or in another order only.
         """
         if self._is_settled:
             return
@@ -302,9 +301,12 @@ class ContainerChanges:
         if is_a(copy, list):
             for place in [key for key in keys if key < min(len(copy), len(container))]:
                 copy[place] = list.__getitem__(container, place)
-        for call in again:
-            if is_a(container, list | deque | set) or not any(map(is_of_step, flatten(call.args)[0])):
-                getattr(copy, call.function.__name__)(*call.args)
+        try:
+            for call in again:
+                if is_a(container, list | deque | set) or not any(map(is_of_step, flatten(call.args)[0])):
+                    getattr(copy, call.function.__name__)(*call.args)
+        except Exception:
+            return False  # other code has changed it, too
         if is_a(copy, set):
             return set(map(id, copy)) == set(map(id, container))
         if is_a(copy, list | deque):
@@ -319,12 +321,7 @@ class ContainerChanges:
         self.whole(container)
         restore(container, before, keys)
         if left is None:
-            raise TraceError(
-                "jit: the step changes a container that exists outside it",
-                {"container": f"{observer.name_of(container)} ({type(container).__name__})"},
-                "return what is to be stored and change the container outside the step; what the function itself does "
-                "to items, and methods of lists, deques, sets and dictionaries, are done at every call",
-            )
+            raise self._mixed(container)
         for call in observer.deferred[:]:
             if getattr(call.function, "__self__", None) is container:
                 observer.deferred.remove(call)

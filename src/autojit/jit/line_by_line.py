@@ -122,12 +122,12 @@ class Uncompiled(LineByLine):
 
 
 class MixedChanges(Uncompiled):
-    """A container from outside is changed in ways that a step would put into another order."""
+    """A container from outside is changed in ways that no step can repeat, or that it would put into another order."""
 
     def __init__(self, container: str, where: str) -> None:
         super().__init__(
-            f"{container} is assigned to by item and changed as a whole, too, or takes an item out and in again "
-            f"({where}): ran line by line"
+            f"the step changes {container}, which exists outside it, in ways that cannot be told apart or whose order "
+            f"counts ({where}): ran line by line"
         )
 
 
