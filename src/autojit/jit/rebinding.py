@@ -476,14 +476,13 @@ def _entered(value: Any) -> Any:
 
 def _left(observer: Observer, value: Any, given: Any, entered: tuple[Sequence[Any], TreeSpec]) -> Any:
     """What a place is given that holds ``value`` at the end; it held ``given``, which consisted of ``entered``."""
+    leaves, tree = flatten(given)
+    is_changed = tree != entered[1] or not all(map(is_, leaves, entered[0]))
+    if is_changed and state.trace is not None:  # a copy of what is outside, even if the place holds another one by now
+        raise ChangedArguments(observer.drawn)
     if value is not given or not observer.nests.is_unnamed(value):
         return _leaving(value, given)
-    leaves, tree = flatten(value)
-    if tree == entered[1] and all(map(is_, leaves, entered[0])):
-        return UNTOUCHED
-    if state.trace is None:
-        return value
-    raise ChangedArguments(())
+    return value if is_changed else UNTOUCHED
 
 
 def _leaving(value: Any, given: Any) -> Any:
