@@ -135,7 +135,7 @@ def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterab
     meant = {id(place.holder) for place in places}
     meant |= {id(leaf) for leaf in handed_on(outputs) if isinstance(leaf, list | np.ndarray)}
     for guard in guards if meant else ():
-        if _reaches(guard.expected, meant):
+        if may_be_changed(guard.expected):  # nor does one of these do for another, which it equals
             guard.meant = meant
 
 
@@ -152,12 +152,8 @@ def handed_on(outputs: Iterable[Any]) -> Iterator[Any]:
             yield leaf
 
 
-def _reaches(value: Any, meant: Collection[int]) -> bool:
-    return id(value) in meant or (type(value) in (tuple, list) and any(_reaches(part, meant) for part in value))
-
-
 def _same_objects(a: Any, b: Any, meant: Collection[int]) -> bool:
-    if a is b or id(b) in meant:
+    if a is b or id(a) in meant or id(b) in meant:
         return a is b
     if type(a) is type(b) and type(a) in (tuple, list):
         return len(a) == len(b) and all(_same_objects(x, y, meant) for x, y in zip(a, b, strict=True))

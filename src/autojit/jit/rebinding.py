@@ -229,7 +229,8 @@ class Rebinding:
 
     def _is_given(self, args: Any, kwargs: Any) -> bool:
         """Whether steps change a list, dictionary or record outside that is an argument, of which they see a copy."""
-        return bool(self.changed) and reaches((args, kwargs), self.changed)
+        held = [location.read() for location in self.locations]
+        return bool(self.changed) and reaches((held, args, kwargs), self.changed)
 
     def learn(self, observer: Observer, args: Any, kwargs: Any) -> None:
         """What a step that has just been captured for such arguments changes.
@@ -335,7 +336,8 @@ class Rebinding:
 
     def around(self, native: NativeStep, as_given: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
-        has_nests = any(map(has_containers, native.step.capture.argument_tree.children[0].children[-2:]))
+        values, _, *given_by_user = native.step.capture.argument_tree.children[0].children
+        has_nests = any(map(has_containers, (values, *given_by_user)))
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if has_nests and self._is_given(args, kwargs):
