@@ -230,7 +230,7 @@ class Rebinding:
     def _is_given(self, args: Any, kwargs: Any) -> bool:
         """Whether steps change a list, dictionary or record outside that is an argument, of which they see a copy."""
         held = [location.read() for location in self.locations]
-        return bool(self.changed) and reaches((held, args, kwargs), self.changed)
+        return bool(self.changed) and any(reaches(given, self.changed) for given in (held, args, kwargs))
 
     def learn(self, observer: Observer, args: Any, kwargs: Any) -> None:
         """What a step that has just been captured for such arguments changes.
