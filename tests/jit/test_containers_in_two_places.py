@@ -89,6 +89,29 @@ def test_a_change_is_of_the_object_before_its_place_is_assigned(change: str, of_
         assert _changed(*args, aj.jit) == _changed(*args, lambda f: f), events
 
 
+def test_a_list_that_is_changed_before_its_place_is_assigned_keeps_its_step() -> None:
+    def program(jit: Jit) -> tuple[list[Any], Any]:
+        at = SimpleNamespace(losses=[1.0], shown=[], other=[1.0])
+
+        def step(x: Any, told: list[Any]) -> Any:
+            at.losses.append(x.sum().item())
+            at.losses = at.losses[-3:]
+            return x * len(told) + len(at.other)
+
+        run, found = jit(step), []
+        for k in range(14):
+            before = at.losses
+            told = at.losses if k == 9 else [1.0]
+            found.append((run(aj.ones(2) * k, told).tolist(), list(before), list(at.losses), list(at.other)))
+            if k in (7, 11):
+                at.other = at.losses
+        return found, run
+
+    (found, run), (expected, _) = program(aj.jit), program(lambda f: f)
+    assert found == expected
+    assert run.stats()["native_calls"] >= 2
+
+
 READS = (
     "at.b.append(1.0); r = len(at.c)", "r = len(at.c); at.b.append(1.0); r = r + len(at.c)",
     "at.b[:1] = [4.0]; r = at.c[0]", "at.n[0][0] = at.n[0][0] + 1; r = sum(at.b)",
