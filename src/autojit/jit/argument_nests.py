@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from autojit.core.source import here
+from autojit.jit.guards import PRIMITIVES
 from autojit.jit.line_by_line import AskedIdentity, ChangedArguments
 from autojit.jit.places import is_a, static_attribute
 from autojit.jit.pytree import TreeSpec, flatten, taken_apart
@@ -100,14 +101,20 @@ def _has_nests(tree: TreeSpec) -> bool:
 
 def reaches(value: Any, objects: Container[int]) -> bool:
     """Whether one of the ``objects``, by id, is among the arguments ``value``; of records, their attributes."""
-    if type(value) is Tensor:
+    kind = type(value)
+    if kind in _WITHOUT_PARTS:
         return False
+    if kind is list or kind is tuple:
+        return id(value) in objects or any(reaches(part, objects) for part in value if type(part) not in _WITHOUT_PARTS)
     found = taken_apart(value)
     if found is None:
         return False
     if id(value) in objects or id(getattr(value, "__dict__", None)) in objects:
         return True
     return any(reaches(part, objects) for part in found[1])
+
+
+_WITHOUT_PARTS = frozenset((Tensor, *PRIMITIVES))
 
 
 def _nests_in(value: Any, path: NestPath) -> Iterator[tuple[NestPath, Any]]:

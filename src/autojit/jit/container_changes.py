@@ -30,7 +30,7 @@ from autojit.jit.line_by_line import MixedChanges
 from autojit.jit.observed_functions import is_own_class, is_user_class
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.tables import FACTORY, digits, shown_key
+from autojit.jit.tables import FACTORY, digits, has_size, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 
@@ -100,7 +100,8 @@ class ContainerChanges:
         container, name = function.__self__, function.__name__
         if name in _OF_MANY:
             args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
-        if is_a(container, set):
+        if is_a(container, set) and name not in ("add", "update", "__ior__"):  # it is asked what it has
+            settle_digits(container)
             args = tuple([digits(arg) if name not in _OF_MANY else set(map(digits, arg)) for arg in args])
         if self.observer.is_at_once:
             return function(*args)
@@ -308,7 +309,9 @@ class ContainerChanges:
         except Exception:
             return False  # other code has changed it, too
         if is_a(copy, set):
-            return set(map(id, copy)) == set(map(id, container))
+            if not any(map(has_size, container)):
+                settle_digits(copy)
+            return bool(copy == container)
         if is_a(copy, list | deque):
             return len(copy) == len(container) and all(map(operator.is_, copy, container))
         return same(snapshot(copy, keys), now)

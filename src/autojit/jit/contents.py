@@ -23,7 +23,7 @@ from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
 from autojit.jit.places import attributes_of, is_a
-from autojit.jit.tables import NAMING, Tables, digits, shown_key
+from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -211,6 +211,8 @@ class Contents(ContainerChanges, Tables):
         observer = self.observer
         if is_a(value, ARRAYS):
             self.arrays.check(value)
+        elif is_a(value, set) and id(value) in self._before:
+            settle_digits(value)
         if depth > DEPTH_LIMIT:
             raise self._refusal(value, "lies too deep")
         is_known = id(value) in self._whole

@@ -72,7 +72,8 @@ class CountedReads:
                 read = functools.partial(dict.get, table, attribute, MISSING)
                 held = value[:] if type(value) is list else value
                 guard = Guard(f"{where}.{attribute}", read, held, None, True)
-                guard.held_by = table, attribute
+                if held is value or not attribute.startswith("_"):  # a list that users do not know they do not change
+                    guard.held_by = table, attribute
                 self.guards.append(guard)
             elif type(value) is dict and not attribute.startswith("_") and not is_own:
                 self._keep(f"{where}.{attribute}", value)

@@ -21,7 +21,7 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize, hint_of
 from autojit.core.source import SourceLocation, here
-from autojit.jit.guards import Guard, same
+from autojit.jit.guards import Guard, same, stand_ins
 from autojit.jit.line_by_line import LineByLine, NewPlaces
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.places import is_a
@@ -85,8 +85,8 @@ class Place:
         return found if type(found) is type(self.owner) else self.owner
 
     def is_as(self, other: Place) -> bool:
-        """Whether both are the same place, or the same object."""
-        return self.owner is other.owner or self._key == other._key
+        """Whether both are the same place, with objects of one kind."""
+        return type(self.owner) is type(other.owner) and self._key == other._key
 
     @property
     def _key(self) -> Any:
@@ -125,13 +125,17 @@ class Draw:
             return self.args
         return (self.place.now(), *self.args[1:])
 
-    def is_as(self, other: Draw) -> bool:
-        """Whether the same is fetched. Open sizes are as they are in the call that a plan is for."""
+    def is_as(self, other: Draw, is_now: bool = False) -> bool:
+        """Whether the same is fetched at every call, or by this one (``is_now``), of which ``other`` is a draw.
+
+        Open sizes are as they are in the call that a plan is for.
+        """
         if self.place is None or other.place is None:
             is_one = same(self.function, other.function)
             mine, others = self.args, other.args
         else:
-            is_one = self.place.is_as(other.place) and self.name == other.name
+            is_there = self.place.now() is other.place.owner if is_now else self.place.is_as(other.place)
+            is_one = is_there and self.name == other.name
             skipped = int(self.function is next)
             mine, others = self.args[skipped:], other.args[skipped:]
         return is_one and _alike((mine, *self.kwargs.items()), (others, *other.kwargs.items()))
@@ -169,8 +173,8 @@ class Plan:
     key: Any = None
     common: Any = None  # the key that it gets when a second call of other numbers or sizes draws the same
     alternatives: list[Sequence[Guard]] = field(default_factory=list)
-    _epoch: int = -1  # at which what is counted was found as it was, and by which alternative
-    _known: Sequence[Guard] = ()
+    # the alternative that was found as it was last, at which epoch, and which of its guards are read nevertheless
+    _known: tuple[Sequence[Guard], int, Sequence[Guard]] = (), -1, ()
 
     def holds(self) -> bool:
         """Whether what a capture has read besides is as it was."""
@@ -178,10 +182,14 @@ class Plan:
 
     def _is_as_it_was(self, guards: Sequence[Guard]) -> bool:
         epoch = int(guard_epoch[0])
-        is_counted = self._known is guards and self._epoch == epoch
-        if not all(guard.holds() for guard in guards if not (is_counted and guard.by_epoch)):
+        known, counted, read = self._known
+        is_counted = known is guards and counted == epoch
+        if not all(guard.holds() for guard in (read if is_counted else guards)):
             return False
-        self._known, self._epoch = guards, epoch
+        if not is_counted:
+            others = stand_ins(guards)
+            read = [guard for guard in guards if not guard.by_epoch or guard in others]
+            self._known = guards, epoch, read
         return True
 
 

@@ -44,7 +44,7 @@ from autojit.jit.followed_runs import followed
 from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
-from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
+from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.line_by_line import CopiedArguments, LineByLine
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name, plain
@@ -407,8 +407,8 @@ class JitFunction:
                 snapshot.check(rebinding, call, result)
                 observer.nests.check(observer.drawn)
                 outputs, tree = let_out(result, observer.outside, observer.nests.paths)
-                capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
-            mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
+                guards = observer.all_guards(outputs, () if rebinding is None else rebinding.locations)
+                capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), guards, [])
             capture.unguarded, capture.apart = observer.unguarded, apart
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)

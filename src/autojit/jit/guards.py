@@ -10,7 +10,7 @@ another object is no change.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
@@ -94,7 +94,18 @@ class Guard:
             self.held_by = self.native.mapping, self.native.key
 
     def holds(self) -> bool:
-        return _same_objects(self.read(), self.expected, self.meant) if self.meant else same(self.read(), self.expected)
+        return self.takes(self.read())
+
+    def takes(self, value: Any) -> bool:
+        """Whether what a place holds means what was expected there."""
+        return _same_objects(value, self.expected, self.meant) if self.meant else same(value, self.expected)
+
+    def is_stand_in(self, value: Any) -> bool:
+        """Whether a value that it takes is another object, which means the same only as long as nobody changes it.
+
+        The capture has looked into the object that it found. So the two are compared before every call.
+        """
+        return value is not self.expected and may_be_changed(value)
 
     def describe(self) -> str:
         return f"{self.name}: {shown(self.expected)} -> {shown(self.read())}{self.place()}"
@@ -109,12 +120,27 @@ def broken_guard(guards: Sequence[Guard]) -> str | None:
     return next((guard.describe() for guard in guards if not guard.holds()), None)
 
 
+def stand_ins(guards: Iterable[Guard]) -> list[Guard]:
+    """Those that are not read before every call, and whose places hold stand-ins (see ``Guard.is_stand_in``)."""
+    heard = (guard for guard in guards if guard.native is not None or (guard.by_epoch and guard.held_by is not None))
+    return [guard for guard in heard if guard.is_stand_in(guard.read())]
+
+
 def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterable[Location]) -> None:
     """Let guards hold for objects themselves, and for no equal ones, that a step hands on, tells something, or changes.
 
-    ``outputs``: what leaves the step, the calls among it that are made after every run; ``places``: what it writes to.
+    ``outputs``: what leaves the step, the calls among it that are made after every run, and what it asks for the
+    identity of; ``places``: what it writes to.
     """
     meant = {id(place.holder) for place in places}
+    meant |= {id(leaf) for leaf in handed_on(outputs) if isinstance(leaf, list | np.ndarray)}
+    for guard in guards if meant else ():
+        if may_be_changed(guard.expected):  # nor does one of these do for another, which it equals
+            guard.meant = meant
+
+
+def handed_on(outputs: Iterable[Any]) -> Iterator[Any]:
+    """The objects that leave a step, also those that methods and partials are bound to."""
     waiting = list(outputs)
     while waiting:
         leaf = waiting.pop()
@@ -122,19 +148,12 @@ def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterab
             waiting.append(leaf.__self__)
         elif isinstance(leaf, functools.partial):
             waiting += [leaf.func, *leaf.args, *leaf.keywords.values()]
-        elif isinstance(leaf, list | np.ndarray):
-            meant.add(id(leaf))
-    for guard in guards if meant else ():
-        if _reaches(guard.expected, meant):
-            guard.meant = meant
-
-
-def _reaches(value: Any, meant: Collection[int]) -> bool:
-    return id(value) in meant or (type(value) in (tuple, list) and any(_reaches(part, meant) for part in value))
+        else:
+            yield leaf
 
 
 def _same_objects(a: Any, b: Any, meant: Collection[int]) -> bool:
-    if a is b or id(b) in meant:
+    if a is b or id(a) in meant or id(b) in meant:
         return a is b
     if type(a) is type(b) and type(a) in (tuple, list):
         return len(a) == len(b) and all(_same_objects(x, y, meant) for x, y in zip(a, b, strict=True))
@@ -215,11 +234,12 @@ def same(a: Any, b: Any) -> bool:
 
 def stays(now: Any, before: Any) -> bool:
     """Whether a place holds what it held; an equal list or array is another one, which somebody may change."""
-    return now is before or (not _may_be_changed(now) and same(now, before))
+    return now is before or (not may_be_changed(now) and same(now, before))
 
 
-def _may_be_changed(value: Any) -> bool:
-    return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(_may_be_changed, value)))
+def may_be_changed(value: Any) -> bool:
+    """Whether it is, or has in it, a list or array: such are compared by what is in them."""
+    return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(may_be_changed, value)))
 
 
 def is_value(obj: Any) -> bool:
@@ -244,10 +264,12 @@ __all__ = [
     "TypeGuard",
     "WordsGuard",
     "broken_guard",
+    "handed_on",
     "history_guards",
     "hook_guards",
     "is_value",
     "mean_objects",
     "same",
     "shown",
+    "stand_ins",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -165,7 +166,7 @@ class _Opener:
     """Takes apart what a function lets out."""
 
     def __init__(self, outside: Mapping[int, Any], given: Mapping[int, NestPath | None]) -> None:
-        self.outside, self.given = outside, given
+        self.outside, self.given = ChainMap[int, Any]({}, outside), given  # type: ignore[arg-type]
         self.leaves: list[Any] = []
         self.numbers: dict[int, int] = {}  # of objects that are made, by id
         self.unmade: set[int] = set()  # those whose arguments are being taken apart
@@ -232,6 +233,8 @@ class _Opener:
 
     def _nest(self, value: Any, kind: Any, parts: Iterable[Any], keys: tuple[Any, ...]) -> TreeSpec:
         if isinstance(value, tuple):
+            if id(value) in self.outside:  # and what is in it is, though the function has not looked there
+                self.outside.update((id(part), part) for part in value)
             return TreeSpec(kind, tuple([self.opened(part) for part in parts]), keys)
         known = self.numbers.get(id(value))
         if known is None:

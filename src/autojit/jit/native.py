@@ -17,7 +17,7 @@ from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf, Packed, copied_for
 from autojit.jit.effects import uninterrupted
-from autojit.jit.guards import Guard, same
+from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
 from autojit.jit.spent_results import SpentNode
@@ -70,6 +70,8 @@ class NativeStep:
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
         self.listed = [g for g in capture.guards if not (g.by_epoch or _is_native(g))]
+        self._always_listed = len(self.listed)  # the others are of places that hold stand-ins
+        self.listed += stand_ins(capture.guards)
         self.identities = _identities(capture.arguments)
         self.firsts = [  # for Python, where native code would compare too many pairs
             (k, leaf.twin if leaf.kind == "twin" else k)
@@ -80,7 +82,7 @@ class NativeStep:
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable]
-        is_layered = bool(
+        self.is_layered = bool(
             self.is_nested
             or self.listed
             or self.views
@@ -97,9 +99,9 @@ class NativeStep:
         self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
         self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
         with step.segment.gate.held():
-            self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
-        self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
-        self.attempt: Callable[..., Any] = self._without_slow()._layered if is_layered else self.entry.attempt
+            self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
+        self.call: Callable[..., Any] = self._layered if self.is_layered else self.entry.call
+        self.attempt: Callable[..., Any] = self._without_slow()._layered if self.is_layered else self.entry.attempt
         for storage, changes in step.effects.counted():
             count_calls(storage, self, changes)
 
@@ -123,7 +125,8 @@ class NativeStep:
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
-        return self.is_present and set(self._view_positions(leaves)) <= set(self.views)
+        is_able = self.is_layered or not stand_ins(self.step.capture.guards)
+        return is_able and self.is_present and set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
         """Tensor arguments that share storage with others; only a step that changes state must look at them."""
@@ -231,17 +234,22 @@ class NativeStep:
         """
         self.epoch = epoch
         self.entry.set_expected(0, epoch)
-        for place, number in self.guard_places.items():
-            guard = self.step.capture.guards[number]
-            value = guard.read()
-            if same(value, guard.expected):
-                self.entry.set_expected(place, value)
         words = {place: self._words(number)[k].expected for place, (number, k) in self.word_places.items()}
+        if self.is_layered:
+            self.listed[self._always_listed :] = stand_ins(self.step.capture.guards)
+        for place, number in self.guard_places.items():
+            self.entry.set_expected(place, self._expected(self.step.capture.guards[number]))
         if all(guard.holds() for guard in self.step.capture.guards if _has_words(guard)):
             for place, word in words.items():
                 self.entry.set_expected(place, word)
         for place, grad in self.grad_places.items():
             self.entry.set_expected(place, grad.before)
+
+    def _expected(self, guard: Guard) -> Any:
+        """What the entry point finds in a place: what the capture found, or what Python takes for it by now."""
+        value = guard.read()
+        is_taken = guard.takes(value) and (not guard.is_stand_in(value) or guard in self.listed)
+        return value if is_taken else guard.expected
 
     def _words(self, number: int) -> list[WordGuard]:
         native = self.step.capture.guards[number].native
@@ -386,8 +394,7 @@ class NativeStep:
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
                 self.guard_places[len(guards)] = number
-                value = guard.read()
-                guards.append(guard.native._replace(expected=value if same(value, guard.expected) else guard.expected))
+                guards.append(guard.native._replace(expected=self._expected(guard)))
             elif _has_words(guard):
                 for k, word in enumerate(self._words(number)):
                     if data_address(word.counter) not in known:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
+from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.line_by_line import DrawsByValues
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -18,6 +21,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.guards import Guard
     from autojit.jit.observed_arrays import ObservedArrays
 
 
@@ -30,9 +34,24 @@ class ObservedDraws:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
         self.drawn: list[tuple[Draw, Any]] = []  # and those that were met in this capture
         self.places: dict[int, Place] = {}  # by id: iterators and generators, and where the function found them
+        self.meant: dict[int, Any] = {}  # by id: objects of which it counts which one they are; see ``mean``
         self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
         self._position = 0
         self.body = ""  # what messages call the body that runs: of a loop, or a branch
+
+    def mean(self, value: Any) -> None:
+        """An object is asked which one it is, or is to stay where it was found: no equal one does instead of it."""
+        for part in value if type(value) is tuple else ():
+            self.mean(part)
+        if is_a(value, list | np.ndarray) or is_drawn_from(value):
+            self.meant[id(value)] = value
+
+    def note_place(self, guard: Guard, value: Any) -> None:
+        """A place may hold what is drawn from; where the function finds that in two, both are to keep it."""
+        if is_a(value, BuiltinFunctionType | MethodType | MethodWrapperType):
+            self.mean(value.__self__)
+        elif is_drawn_from(value) and self.places.setdefault(id(value), Place(guard, value)).guard is not guard:
+            self.mean(value)
 
     def refuse_in_body(self, what: str) -> None:
         """TraceError in a body: eager mode runs it as often as it is taken, and a capture once."""
@@ -65,7 +84,7 @@ class ObservedDraws:
         known = self._next_given()
         if known is None:
             return self._drawn(draw, self._fetched(draw))
-        if not known[0].is_as(draw):
+        if not known[0].is_as(draw, is_now=True):
             raise another_draw(known[0], draw)
         return self._taken(known)
 
@@ -74,7 +93,7 @@ class ObservedDraws:
         self.arrays.refuse("what is read", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
         known = self._next_given()
-        if known is not None and known[0].is_as(draw):
+        if known is not None and known[0].is_as(draw, is_now=True):
             self.refuse_in_body(f"what {draw.name} gives")
             return self._taken(known)
         value = self._fetched(draw)

@@ -33,9 +33,8 @@ from autojit.core.user_warnings import taker
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
-from autojit.jit.draws import Place, is_drawn_from
 from autojit.jit.foreign_calls import ForeignCalls
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
+from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, handed_on, mean_objects, same
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.late_values import settle
 from autojit.jit.named_lookups import by_container
@@ -235,8 +234,8 @@ class Observer(ObservedCalls, ObservedWrites):
             guard.held_by = holder, key
         self.outside.setdefault(id(holder), holder)
         self.guards.append(guard)
-        if guard.held_by is not None and is_drawn_from(value):
-            self.places[id(value)] = Place(guard, value)
+        if guard.held_by is not None:
+            self.note_place(guard, value)
 
     def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None:
         """Like ``note``, of what the capture leaves there."""
@@ -411,6 +410,8 @@ class Observer(ObservedCalls, ObservedWrites):
         """``left is right``: a stand-in for an argument is no tensor from outside; the argument may be."""
         self.arrays.identified(left, right)
         self.nests.identified(left, right)
+        for value in (left, right) if left is not None is not right else ():
+            self.mean(value)
         if is_a(left, Tensor) and is_a(right, Tensor):
             for one, other in ((left, right), (right, left)):
                 if one._array is None and other._array is not None:
@@ -418,6 +419,7 @@ class Observer(ObservedCalls, ObservedWrites):
 
     def used_as_key(self, value: Any) -> None:
         """The identity of an object is asked for, as that of keys is: a stand-in has none."""
+        self.mean(value)
         self.arrays.refuse("the identity", value)
         self.nests.used_as_key(value)
         if is_a(value, Tensor) and value._array is None:
@@ -439,15 +441,20 @@ class Observer(ObservedCalls, ObservedWrites):
             active.observer, taker.take = before
             self._functions.release()
 
-    def all_guards(self) -> list[Guard]:
-        """What the capture has read, in the order in which it was read; what is counted last."""
+    def all_guards(self, outputs: Iterable[Any] = (), places: Iterable[Location] = ()) -> list[Guard]:
+        """What the capture has read, in the order in which it was read; what is counted last.
+
+        ``outputs``, ``places``: see ``mean_objects``.
+        """
         self.counted.settle()
-        looked_into = {identity[0] for identity in self.places_read}
+        kept = [*handed_on(outputs), *self.meant.values()]
+        looked_into = {*map(id, kept), *(identity[0] for identity in self.places_read)}
         for place in self.places.values():
             if place.is_asked and id(place.owner) not in looked_into:
                 place.relax()
         for holder, key, name, read in self._late.values():
             self.note(holder, key, name, read, read())
+        mean_objects(self.guards, kept, places)
         return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]
 
 

@@ -12,10 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from autojit.core.errors import TraceError
 from autojit.core.wrapping import own
@@ -24,18 +21,16 @@ from autojit.jit.arguments import leaf_names
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
-from autojit.jit.held_contents import put
-from autojit.jit.line_by_line import ChangedArguments, GivenAndChanged
-from autojit.jit.numpy_arrays import TracedArray, scalar_in
+from autojit.jit.held_contents import put, refill
+from autojit.jit.line_by_line import GivenAndChanged
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
-from autojit.jit.open_numbers import number_kind
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
-from autojit.jit.traced_number import TracedNumber
+from autojit.jit.rebound_values import UNTOUCHED, Refilled, Remade, alone_in, entered_value, entering, left_in, mapped
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.captures import Captures
@@ -100,32 +95,6 @@ def take_changing_numbers(captures: Captures) -> None:
         raise Rebinds(found, "changing between calls")
 
 
-class Number(NamedTuple):
-    """A number on its way into a step."""
-
-    tensor: Any
-
-
-class Count(NamedTuple):
-    """A number that is not negative on its way into a step, as counters are: the step is for such only."""
-
-    tensor: Any
-
-
-class Scalar(NamedTuple):
-    """A scalar of NumPy's on its way into a step."""
-
-    array: Any
-
-
-class Remade(NamedTuple):
-    """A parameter on its way out of a step: its class, and what it is made of."""
-
-    kind: type
-    requires_grad: bool
-    value: Any
-
-
 class Assigned:
     """A call that assigns an object to a place."""
 
@@ -161,13 +130,6 @@ class Ordered:
         return mine == others
 
 
-class Untouched:
-    """Stands for a list, dictionary or record that a place holds as before."""
-
-
-UNTOUCHED = Untouched()
-
-
 class Finished(NamedTuple):
     """A result whose places have been stored already."""
 
@@ -194,6 +156,7 @@ class Rebinding:
         self.untouched: frozenset[tuple[int, Any]] = frozenset()  # places left alone when it was captured last
         self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
         self.changed: dict[int, Any] = {}  # what its steps change outside, by id
+        self.refilled: list[Location] = []  # places whose lists and dictionaries they change before they assign others
         self.installed: NativeStep | None = None  # whose guards have just been verified
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
@@ -225,11 +188,14 @@ class Rebinding:
     def _values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
         values = self.held()
         found = self.plans.draw(drawn, (values, args, kwargs))
-        return values, tuple([_mapped(value, _entering) for value in found])
+        return values, tuple([mapped(value, entering) for value in found])
 
     def _is_given(self, args: Any, kwargs: Any) -> bool:
         """Whether steps change a list, dictionary or record outside that is an argument, of which they see a copy."""
-        return bool(self.changed) and reaches((args, kwargs), self.changed)
+        if self.refilled and reaches((args, kwargs), {id(location.read()) for location in self.refilled}):
+            return True
+        held = [location.read() for location in self.locations]
+        return bool(self.changed) and any(reaches(given, self.changed) for given in (held, args, kwargs))
 
     def learn(self, observer: Observer, args: Any, kwargs: Any) -> None:
         """What a step that has just been captured for such arguments changes.
@@ -248,7 +214,7 @@ class Rebinding:
 
     def held(self) -> tuple[Any, ...]:
         """What the places hold now."""
-        return tuple([_mapped(location.read(), _entering) for location in self.locations])
+        return tuple([mapped(location.read(), entering) for location in self.locations])
 
     def __call__(self, values: Sequence[Any], drawn: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The function called with these values in their places; the places are left as they were."""
@@ -259,8 +225,8 @@ class Rebinding:
                 observer.enter(self.function)
                 return self(values, drawn, args, kwargs)
         before = [location.read() for location in self.locations]
-        given = [_mapped(value, _entered) for value in values]
-        found = [_mapped(value, _entered) for value in drawn]
+        given = [mapped(value, entered_value) for value in values]
+        found = [mapped(value, entered_value) for value in drawn]
         observer.nests.add_copies((given, found))
         entered = [flatten(value) for value in given]
         observer.given = list(zip(self.plans.current.draws, found, strict=True))
@@ -285,7 +251,10 @@ class Rebinding:
         observer.contents.settle()
         observer.attributes.carry((result, held, observer.deferred), observer.outside)
         triples = zip(held, given, entered, strict=True)
-        results = tuple([_left(observer, value, old, entry) for value, old, entry in triples])
+        results = tuple([left_in(observer, value, old, entry) for value, old, entry in triples])
+        changed = [place for place, left in zip(self.locations, results, strict=True) if type(left) is Refilled]
+        observer.guards += [alone_in(place, self.locations, observer) for place in changed]
+        self.refilled = [*{place.identity: place for place in (*self.refilled, *changed)}.values()]
         return result, results, (*ordered, *observer.deferred)
 
     def store(self, found: tuple[Any, Sequence[Any], Sequence[Deferred]]) -> Any:
@@ -297,6 +266,11 @@ class Rebinding:
         epoch = int(guard_epoch[0])
         is_counted = False
         for location, value in zip(self.locations, values, strict=True):
+            if type(value) is Refilled:
+                refill(location.read(), (), value.contents)
+        for location, value in zip(self.locations, values, strict=True):
+            if type(value) is Refilled:
+                value = value.value
             if type(value) is Remade:
                 value = value.kind(value.value, value.requires_grad)
             if value is not UNTOUCHED and not stays(location.read(), value):
@@ -335,7 +309,8 @@ class Rebinding:
 
     def around(self, native: NativeStep, as_given: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         """The native step as a function of the user's arguments; ``as_given``: of which a call line by line is made."""
-        has_nests = any(map(has_containers, native.step.capture.argument_tree.children[0].children[-2:]))
+        values, _, *given_by_user = native.step.capture.argument_tree.children[0].children
+        has_nests = any(map(has_containers, (values, *given_by_user)))
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if has_nests and self._is_given(args, kwargs):
@@ -442,52 +417,3 @@ def _note_flag(location: Location) -> None:
         entry = trace.state.get(id(location.holder._array))
         if entry is not None and entry.owner is location.holder:
             entry.requires_grad = location.holder._requires_grad
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nest of tuples, lists and dictionaries with other leaves; where these are the same, the very same nest."""
-    kind = type(value)
-    if kind is tuple or kind is list:
-        items = [_mapped(item, change) for item in value]
-        return value if all(map(is_, items, value)) else kind(items)
-    if kind is dict:
-        table = {key: _mapped(item, change) for key, item in value.items()}
-        return value if all(map(is_, table.values(), value.values())) else table
-    return change(value)
-
-
-def _entering(value: Any) -> Any:
-    if number_kind(value) is None:
-        return value
-    if isinstance(value, np.generic):
-        return Scalar(np.array(value))
-    number = wrap(np.array(value, np.int64 if isinstance(value, int) else np.float64))
-    return Count(number) if value >= 0 else Number(number)
-
-
-def _entered(value: Any) -> Any:
-    if type(value) is Scalar:
-        return scalar_in(value.array)
-    if type(value) not in (Number, Count):
-        return value
-    found = value.tensor.item()
-    return found.within(0.0, found.span.high) if type(value) is Count and isinstance(found, TracedNumber) else found
-
-
-def _left(observer: Observer, value: Any, given: Any, entered: tuple[Sequence[Any], TreeSpec]) -> Any:
-    """What a place is given that holds ``value`` at the end; it held ``given``, which consisted of ``entered``."""
-    if value is not given or not observer.nests.is_unnamed(value):
-        return _leaving(value, given)
-    leaves, tree = flatten(value)
-    if tree == entered[1] and all(map(is_, leaves, entered[0])):
-        return UNTOUCHED
-    if state.trace is None:
-        return value
-    raise ChangedArguments(())
-
-
-def _leaving(value: Any, given: Any) -> Any:
-    is_made = isinstance(value, Tensor) and value._array is None
-    if is_made and type(value) not in (Tensor, TracedArray) and value is not given:
-        return Remade(type(value), value._requires_grad, value.detach())
-    return value

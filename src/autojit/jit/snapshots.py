@@ -177,6 +177,7 @@ class Snapshot:
             kept += [(Location(f"{name}.{key}", table, key), before[key]) for key in keys]
         known = self._assigned | observer.places_read.keys() | observer.rebound
         for place, before in kept:
+            observer.mean(before)  # as it leaves the step, were the place to hold another one
             if place.identity not in known:
                 is_plain = type(place.holder) is dict and type(place.key) is str
                 native = DictGuard(place.holder, place.key, before) if is_plain else None

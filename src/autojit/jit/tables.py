@@ -141,4 +141,16 @@ def shown_key(key: Any) -> str:
     return repr(key) if is_a(key, PRIMITIVES) else type(key).__name__
 
 
+def settle_digits(items: set[Any]) -> None:
+    """A set that is asked what it has: sizes that the step has added are in it by their digits, as in eager mode."""
+    for item in [item for item in items if has_size(item)]:
+        set.discard(items, item)
+        set.add(items, digits(item))
+
+
+def has_size(key: Any) -> bool:
+    """Whether a key is an open size, or has one in it."""
+    return any(map(has_size, key)) if type(key) is tuple else is_a(key, SymbolicSize)
+
+
 NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
