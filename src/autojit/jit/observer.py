@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import (
     BuiltinFunctionType,
     CellType,
+    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -174,6 +175,12 @@ class Observer(ObservedCalls, ObservedWrites):
                 self.note_key(named, name, f"default {name} of {function.__name__}", value)
             read: Callable[[], Any] = lambda: (own_code(function), function.__defaults__, function.__kwdefaults__)
             self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
+
+    def began(self, code: CodeType) -> None:
+        """A function runs, whatever has called it: one of those with this code, which no frame tells apart."""
+        for function in self._functions.with_code(code):
+            if is_user_names(function.__globals__):
+                self._note_code(function)
 
     def _met(self, part: Any) -> None:
         if is_a(part, FunctionType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 import numpy as np
@@ -236,7 +236,14 @@ def _entered(manager: Any, place: int) -> Any:
     return manager
 
 
+def _began(_: None, code: CodeType) -> None:
+    observer = active.observer
+    if observer is not None:
+        observer.began(code)
+
+
 HOOKS = Hooks(
+    began=_began,
     entered=_entered,
     matched=_matched,
     imported=_imported,
