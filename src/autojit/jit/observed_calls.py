@@ -29,6 +29,7 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
+from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.draws import (
     GENERATORS,
     outside_of_capture,
@@ -153,7 +154,7 @@ class ObservedCalls(ObservedTexts):
             found: Any = self.arrays.instead(function, arguments)
             if found is not NotImplemented:
                 return found  # type: ignore[no-any-return]
-        return self._replacement(function, arguments)
+        return self._replacement(function, arguments) or asks_for_type(function, arguments)
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """``replacement``, where none of NumPy's arrays takes part."""
