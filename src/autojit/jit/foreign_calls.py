@@ -205,7 +205,7 @@ _IMPURE = frozenset((
 
 
 _TAKES_DIGITS = frozenset(
-    ("json", "_json", "decimal", "_decimal", "pickle", "_pickle", "marshal", "datetime", "_datetime")
+    ("json", "_json", "fractions", "decimal", "_decimal", "pickle", "_pickle", "marshal", "datetime", "_datetime")
 )
 
 

@@ -85,13 +85,16 @@ class Hooks(NamedTuple):
     """(value, cell), name: the value, about to be stored."""
     entered: Callable[[Any, int], Any]
     """what a ``with`` statement is about to enter, the statement's place in the code as it was: itself."""
+    began: Callable[[None, CodeType], Any]
+    """nothing, the code as it was: a function with this code begins to run. Not of functions inside it."""
 
 
 class _Writer:
     """Makes sites for one code object, and collects the constants that they use."""
 
-    def __init__(self, code: CodeType, hooks: Hooks, constants: list[Any]) -> None:
+    def __init__(self, code: CodeType, hooks: Hooks, constants: list[Any], is_nested: bool = False) -> None:
         self.code = code
+        self.is_nested = is_nested
         self.hooks = hooks
         self.constants = constants
         self._place: dict[Any, int] = {}
@@ -332,6 +335,12 @@ def _call_unpacked(w: _Writer, i: Instruction, place: int) -> Site:
     return Site(_call_shown(w, 2, UNPACKED | _use_of(w, place)))
 
 
+def _begin(w: _Writer, i: Instruction, place: int) -> Site:
+    if i.arg & 3 or w.is_nested:  # it goes on after a ``yield`` or ``await``; made by code that has told
+        return UNTOUCHED
+    return Site(after=op_bytes("LOAD_CONST", w.constant(None)) + w.call(w.hooks.began, w.code) + op_bytes("POP_TOP"))
+
+
 def _null(w: _Writer, i: Instruction, place: int) -> Site:
     if w.instructions[place + 1].op != OP["CALL_FUNCTION_EX"]:
         return UNTOUCHED
@@ -375,6 +384,7 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "UNARY_NOT": _truth,
         "BEFORE_WITH": _entered,
         "LOAD_SPECIAL": _entered,
+        "RESUME": _begin,
     }
     by_name |= dict.fromkeys(
         ("GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"),
@@ -421,16 +431,16 @@ _SITES = _sites()
 
 def _nested(constants: tuple[Any, ...], hooks: Hooks) -> Iterator[Any]:
     for constant in constants:
-        yield instrumented(constant, hooks) if isinstance(constant, CodeType) else constant
+        yield instrumented(constant, hooks, True) if isinstance(constant, CodeType) else constant
 
 
-def instrumented(code: CodeType, hooks: Hooks) -> CodeType:
-    """The same code, which calls ``hooks`` wherever it reads or writes what is not its own.
+def instrumented(code: CodeType, hooks: Hooks, is_nested: bool = False) -> CodeType:
+    """The same code, which calls ``hooks`` wherever it reads or writes what is not its own, and when it begins.
 
     Time O(instructions). Names, lines, columns and the flow of control are as before.
     """
     constants = list(_nested(code.co_consts, hooks))
-    writer = _Writer(code, hooks, constants)
+    writer = _Writer(code, hooks, constants, is_nested)
     sites = [writer.site(k) for k in range(len(writer.instructions))]
     made = Assembler(code, writer.instructions, sites)
     return code.replace(

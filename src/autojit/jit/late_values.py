@@ -8,6 +8,7 @@ call (``consumers.py``), and a call that is not deferred is given the text of th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from autojit.jit.spent_results import SpentNode
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.node import Node
+from autojit.tensor.size import Size
 from autojit.tensor.state import state
 from autojit.tensor.tensor import StepGradient, Tensor, alias, wrap, wrap_value
 
@@ -131,7 +133,9 @@ def of_digits(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
 def with_digits(arguments: Any) -> Any:
     """Arguments with the digits of numbers and sizes that change from call to call, which are fixed then."""
     leaves, tree = flatten(arguments)
-    return tree.unflatten([_digits(leaf) for leaf in leaves])
+    found = [_digits(leaf) for leaf in leaves]
+    is_as_given = all(map(operator.is_, found, leaves))
+    return arguments if is_as_given else tree.unflatten(found)
 
 
 def settle(error: Exception) -> None:
@@ -141,6 +145,8 @@ def settle(error: Exception) -> None:
 
 
 def _digits(value: Any) -> Any:
+    if type(value) is Size:
+        return Size(map(_digits, value)) if any(map(is_symbolic, value)) else value
     return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value
 
 

@@ -19,7 +19,7 @@ from abc import ABCMeta, get_cache_token
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
+from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.draws import (
     GENERATORS,
     outside_of_capture,
@@ -37,7 +38,7 @@ from autojit.jit.draws import (
 from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
-from autojit.jit.late_values import Late, is_of_step, of_digits, with_digits
+from autojit.jit.late_values import Late, of_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
@@ -45,13 +46,12 @@ from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
 from autojit.jit.places import is_a
-from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.argument_nests import ArgumentNests
+    from autojit.jit.cached_calls import CachedCalls
     from autojit.jit.contents import Contents
     from autojit.jit.foreign_calls import ForeignCalls
     from autojit.jit.guards import Guard
@@ -72,6 +72,7 @@ class ObservedCalls(ObservedTexts):
     contents: Contents
     nests: ArgumentNests
     foreign: ForeignCalls
+    cached: CachedCalls
     attributes: TensorAttributes
     outside: dict[int, Any]
     unguarded: list[str]
@@ -153,11 +154,13 @@ class ObservedCalls(ObservedTexts):
             found: Any = self.arrays.instead(function, arguments)
             if found is not NotImplemented:
                 return found  # type: ignore[no-any-return]
-        return self._replacement(function, arguments)
+        return self._replacement(function, arguments) or asks_for_type(function, arguments)
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """``replacement``, where none of NumPy's arrays takes part."""
         kind = type(function)
+        if (instead := self.cached.replacement(function, arguments)) is not None:
+            return instead
         refuse_unseeded(function, arguments)
         if function is builtins.len:  # another one while a capture has open sizes
             return self._len
@@ -192,8 +195,6 @@ class ObservedCalls(ObservedTexts):
 
     def _in_c(self, function: Any) -> Callable[..., Any] | None:
         """What is called instead of objects of the standard library that run code which is not observed."""
-        if type(function) is _Cached and id(function) in self.outside:
-            return partial(self._cached, function)
         if is_a(function, weakref.ref):
             return lambda: self.enter(function())
         return written_out(self, function)
@@ -358,25 +359,6 @@ class ObservedCalls(ObservedTexts):
         for argument in arguments:
             self.contents.escape(argument)
 
-    def _cached(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """A function that remembers its results: each is guarded, for it may be forgotten and computed anew."""
-        self._escape([*args, *kwargs.values()])
-        args, kwargs = with_digits((args, kwargs))  # of which it is the key, also when the step is long over
-        if any(map(is_of_step, flatten((args, kwargs))[0])):
-            found = function(*args, **kwargs)
-        else:  # once for all calls, so what it computes and does is no part of the step
-            found = outside_of_capture(function, args, kwargs)
-        name = f"what {function.__name__} has cached"
-        if any(is_a(value, Tensor) and value._array is None for value in flatten((args, kwargs, found))[0]):
-            self.late(function, "cached", name, lambda: function.cache_info().currsize)
-        else:
-            misses = function.cache_info().misses
-            # fewer: it has been emptied, and asking it would compute what no call may ask for
-            read = lambda: function(*args, **kwargs) if function.cache_info().misses >= misses else MISSING
-            self.note(function, (args, *kwargs.items()), name, read, found)
-            self.enter(found, name)
-        return found
-
     # -- builtins
 
     def _getattr(self, obj: Any, name: str, *default: Any) -> Any:
@@ -463,7 +445,6 @@ _NUMBERS: dict[Any, Callable[..., Any]] = {
     type: lambda number: number.__class__,  # what it is to users: int or float
 }
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
-_Cached = type(lru_cache(abs))
 _UNBOUND = (type(list.append), type(object.__setattr__))
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))

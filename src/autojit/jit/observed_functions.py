@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -133,6 +133,7 @@ class ObservedFunctions:
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
         self.functions: list[FunctionType] = []
+        self._with_code: dict[int, list[FunctionType]] = {}  # by id of their own code: the same functions
         self._seen: set[int] = set()
         self._kept: list[Any] = []
 
@@ -250,7 +251,12 @@ class ObservedFunctions:
                 _observed[id(function)] = function, own, 1
                 _own_code[id(form)] = own
                 function.__code__ = form
+            self._with_code.setdefault(id(_observed[id(function)][1]), []).append(function)
         self.functions.append(function)
+
+    def with_code(self, code: CodeType) -> Sequence[FunctionType]:
+        """The functions that may be running when their code, as it was, is said to begin."""
+        return self._with_code.get(id(code), ())
 
     def release(self) -> None:
         """Give the functions their own code back, where no other capture observes them."""
@@ -264,6 +270,7 @@ class ObservedFunctions:
                 if _own_code.get(id(function.__code__)) is own:
                     function.__code__ = own
         self.functions.clear()
+        self._with_code.clear()
 
 
 def own_code(function: FunctionType) -> CodeType:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import (
     BuiltinFunctionType,
     CellType,
+    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -31,6 +32,7 @@ from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
 from autojit.jit.argument_nests import ArgumentNests
+from autojit.jit.cached_calls import CachedCalls
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.foreign_calls import ForeignCalls
@@ -88,6 +90,7 @@ class Observer(ObservedCalls, ObservedWrites):
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
         self.foreign = ForeignCalls(self)
+        self.cached = CachedCalls(self)
         self.attributes = TensorAttributes(self.defer)
         self.places_read: dict[tuple[int, Any], Guard] = {}
         self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
@@ -118,6 +121,7 @@ class Observer(ObservedCalls, ObservedWrites):
             return value
         else:
             self.counted.meet(value, name or kind.__name__, self)
+        self.cached.meet(value)
         if kind not in CONTAINERS:
             note_class(self, value if is_a(value, type) else kind)
             self._functions.behind(value, self._met)
@@ -173,6 +177,13 @@ class Observer(ObservedCalls, ObservedWrites):
                 self.note_key(named, name, f"default {name} of {function.__name__}", value)
             read: Callable[[], Any] = lambda: (own_code(function), function.__defaults__, function.__kwdefaults__)
             self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
+
+    def began(self, code: CodeType) -> None:
+        """A function runs, whatever has called it: one of those with this code, which no frame tells apart."""
+        self.cached.began(code)
+        for function in self._functions.with_code(code):
+            if is_user_names(function.__globals__):
+                self._note_code(function)
 
     def _met(self, part: Any) -> None:
         if is_a(part, FunctionType):
@@ -262,7 +273,8 @@ class Observer(ObservedCalls, ObservedWrites):
             self._note_attribute(obj, name, MISSING, MISSING)
             return self.calling(instead, name)
         try:
-            value = read(obj, name)
+            remembered = self.cached.property(obj, static_attribute(kind, name))
+            value = read(obj, name) if remembered is None else remembered()
         except AttributeError:
             self._note_attribute(obj, name, before, MISSING)
             raise

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 import numpy as np
 
 from autojit.core.source import relay
+from autojit.jit.asked_digits import beside_values
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import Hooks
 from autojit.jit.late_values import Late, formatted, joined
@@ -115,6 +116,7 @@ def _two(operands: Any, _: Any) -> Any:
             observer.contents.looked_at(left)
         if type(right) not in PLAIN and not _is_read_by_step(right, left):
             observer.contents.looked_at(right)
+        left, right = beside_values(left, right)
     return right, left
 
 
@@ -236,7 +238,14 @@ def _entered(manager: Any, place: int) -> Any:
     return manager
 
 
+def _began(_: None, code: CodeType) -> None:
+    observer = active.observer
+    if observer is not None:
+        observer.began(code)
+
+
 HOOKS = Hooks(
+    began=_began,
     entered=_entered,
     matched=_matched,
     imported=_imported,

@@ -35,6 +35,10 @@ WHEN_MADE: list[Callable[[], None]] = []
 """Called when a traced number is made (`traced_math`)."""
 
 
+_OTHERS: Any = str | bytes | None | list | tuple | dict | set
+"""What is repeated as often as an int says, or makes an error that names the kind of number."""
+
+
 class TracedNumber:
     """An int or float of a captured step; ``tensor`` is its 0-d float64 or int64 tensor, ``kind`` int or float.
 
@@ -104,7 +108,7 @@ class TracedNumber:
         if isinstance(other, Tensor):
             mine = self._beside(other)
             return function(other, mine) if swapped else function(mine, other)
-        if isinstance(other, np.ndarray | complex):
+        if isinstance(other, np.ndarray | complex | _OTHERS):
             return function(other, self.concrete()) if swapped else function(self.concrete(), other)
         if not isinstance(other, int | float | TracedNumber | np.integer | np.floating):
             return NotImplemented
@@ -126,6 +130,8 @@ class TracedNumber:
     def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         if isinstance(other, Tensor):
             return function(self._beside(other), other)
+        if isinstance(other, _OTHERS) and function not in (operator.eq, operator.ne):
+            return function(self.concrete(), other)  # Python's own error
         if not isinstance(other, int | float | TracedNumber | np.integer | np.floating):
             return NotImplemented
         self._check()
@@ -342,8 +348,10 @@ _POWER = "__pow__"
 _power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
 
 
-def _power(self: TracedNumber, exponent: Any) -> Any:
+def _power(self: TracedNumber, exponent: Any, modulus: Any = None) -> Any:
     """``self ** exponent`` where its type does not hang on the digits: a float to a whole power, or not negative."""
+    if modulus is not None:
+        return pow(self.concrete(), exponent, modulus)
     is_whole = type(exponent) is int and exponent >= 0
     if self.kind is int and is_whole:
         span = power(self.span.magnitude(), span_of(exponent))
@@ -380,8 +388,10 @@ _TOO_LARGE = "(34, 'Numerical result out of range')"
 setattr(TracedNumber, _POWER, _power)
 
 
-def _power_of(self: TracedNumber, base: Any) -> Any:
+def _power_of(self: TracedNumber, base: Any, modulus: Any = None) -> Any:
     """``base ** self``, as in ``1 - beta ** step``: a float whatever the digits if the base is a positive one."""
+    if modulus is not None:
+        return pow(base, self.concrete(), modulus)
     if not isinstance(base, float) or base <= 0.0:
         return base ** (self._beside(base) if isinstance(base, Tensor) else self.concrete())
     self._check()

@@ -1,0 +1,106 @@
+"""Numbers of the step that are handed to libraries which ask for their type.
+
+Most code takes a number of a captured step as it is: it compares, adds, asks for the digits, and that is followed. Some
+asks for the type first (``statistics.mean``, ``Decimal``, ``deque(maxlen=n)``) and raises TypeError for what is none of
+its own. Such a call is made again with the digits of this capture, which holds for those then, and what it gives or
+raises now is eager mode's. A fraction or a decimal would keep the number, so it is given digits at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, MappingView, Sequence
+from functools import partial, reduce
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+from autojit.core.sizes import is_symbolic
+from autojit.core.source import is_own
+from autojit.core.wrapping import own
+from autojit.jit.guards import is_value
+from autojit.jit.late_values import with_digits
+from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.state import state
+
+_CALLING: tuple[Any, ...] = (map, filter, reduce, itertools.starmap, itertools.accumulate)
+
+
+def asks_for_type(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    """What is called instead of a function that cannot be observed and may ask numbers for their type; None: itself."""
+    trace: Any = state.trace
+    if trace is None or not (trace.has_numbers or trace.sizes):
+        return None
+    if any(function is known for known in _CALLING) and _is_of_library(arguments[0]):
+        return lambda called, *rest: function(partial(_attempted, called), *rest)
+    if any(_is_users(leaf) for leaf in (function, *arguments)):
+        return None
+    leaves = flatten([_opened(argument) for argument in arguments])[0]
+    if _reads_iterators(function) and any(is_a(leaf, Iterator) for leaf in leaves):
+        return partial(_attempted, function)
+    if not any(map(_is_number, leaves)):
+        return None
+    return partial(_again, function) if any(map(is_value, leaves)) else partial(_attempted, function)
+
+
+def beside_values(left: Any, right: Any) -> tuple[Any, Any]:
+    """The operands of an operator: decimals, fractions and spans of time are given the digits of numbers."""
+    if (_is_number(left) and is_value(right)) or (_is_number(right) and is_value(left)):
+        return with_digits(left), with_digits(right)
+    return left, right
+
+
+def _attempted(function: Any, *args: Any, **options: Any) -> Any:
+    if _reads_iterators(function):
+        args = tuple([list(argument) if is_a(argument, Iterator) else argument for argument in args])
+    try:
+        return function(*args, **options)
+    except TypeError:
+        if not any(map(_is_number, flatten(_opened([args, options]))[0])):
+            raise
+    return _again(function, *args, **options)  # not inside of ``except``: its errors come of nothing else
+
+
+def _again(function: Any, *args: Any, **options: Any) -> Any:
+    given, named = with_digits((_opened(args), {name: _opened(value) for name, value in options.items()}))
+    return function(*given, **named)
+
+
+def _opened(value: Any) -> Any:
+    """A container that holds numbers of the step, as a nest of lists; all else itself."""
+    if type(value) in (tuple, list):
+        found = [_opened(part) for part in value]
+        return value if all(a is b for a, b in zip(found, value, strict=True)) else type(value)(found)
+    if is_a(value, deque | MappingView | set | frozenset) and any(map(_is_number, value)):
+        return list(value)
+    return value
+
+
+def _reads_iterators(function: Any) -> bool:
+    return bool(own(function, "__module__", None) == "statistics")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is TracedNumber or bool(is_symbolic(value))
+
+
+def _is_of_library(function: Any) -> bool:
+    return type(function) in (FunctionType, BuiltinFunctionType) and not _is_users(function)
+
+
+def _is_users(value: Any) -> bool:
+    """Whether something is the user's, or the package's, and takes numbers of the step."""
+    if is_a(value, type):
+        return is_user_class(value) or is_own_class(value)
+    plain = own(value, "__func__", value) if type(value) is MethodType else value
+    if type(plain) is FunctionType:
+        return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
+    if type(value).__module__.startswith("_cython"):
+        return False
+    return callable(value) and (is_user_class(type(value)) or is_own_class(type(value)))
+
+
+__all__ = ["asks_for_type", "beside_values"]
