@@ -24,7 +24,7 @@ from autojit.core.source import SourceLocation, here
 from autojit.jit.guards import Guard, same
 from autojit.jit.line_by_line import LineByLine, NewPlaces
 from autojit.jit.observed_functions import is_user_class
-from autojit.jit.places import is_a
+from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.read_hooks import active
 from autojit.runtime.entry_spec import MISSING
@@ -40,7 +40,7 @@ ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run m
 def is_drawn_from(value: Any) -> bool:
     """Whether an object goes on from call to call: an iterator that cannot be observed, or a random generator."""
     kind = type(value)
-    return is_a(value, GENERATORS) or (hasattr(kind, "__next__") and not is_user_class(kind))
+    return is_a(value, GENERATORS) or (defines(kind, "__next__") and not is_user_class(kind))
 
 
 def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,6 +29,7 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
+from autojit.jit.attribute_tables import note_table
 from autojit.jit.draws import (
     GENERATORS,
     outside_of_capture,
@@ -44,7 +45,7 @@ from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
-from autojit.jit.places import is_a
+from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
@@ -329,17 +330,17 @@ class ObservedCalls(ObservedTexts):
         """Builtins walk what they are given: an iterator from outside is refused."""
         if function.__module__ == "builtins":
             for argument in arguments:
-                if hasattr(type(argument), "__next__"):
+                if defines(type(argument), "__next__"):
                     self.contents.iterated(argument)
 
     def _method(self, function: Any, owner: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
         name = function.__name__
         self._escape(arguments)
-        if is_a(owner, dict) and name == "get" and type(owner).get is dict.get:
+        if is_a(owner, dict) and name == "get" and function == dict.get.__get__(owner):
             return partial(self.contents.get, owner)
         if is_a(owner, dict) and name == "__getitem__":
-            return partial(self.contents.item, owner)
+            return partial(self.contents.held, owner)
         if is_a(owner, defaultdict) and name == "__missing__":
             return partial(self.contents.missing, owner)
         if is_a(owner, dict) and (instead := self.contents.by_items(owner, name)) is not None:
@@ -400,6 +401,7 @@ class ObservedCalls(ObservedTexts):
             self.attributes.read(obj, "__dict__")
         table = vars(obj)
         if id(obj) in self.outside or is_a(obj, ModuleType):
+            note_table(self, obj)
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
 

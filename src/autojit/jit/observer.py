@@ -31,6 +31,7 @@ from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
 from autojit.jit.argument_nests import ArgumentNests
+from autojit.jit.attribute_tables import note_table
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.draws import Place, is_drawn_from
@@ -53,7 +54,7 @@ from autojit.jit.observed_functions import (
     special_methods,
 )
 from autojit.jit.observed_writes import ObservedWrites
-from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
+from autojit.jit.places import Location, attributes_of, cell_content, defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.jit.replaced_code import note_class, note_name
@@ -127,6 +128,8 @@ class Observer(ObservedCalls, ObservedWrites):
                 self._note_code(value)
             elif is_a(value, MethodType) and is_a(value.__func__, FunctionType):
                 self._note_code(value.__func__)
+            elif is_a(value, functools.partial):
+                self.note_parts(value)
             elif is_a(value, type):
                 self.note_class_of(value)
             elif kind is not MethodType and is_user_class(kind):
@@ -166,6 +169,10 @@ class Observer(ObservedCalls, ObservedWrites):
         if is_user_class(cls):
             read, name = functools.partial(special_methods, cls), f"methods of {cls.__name__}"
             self.note(cls, _CLASS, name, read, read(), ClassGuard(cls))
+            meta = type(cls)
+            if is_user_class(meta):  # where Python looks up what is done with the class itself
+                self.note(cls, _META, f"type({cls.__name__})", lambda: type(cls), meta, TypeGuard(cls))
+                self.note_class_of(meta)
 
     def _note_code(self, function: FunctionType) -> None:
         if is_instrumented(function.__code__):
@@ -300,8 +307,10 @@ class Observer(ObservedCalls, ObservedWrites):
         if is_a(obj, Tensor):  # a parameter, or of a class of the user's
             if name not in _OF_TENSORS:
                 self.note_key(vars(obj), name, where, held)
+                note_table(self, obj)
             self._note_class(kind, name)
             return self.enter(value, where)
+        note_table(self, obj)
         is_slot = is_a(static_attribute(kind, name), MemberDescriptorType)
         if not is_slot and (is_own_class(kind) or (is_module(obj) and held is MISSING)):  # these count their changes
             table = attributes_of(obj)
@@ -320,7 +329,7 @@ class Observer(ObservedCalls, ObservedWrites):
                 self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
             return
         table = attributes_of(obj)
-        is_data = member is not MISSING and hasattr(type(member), "__set__")
+        is_data = member is not MISSING and defines(type(member), "__set__")
         if table is not None and not is_data:
             self.note_key(table, name, where, held)
         if table is None and value is MISSING and not is_user_class(kind):
@@ -453,6 +462,7 @@ class Observer(ObservedCalls, ObservedWrites):
 
 _OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}
 _CLASS = object()  # the key of what an object is
+_META = object()  # of what a class is
 _PARTS = object()  # and of what a partial holds
 
 
