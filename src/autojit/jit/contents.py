@@ -62,6 +62,11 @@ class Contents(Tables):
             return False
         return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
 
+    def is_changed(self, container: Any) -> bool:
+        """Whether the step has changed a container from outside."""
+        places = (*self.observer.written, *self.observer.rewritten)
+        return id(container) in self._before or any(holder == id(container) for holder, _ in places)
+
     # -- reads
 
     def item(self, container: Any, key: Any) -> Any:

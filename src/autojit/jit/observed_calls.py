@@ -30,21 +30,19 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.attribute_tables import note_table
-from autojit.jit.draws import (
-    GENERATORS,
-    outside_of_capture,
-    refuse_unseeded,
-)
+from autojit.jit.draws import GENERATORS, outside_of_capture, refuse_unseeded
+from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
-from autojit.jit.late_values import Late, is_of_step, of_digits, with_digits
+from autojit.jit.late_values import Late, is_of_step, of_digits, power, with_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
+from autojit.jit.own_settings import note_setting
 from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -81,6 +79,7 @@ class ObservedCalls(ObservedTexts):
     def __init__(self) -> None:
         super().__init__()
         self.deferred: list[Deferred] = []
+        self.made_names: set[int] = set()  # ids of dictionaries of the step that code is evaluated in
         self.new_numbers: set[int] = set()  # ids of objects of the step that the function has asked for
         self.arrays = ObservedArrays(self)
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
@@ -96,6 +95,8 @@ class ObservedCalls(ObservedTexts):
             iter: self._iter,
             next: self._next,
             print: self._print,
+            pow: power,
+            **evaluators(self),
         }
 
     if TYPE_CHECKING:
@@ -229,6 +230,8 @@ class ObservedCalls(ObservedTexts):
     def _unbound(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """``list.append(items, 1)``: the method of the first argument."""
         owner, *rest = arguments
+        if is_a(owner, TracedNumber):
+            return partial(of_digits, function)
         if function is object.__setattr__ or function is object.__delattr__:
             return lambda obj, name, *value: self.changing_attribute(obj, name, lambda: function(obj, name, *value))
         if is_a(owner, Tensor) or not is_a(owner, function.__objclass__):
@@ -256,6 +259,7 @@ class ObservedCalls(ObservedTexts):
             if owner is not None and id(owner) in self.outside:
                 self.contents.escape(owner)
             return self._of_library(function, arguments)
+        note_setting(self, plain)
         self.observe(function)
         self._escape(arguments)
         return None
@@ -446,6 +450,8 @@ class ObservedCalls(ObservedTexts):
         return function(*args)
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
+        if own(function, "__name__", "") == "shuffle":
+            self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given")
         if own(function, "__name__", "") in _SETTING:
             raise TraceError(
                 f"jit: {function.__name__} of a random number generator in a captured step",

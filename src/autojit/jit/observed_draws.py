@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
-from autojit.jit.line_by_line import DrawsByValues
+from autojit.jit.line_by_line import DrawsByValues, Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -18,6 +19,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.contents import Contents
     from autojit.jit.observed_arrays import ObservedArrays
 
 
@@ -25,6 +27,8 @@ class ObservedDraws:
     """What one capture has drawn, and what it was given."""
 
     arrays: ObservedArrays
+    contents: Contents
+    is_at_once: bool
 
     def __init__(self) -> None:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
@@ -56,6 +60,8 @@ class ObservedDraws:
                 {"drawn by": draw.name, "at": draw.source},
                 "draw them with autojit's own functions (aj.rand, aj.normal, aj.randint, ...)",
             )
+        if any(map(self._is_of_step, (*args, *kwargs.values()))):
+            self.give_up_draw(draw, "draws from what the step computes or has changed")
         leaves, tree = flatten((args, kwargs))
         is_by_values = any(is_a(leaf, TracedNumber) for leaf in leaves)
         if is_by_values:
@@ -68,6 +74,18 @@ class ObservedDraws:
         if not known[0].is_as(draw):
             raise another_draw(known[0], draw)
         return self._taken(known)
+
+    def give_up_draw(self, draw: Draw, what: str) -> None:
+        """A hidden input that is known only while the function runs: the call runs line by line."""
+        trace: Any = state.trace
+        if trace is not None and not self.is_at_once:
+            trace.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
+
+    def _is_of_step(self, value: Any) -> bool:
+        """Whether a container that something is drawn from is another one when the step begins."""
+        if not is_a(value, list | tuple | deque | dict | set):
+            return is_a(value, Tensor) and value._array is None
+        return self.contents.is_changed(value) or any(map(self._is_of_step, value))
 
     def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""

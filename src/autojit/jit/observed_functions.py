@@ -227,7 +227,7 @@ class ObservedFunctions:
 
     def _of_library(self, value: Any) -> Iterator[Any]:
         """Callables that an object of a library (autojit's, or one in C) keeps."""
-        wrapped = getattr(type(value), "__wrapped__") if defines(type(value), "__wrapped__") else None
+        wrapped = type(value).__wrapped__ if defines(type(value), "__wrapped__") else None
         if type(value).__module__ == "functools":
             wrapped = own(value, "__wrapped__", None) or own(value, "func", None)
         if wrapped is not None and _leads_on(wrapped):

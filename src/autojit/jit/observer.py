@@ -383,7 +383,7 @@ class Observer(ObservedCalls, ObservedWrites):
         """A global of the innermost observed frame (two calls up), which holds ``value``."""
         frame = sys._getframe(2)
         table = frame.f_globals
-        if self.is_of_step(table, name) or name in _class_body(frame):
+        if self.is_of_step(table, name) or name in _class_body(frame) or id(table) in self.made_names:
             return value
         known = self.places_read.get((id(table), name))
         if (known is None and (name in table or is_user_names(table))) or (known and known.expected is not value):
@@ -467,7 +467,8 @@ _PARTS = object()  # and of what a partial holds
 
 
 def _class_body(frame: Any) -> Any:
-    return frame.f_locals if not frame.f_code.co_flags & 0x2 else ()
+    has_own = not frame.f_code.co_flags & 0x2 and frame.f_locals is not frame.f_globals
+    return frame.f_locals if has_own else ()
 
 
 for _relay in (

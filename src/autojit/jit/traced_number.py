@@ -342,8 +342,10 @@ _POWER = "__pow__"
 _power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
 
 
-def _power(self: TracedNumber, exponent: Any) -> Any:
+def _power(self: TracedNumber, exponent: Any, *modulus: Any) -> Any:
     """``self ** exponent`` where its type does not hang on the digits: a float to a whole power, or not negative."""
+    if modulus:
+        return pow(self.concrete(), exponent, *modulus)
     is_whole = type(exponent) is int and exponent >= 0
     if self.kind is int and is_whole:
         span = power(self.span.magnitude(), span_of(exponent))
