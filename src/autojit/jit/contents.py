@@ -429,7 +429,8 @@ _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
 
 def _length_of(kind: type) -> Callable[[Any], int]:
     """How many items a container has, whatever ``__len__`` a user's class gives it."""
-    return next((base.__len__ for base in kind.__mro__ if base in CONTAINERS), len)
+    found: Any = next((base for base in kind.__mro__ if base in CONTAINERS), None)
+    return len if found is None else found.__len__  # type: ignore[no-any-return]
 
 
 def _at(items: list[Any], place: int) -> Any:

@@ -93,6 +93,10 @@ class ForeignCalls:
         """A deferred call changes an object, which the step cannot read any more."""
         self._changed.setdefault(id(obj), (obj, here()))
 
+    def has_changed(self, obj: Any) -> bool:
+        """Whether a deferred call changes an object."""
+        return id(obj) in self._changed
+
     def refuse_if_changed(self, obj: Any) -> None:
         """TraceError if a deferred call changes an object that is about to be read."""
         known = self._changed.get(id(obj))

@@ -18,7 +18,6 @@ import weakref
 from abc import ABCMeta, get_cache_token
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, MappingView, Sequence
-from contextvars import ContextVar
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +29,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.attribute_tables import note_table
+from autojit.jit.context_variables import context_call, is_of_context
 from autojit.jit.draws import GENERATORS, outside_of_capture, refuse_unseeded
 from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
@@ -284,11 +284,9 @@ class ObservedCalls(ObservedTexts):
             return self.contents.count
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
             return self._hidden(function)
-        if is_a(owner, ContextVar) and id(owner) in self.outside and function.__name__ == "get":
-            self.foreign.refuse_if_changed(owner)
-            name = f"{self.name_of(owner)}.get()"
-            self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
-            return lambda *default: self.enter(owner.get(*default))
+        if is_of_context(self, function):
+            self._escape(arguments)
+            return context_call(self, function, self._is_dropped)
         if function.__name__ in _KEEPING and self.foreign.is_container_of_step(owner):
             return None
         return self._of_library(function, arguments)

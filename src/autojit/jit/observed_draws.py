@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
+from autojit.jit.draws import ArgumentPlace, Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.line_by_line import DrawsByValues, Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -19,6 +19,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.argument_nests import ArgumentNests
     from autojit.jit.contents import Contents
     from autojit.jit.observed_arrays import ObservedArrays
 
@@ -28,7 +29,12 @@ class ObservedDraws:
 
     arrays: ObservedArrays
     contents: Contents
+    nests: ArgumentNests
     is_at_once: bool
+
+    if TYPE_CHECKING:
+
+        def enter(self, value: Any, name: str = "") -> Any: ...
 
     def __init__(self) -> None:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
@@ -106,10 +112,18 @@ class ObservedDraws:
 
     def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:
         owner = args[0] if function is next else own(function, "__self__", None)
-        place = self.places.get(id(owner))
+        place: Place | ArgumentPlace | None = self.places.get(id(owner))
         if place is not None:
             place.is_asked = True
+        elif owner is not None and (number := self.nests.number_of(owner)) is not None:
+            place = ArgumentPlace(number, owner)
         return Draw(function, args, kwargs, here(), place)
+
+    def enter_drawn(self, args: Any, kwargs: Any) -> None:
+        """Arguments from which something is drawn, for a call line by line."""
+        for leaf in flatten((args, kwargs))[0]:
+            if is_drawn_from(leaf):
+                self.enter(leaf)
 
     def _next_given(self) -> tuple[Draw, Any] | None:
         return self.given[self._position] if self._position < len(self.given) else None
