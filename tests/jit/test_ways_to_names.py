@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import functools
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -294,5 +296,57 @@ def test_names_that_evaluated_code_stores_outside_are_stored_at_every_call() -> 
         step = jit(lambda x: (exec("k = k + 1 if 'k' in dir() else 1", globals(), kept), x * kept["k"])[1])
         for _ in range(3):
             yield step(aj.ones(1)).item(), kept["k"]
+
+    same_everywhere(program)
+
+
+# -- what classes, modules and contexts tell
+
+
+@pytest.mark.parametrize("name", ["__name__", "__qualname__", "__module__", "__doc__"])
+def test_what_a_class_says_of_itself_is_followed(name: str) -> None:
+    def program(jit: Jit) -> Iterator[Any]:
+        class Made:
+            """One."""
+
+        step = jit(lambda x: (x * 2, getattr(Made, name))[1])
+        yield step(aj.ones(1))
+        setattr(Made, name, "another")
+        yield step(aj.ones(1))
+
+    same_everywhere(program)
+
+
+def test_a_module_may_begin_and_cease_to_answer() -> None:
+    def program(jit: Jit) -> Iterator[Any]:
+        module: Any = types.ModuleType("module_of_a_test")
+        step = jit(lambda x: x * getattr(module, "z", 1.0))
+        yield step(aj.ones(1)).item()
+        module.__getattr__ = lambda name: 2.0
+        yield from (step(aj.ones(1)).item() for _ in range(2))
+        module.__getattr__ = lambda name: 3.0
+        yield step(aj.ones(1)).item()
+        module.z = 4.0
+        yield step(aj.ones(1)).item()
+        del module.z, module.__getattr__
+        yield step(aj.ones(1)).item()
+
+    same_everywhere(program)
+
+
+def test_the_decimal_context_is_followed() -> None:
+    third = decimal.Decimal(3)
+
+    def program(jit: Jit) -> Iterator[Any]:
+        steps = [
+            jit(lambda x: (x * 2, str(decimal.Decimal(1) / 3))[1]),
+            jit(lambda x: (x * 2, str(1 / third))[1]),
+        ]
+        yield [step(aj.ones(1)) for step in steps]
+        for precision in (5, 9, 5):
+            with decimal.localcontext() as context:
+                context.prec = precision
+                yield [step(aj.ones(1)) for step in steps]
+        yield [step(aj.ones(1)) for step in steps]
 
     same_everywhere(program)

@@ -39,6 +39,7 @@ from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.late_values import settle
+from autojit.jit.library_contexts import note_contexts
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
 from autojit.jit.observed_calls import ObservedCalls
@@ -120,6 +121,7 @@ class Observer(ObservedCalls, ObservedWrites):
             return value
         else:
             self.counted.meet(value, name or kind.__name__, self)
+            note_contexts(self, value)
         if kind not in CONTAINERS:
             note_class(self, value if is_a(value, type) else kind)
             self._functions.behind(value, self._met)
@@ -290,11 +292,16 @@ class Observer(ObservedCalls, ObservedWrites):
             if not is_user_module(obj):
                 note_name(self, obj, name, where)
                 return self._enter_if_observable(value)
-            self.note_key(vars(obj), name, where, value)
+            self.note_key(vars(obj), name, where, vars(obj).get(name, MISSING))
+            if name not in vars(obj):  # Python asks the module's ``__getattr__``
+                asked = vars(obj).get("__getattr__", MISSING)
+                self.note_key(vars(obj), "__getattr__", f"{self.name_of(obj)}.__getattr__", asked)
             return self.enter(value, where)
         if is_a(obj, type):
             self._note_class(obj, name)
             self._note_class(kind, name)
+            if name in _TOLD_OF_CLASSES and is_user_class(obj):
+                self.note(obj, name, where, lambda: getattr(obj, name), value)
             return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
         if kind is super:
             cls, after = obj.__self_class__, obj.__thisclass__
@@ -461,6 +468,7 @@ class Observer(ObservedCalls, ObservedWrites):
 
 
 _OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}
+_TOLD_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__bases__", "__mro__")
 _CLASS = object()  # the key of what an object is
 _META = object()  # of what a class is
 _PARTS = object()  # and of what a partial holds

@@ -409,9 +409,7 @@ class _Builder:
         place = as_operand(item)
         refusal = f"{NO_PLACE} is out of bounds for dimension {self.axis} with size {extent}"
         fits = (place >= -extent) & (place < extent)
-        refused = where(
-            place < 0, place, clamp(place, 0) + LEAST
-        )  # both negative, and the error tells the number again
+        refused = where(place < 0, place, clamp(place, 0) + LEAST)  # negative, and the error tells the number
         place = where(fits, where(place < 0, place + extent, place), refused)
         first = place.item().as_size(extent - 1, refusal, is_place=True)
         self._push(first, first + 1, 1)
