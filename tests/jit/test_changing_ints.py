@@ -92,3 +92,18 @@ def test_random_arithmetic_of_changing_ints(seed: int) -> None:
         return x
 
     check(function, [(k, rng.choice(VALUES[:10])) for k in rng.sample(VALUES[:10], 8)])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_index_error_names_the_number_of_its_call(axis: int) -> None:
+    x = aj.arange(36.0).reshape(6, 6)
+    take = (lambda k: x[k], lambda k: x[..., k])[axis]
+    step = aj.jit(lambda n: take(n))
+    for n in (0, 1, 2, 3, 4, 5, 6, -6, -7, 9, -100, 2**40, -(2**40), 1):
+        told = []
+        for run in (take, step):
+            try:
+                told.append(str(run(n).tolist()))
+            except IndexError as error:
+                told.append(str(error).partition("\n")[0])
+        assert told[0] == told[1]

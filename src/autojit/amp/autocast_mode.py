@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from autojit.core.device import device
 from autojit.core.dtypes import DType, bfloat16, float16
+from autojit.core.epoch import note_switch
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
@@ -218,7 +220,8 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
         raise UsageError(
             f"set_autocast_dtype: {dtype} on '{kind}' is not supported", fix="bfloat16 or float16 on 'cpu'"
         )
-    _default_dtypes[kind] = dtype
+    before, _default_dtypes[kind] = _default_dtypes[kind], dtype
+    note_switch(f"autocast dtype on {kind}", dtype, before, partial(set_autocast_dtype, kind))
     if kind == "cpu" and state.autocast is not None:
         _set(Mode(dtype))
 

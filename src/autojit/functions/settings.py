@@ -104,7 +104,8 @@ def set_num_interop_threads(num: int) -> None:
     global _interop_threads
     if num <= 0:
         raise UsageError(f"set_num_interop_threads expects a positive integer, got {num}")
-    _interop_threads = num
+    before, _interop_threads = _interop_threads, num
+    note_switch("interop threads", num, before, set_num_interop_threads)
 
 
 def init_num_threads() -> None:

@@ -47,6 +47,11 @@ class ArgumentNests:
             self.paths[id(nest)] = None
             self._copies.append(nest)
 
+    def number_of(self, leaf: Any) -> int | None:
+        """Which of the leaves of the user's arguments an object is; None: it is none."""
+        given = found_at(self._given, self._root)[-2:]
+        return next((k for k, one in enumerate(flatten(tuple(given))[0]) if one is leaf), None)
+
     def is_unnamed(self, value: Any) -> bool:
         """Whether it is one of those."""
         return self.paths.get(id(value), ()) is None

@@ -18,11 +18,12 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
+from autojit.jit.attribute_tables import note_table
 from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
-from autojit.jit.places import attributes_of, is_a
+from autojit.jit.places import attributes_of, defines, is_a
 from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
@@ -56,6 +57,11 @@ class Contents(ContainerChanges, Tables):
         if id(value) not in self.observer.outside or not is_a(value, _BASES):
             return False
         return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
+
+    def is_changed(self, container: Any) -> bool:
+        """Whether the step has changed a container from outside."""
+        places = (*self.observer.written, *self.observer.rewritten)
+        return id(container) in self._before or any(holder == id(container) for holder, _ in places)
 
     # -- reads
 
@@ -118,9 +124,11 @@ class Contents(ContainerChanges, Tables):
             self.whole(container)
         elif not is_a(container, tuple):
             key, question = (_TRUTH, bool) if is_truth and not longer else (LENGTH, len)
-            length = len(container) - self._added(container) - longer
+            measure = _length_of(type(container))
+            length = measure(container) - self._added(container) - longer
             name = f"{question.__name__}({self.observer.name_of(container)})"
-            self.observer.note(container, key, name, lambda: question(container), question(range(length)))
+            read: Callable[[], Any] = lambda: question(range(measure(container)))
+            self.observer.note(container, key, name, read, question(range(length)))
 
     def _added(self, container: Any) -> int:
         """How many keys the step has put into a dictionary, one by one, that were not there."""
@@ -136,7 +144,7 @@ class Contents(ContainerChanges, Tables):
             return value
         if self.is_one(value):
             self.whole(value, deep=False)
-        elif hasattr(type(value), "__next__") and not is_own_class(type(value)):
+        elif defines(type(value), "__next__") and not is_own_class(type(value)):
             raise TraceError(
                 "jit: the step walks an iterator that exists outside it, which goes on from call to call",
                 {"iterator": f"{self.observer.name_of(value)} ({type(value).__name__})", "at": here()},
@@ -172,7 +180,7 @@ class Contents(ContainerChanges, Tables):
             if is_a(value, BuiltinFunctionType) and self.is_one(value.__self__):
                 self.whole(value.__self__)
         elif id(value) in self.observer.outside:
-            if hasattr(kind, "__next__") and kind.__module__ != "_io" and not is_user_class(kind):
+            if defines(kind, "__next__") and kind.__module__ != "_io" and not is_user_class(kind):
                 self.iterated(value)  # refuses
             self.object(value)
 
@@ -188,6 +196,7 @@ class Contents(ContainerChanges, Tables):
             table = attributes_of(value)
             if table is not None:
                 observer, own = self.observer, self._own_keys(table)
+                note_table(observer, value)
                 keys = tuple(key for key in table if key not in own)
                 observer.names.setdefault(id(table), observer.name_of(value))
                 read: Callable[[], Any] = lambda: tuple(
@@ -270,6 +279,12 @@ class Contents(ContainerChanges, Tables):
 
 
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
+
+
+def _length_of(kind: type) -> Callable[[Any], int]:
+    """How many items a container has, whatever ``__len__`` a user's class gives it."""
+    found: Any = next((base for base in kind.__mro__ if base in CONTAINERS), None)
+    return len if found is None else found.__len__
 
 
 def _at(items: list[Any], place: int) -> Any:

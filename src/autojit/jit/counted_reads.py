@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.jit.guards import PRIMITIVES, Guard
 from autojit.jit.observed_functions import MODULE_HOOKS, is_module, is_own_class
+from autojit.jit.places import defines
 from autojit.jit.replaced_code import note_class
 from autojit.runtime.entry_spec import MISSING
 
@@ -40,9 +41,9 @@ class CountedReads:
         """An object from outside, which may be one of these, or be made of others that autojit's own code reads."""
         if is_module(value):
             self.module(value, name, observer)
-        elif hasattr(type(value), "_guard_snapshot"):
+        elif defines(type(value), "_guard_snapshot"):
             self.optimizer(value, name, observer)
-        elif hasattr(type(value), "_changes_itself"):
+        elif defines(type(value), "_changes_itself"):
             for key, held in vars(value).items():
                 if key not in value._changes_itself:
                     observer.note_key(vars(value), key, f"{name}.{key}", observer.enter(held, f"{name}.{key}"))
@@ -80,7 +81,7 @@ class CountedReads:
         members = functools.partial(_members, part, self.rebound)
         self.guards.append(Guard(f"members of {where}", members, members(), None, True))
         for p in part._parameters.values():
-            if p is not None and not hasattr(type(p), "materialize"):  # a lazy one, which the capture makes
+            if p is not None and not defines(type(p), "materialize"):  # a lazy one, which the capture makes
                 observer.enter(p)
         observer.note_class_of(part)
         if not is_own:
@@ -134,9 +135,9 @@ def _is_option(value: Any) -> bool:
 
 
 def _members(part: Any, rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
-    """What a module holds, the numbers of its hooks, and a ``forward`` of its own."""
+    """What a module holds, the numbers of its hooks, a ``forward`` of its own, and the table of its attributes."""
     tables = (part._parameters, part._buffers, part._modules)
     held = [t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound]
     hooks = [tuple(vars(part).get(kind, ())) for kind in MODULE_HOOKS]
     forward = MISSING if (id(vars(part)), "forward") in rebound else vars(part).get("forward", MISSING)
-    return (*held, *hooks, forward)
+    return (*held, *hooks, forward, vars(part))

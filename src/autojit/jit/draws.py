@@ -24,9 +24,9 @@ from autojit.core.source import SourceLocation, here
 from autojit.jit.guards import Guard, same, stand_ins
 from autojit.jit.line_by_line import LineByLine, NewPlaces
 from autojit.jit.observed_functions import is_user_class
-from autojit.jit.places import is_a
+from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.read_hooks import active
+from autojit.jit.read_hooks import PLAIN, active
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import guard_epoch, set_trace, state
 from autojit.tensor.tensor import Tensor
@@ -40,7 +40,7 @@ ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run m
 def is_drawn_from(value: Any) -> bool:
     """Whether an object goes on from call to call: an iterator that cannot be observed, or a random generator."""
     kind = type(value)
-    return is_a(value, GENERATORS) or (hasattr(kind, "__next__") and not is_user_class(kind))
+    return is_a(value, GENERATORS) or (defines(kind, "__next__") and not is_user_class(kind))
 
 
 def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -79,14 +79,14 @@ class Place:
         self.owner = owner
         self.is_asked = False  # by a draw
 
-    def now(self) -> Any:
+    def now(self, arguments: Any) -> Any:
         """The object that is there now, if it is of the same kind."""
         found = self.read()
         return found if type(found) is type(self.owner) else self.owner
 
-    def is_as(self, other: Place) -> bool:
+    def is_as(self, other: Place | ArgumentPlace | None) -> bool:
         """Whether both are the same place, with objects of one kind."""
-        return type(self.owner) is type(other.owner) and self._key == other._key
+        return type(other) is Place and type(self.owner) is type(other.owner) and self._key == other._key
 
     @property
     def _key(self) -> Any:
@@ -99,6 +99,26 @@ class Place:
         guard.read, guard.expected, guard.native = lambda: type(read()), type(self.owner), None
 
 
+class ArgumentPlace:
+    """The same of an object that is an argument: the number of its leaf."""
+
+    is_asked = True  # by identity: a step is for one object
+
+    def __init__(self, number: int, owner: Any) -> None:
+        self.number = number
+        self.owner = owner
+
+    def now(self, arguments: Any) -> Any:
+        """The object that this call is given."""
+        leaves = () if arguments is None else flatten(arguments[-2:])[0]
+        found = leaves[self.number] if self.number < len(leaves) else self.owner
+        return found if type(found) is type(self.owner) else self.owner
+
+    def is_as(self, other: Place | ArgumentPlace | None) -> bool:
+        """Whether both are the same argument; None: what a call line by line has, which has been given to it."""
+        return other is None or self.owner is other.owner or getattr(other, "number", None) == self.number
+
+
 @dataclass(frozen=True, eq=False)
 class Draw:
     """A hidden input: what a call that is made before every run of the step gives."""
@@ -107,34 +127,39 @@ class Draw:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     source: SourceLocation
-    place: Place | None = None
+    place: Place | ArgumentPlace | None = None
 
-    def make(self) -> Any:
-        """Fetch one; what that reads is not the step's, and what it computes is no part of it."""
-        return outside_of_capture(self._now(), _plain(self.args_now()), _plain(self.kwargs))
+    def make(self, arguments: Any = None) -> Any:
+        """Fetch one; what that reads is not the step's, and what it computes is no part of it.
 
-    def _now(self) -> Callable[..., Any]:
+        ``arguments``: of the call, the user's last.
+        """
+        return outside_of_capture(self._now(arguments), _plain(self.args_now(arguments)), _plain(self.kwargs))
+
+    def _now(self, arguments: Any) -> Callable[..., Any]:
         if self.place is None or self.function is next:
             return self.function
-        found: Callable[..., Any] = getattr(self.place.now(), self.function.__name__)
+        found: Callable[..., Any] = getattr(self.place.now(arguments), self.function.__name__)
         return found
 
-    def args_now(self) -> tuple[Any, ...]:
+    def args_now(self, arguments: Any = None) -> tuple[Any, ...]:
         """The arguments, with the iterator that is there now."""
         if self.place is None or self.function is not next:
             return self.args
-        return (self.place.now(), *self.args[1:])
+        return (self.place.now(arguments), *self.args[1:])
 
     def is_as(self, other: Draw, is_now: bool = False) -> bool:
         """Whether the same is fetched at every call, or by this one (``is_now``), of which ``other`` is a draw.
 
         Open sizes are as they are in the call that a plan is for.
         """
-        if self.place is None or other.place is None:
+        if self.place is None or (other.place is None and type(self.place) is Place):
             is_one = same(self.function, other.function)
             mine, others = self.args, other.args
         else:
-            is_there = self.place.now() is other.place.owner if is_now else self.place.is_as(other.place)
+            place, there = self.place, other.place
+            is_now = is_now and there is not None and type(place) is Place
+            is_there = place.now(None) is there.owner if is_now and there is not None else place.is_as(there)
             is_one = is_there and self.name == other.name
             skipped = int(self.function is next)
             mine, others = self.args[skipped:], other.args[skipped:]
@@ -252,7 +277,7 @@ class Plans:
         drawn.plan = self._mine.plan = plan
         for draw in plan.draws[len(drawn.values) :]:
             try:
-                drawn.values.append(draw.make())
+                drawn.values.append(draw.make(arguments))
             except BaseException as error:
                 raise DrawnOtherwise([(draw, Raised(error))]) from error
         return drawn.values
@@ -306,6 +331,8 @@ class Keys:
     def __init__(self, arguments: Any) -> None:
         leaves, tree = flatten(arguments)
         flags = tuple([(k, leaf) for k, leaf in enumerate(leaves) if leaf is MISSING or type(leaf) in _FLAGS])
+        opaque = [leaf for leaf in leaves if type(leaf) not in PLAIN and is_drawn_from(leaf)]
+        flags += tuple([(-1, tuple(map(id, opaque)).index(id(leaf))) for leaf in opaque])  # which of them are one
         sizes = tuple([tuple(leaf.shape) for leaf in leaves if is_a(leaf, Tensor | np.ndarray)])
         whole = tuple([leaf for leaf in leaves if type(leaf) is int])
         numbers = tuple([leaf for leaf in leaves if type(leaf) is float])

@@ -32,7 +32,7 @@ from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
-from autojit.jit.places import is_a
+from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
 from autojit.jit.traced_number import TracedNumber
@@ -93,6 +93,10 @@ class ForeignCalls:
         """A deferred call changes an object, which the step cannot read any more."""
         self._changed.setdefault(id(obj), (obj, here()))
 
+    def has_changed(self, obj: Any) -> bool:
+        """Whether a deferred call changes an object."""
+        return id(obj) in self._changed
+
     def refuse_if_changed(self, obj: Any) -> None:
         """TraceError if a deferred call changes an object that is about to be read."""
         known = self._changed.get(id(obj))
@@ -110,7 +114,7 @@ class ForeignCalls:
             return False
         if is_a(value, (*_SEEN_THROUGH, *CONTAINERS)) or is_own_class(kind) or is_user_class(kind):
             return False
-        return kind.__module__.partition(".")[0] not in _WITHOUT_SECRETS or hasattr(kind, "__next__")
+        return kind.__module__.partition(".")[0] not in _WITHOUT_SECRETS or defines(kind, "__next__")
 
     def _is_of_step(self, owner: Any) -> bool:
         """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""

@@ -22,7 +22,7 @@ from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
 from autojit.core.wrapping import own
 from autojit.jit.histories import freed_node, history_of
-from autojit.jit.places import Location
+from autojit.jit.places import Location, attributes_of
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
 from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
 from autojit.tensor.gradients import hook_keys
@@ -62,11 +62,29 @@ class TypeGuard(NamedTuple):
         return _as_they_are(words_at(id(self.obj) + TYPE_OFFSET, 1)) if layout_is_known() else []
 
 
+class TableGuard(NamedTuple):
+    """An object has the dictionary of attributes that it has."""
+
+    obj: Any
+
+    def words(self) -> list[WordGuard]:
+        """The word to compare, as it is now; none where it cannot be found."""
+        kind = type(self.obj)
+        offset = _MANAGED_OFFSET if kind.__flags__ & _IS_MANAGED else kind.__dictoffset__
+        table = attributes_of(self.obj)
+        if table is None or not layout_is_known() or (offset <= 0 and offset != _MANAGED_OFFSET):
+            return []
+        word = words_at(id(self.obj) + offset, 1)
+        return [WordGuard(word, int(word[0]))] if int(word[0]) == id(table) else []
+
+
 def _as_they_are(words: Any) -> list[WordGuard]:
     return [WordGuard(words[k : k + 1], int(words[k])) for k in range(len(words))]
 
 
-WordsGuard = ClassGuard | CodeGuard | TypeGuard
+WordsGuard = ClassGuard | CodeGuard | TypeGuard | TableGuard
+_IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table lies before the object
+_MANAGED_OFFSET = -24
 
 
 @dataclass(eq=False)
@@ -261,6 +279,7 @@ __all__ = [
     "ClassGuard",
     "CodeGuard",
     "Guard",
+    "TableGuard",
     "TypeGuard",
     "WordsGuard",
     "broken_guard",

@@ -40,6 +40,10 @@ class Hooks(NamedTuple):
     """value, name: the value of a global or builtin."""
     cell: Callable[[Any, str], Any]
     """(value, cell), name: the value of a variable of an enclosing function."""
+    class_cell: Callable[[Any, str], Any]
+    """the same where a class body or an annotation looks the name up, perhaps in the class."""
+    class_global: Callable[[Any, str], Any]
+    """value, name: of a name that an annotation looks up in a class and then among the globals."""
     item: Callable[[Any, None], Any]
     """(container, key): the item."""
     iterated: Callable[[Any, None], Any]
@@ -195,6 +199,16 @@ def _free_name(w: _Writer, i: Instruction) -> str | None:
 def _load_deref(w: _Writer, i: Instruction, place: int) -> Site:
     name = _free_name(w, i)
     return UNTOUCHED if name is None else Site(after=_cell_of(w, i) + w.gathered(2, w.hooks.cell, name))
+
+
+def _load_class_deref(w: _Writer, i: Instruction, place: int) -> Site:
+    """A class body reads a variable of an enclosing function, if it has none of that name."""
+    name = _free_name(w, i)
+    return UNTOUCHED if name is None else Site(after=_cell_of(w, i) + w.gathered(2, w.hooks.class_cell, name))
+
+
+def _load_class_global(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(after=w.call(w.hooks.class_global, w.name(i.arg)))
 
 
 def _store_deref(w: _Writer, i: Instruction, place: int) -> Site:
@@ -355,6 +369,9 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "LOAD_GLOBAL": _load_global,
         "LOAD_NAME": _load_name,
         "LOAD_DEREF": _load_deref,
+        "LOAD_CLASSDEREF": _load_class_deref,  # of 3.11
+        "LOAD_FROM_DICT_OR_DEREF": _load_class_deref,  # of 3.12 and later
+        "LOAD_FROM_DICT_OR_GLOBALS": _load_class_global,
         "STORE_DEREF": _store_deref,
         "STORE_ATTR": _store_attribute,
         "DELETE_ATTR": _delete_attribute,

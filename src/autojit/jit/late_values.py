@@ -130,6 +130,11 @@ def of_digits(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return function(*args, **options)
 
 
+def power(*args: Any, **options: Any) -> Any:
+    """``pow``, which asks the first of three arguments only, and takes digits."""
+    return of_digits(pow, *args, **options) if len(args) + len(options) > 2 else pow(*args, **options)
+
+
 def with_digits(arguments: Any) -> Any:
     """Arguments with the digits of numbers and sizes that change from call to call, which are fixed then."""
     leaves, tree = flatten(arguments)

@@ -30,7 +30,7 @@ from autojit.jit.line_by_line import AskedIdentity
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray, digits
 from autojit.jit.observed_functions import is_module, is_user_code
-from autojit.jit.places import is_a, static_attribute
+from autojit.jit.places import defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF, TreeSpec, taken_apart
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
@@ -305,7 +305,7 @@ def _is_of_captures(value: Any) -> bool:
     if type(value) is partial:
         return str(getattr(value.func, "__module__", "")).startswith("autojit.jit.")
     is_own = type(value).__module__.startswith("autojit.jit.")
-    return is_own or hasattr(type(value), "__next__")
+    return is_own or defines(type(value), "__next__")
 
 
 def _is_one_for_all(value: Any, is_outside: bool) -> bool:
@@ -364,7 +364,7 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
     """TraceError for outputs that a later call could not give again."""
     known: set[Value] | None = None
     for leaf in outputs:
-        if hasattr(type(leaf), "__next__"):
+        if defines(type(leaf), "__next__"):
             raise TraceError(
                 "jit: the function returned or stored a generator or iterator, which can be walked only once",
                 {"returned": type(leaf).__name__},

@@ -18,7 +18,6 @@ import weakref
 from abc import ABCMeta, get_cache_token
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,22 +29,22 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.asked_digits import asks_for_type
-from autojit.jit.draws import (
-    GENERATORS,
-    outside_of_capture,
-    refuse_unseeded,
-)
+from autojit.jit.attribute_tables import note_table
+from autojit.jit.context_variables import context_call, is_of_context
+from autojit.jit.draws import GENERATORS, outside_of_capture, refuse_unseeded
+from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
-from autojit.jit.late_values import Late, of_digits
+from autojit.jit.late_values import Late, of_digits, power
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
-from autojit.jit.places import is_a
+from autojit.jit.own_settings import note_setting
+from autojit.jit.places import defines, is_a
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.tensor import Tensor
 
@@ -81,6 +80,7 @@ class ObservedCalls(ObservedTexts):
     def __init__(self) -> None:
         super().__init__()
         self.deferred: list[Deferred] = []
+        self.made_names: set[int] = set()  # ids of dictionaries of the step that code is evaluated in
         self.new_numbers: set[int] = set()  # ids of objects of the step that the function has asked for
         self.arrays = ObservedArrays(self)
         self.managers: dict[tuple[int, int], Any] = {}  # of ``with`` statements, by their frame's id and their place
@@ -96,6 +96,8 @@ class ObservedCalls(ObservedTexts):
             iter: self._iter,
             next: self._next,
             print: self._print,
+            pow: power,
+            **evaluators(self),
         }
 
     if TYPE_CHECKING:
@@ -229,6 +231,8 @@ class ObservedCalls(ObservedTexts):
     def _unbound(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """``list.append(items, 1)``: the method of the first argument."""
         owner, *rest = arguments
+        if is_a(owner, TracedNumber):
+            return partial(of_digits, function)
         if function is object.__setattr__ or function is object.__delattr__:
             return lambda obj, name, *value: self.changing_attribute(obj, name, lambda: function(obj, name, *value))
         if is_a(owner, Tensor) or not is_a(owner, function.__objclass__):
@@ -256,6 +260,7 @@ class ObservedCalls(ObservedTexts):
             if owner is not None and id(owner) in self.outside:
                 self.contents.escape(owner)
             return self._of_library(function, arguments)
+        note_setting(self, plain)
         self.observe(function)
         self._escape(arguments)
         return None
@@ -280,11 +285,9 @@ class ObservedCalls(ObservedTexts):
             return self.contents.count
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
             return self._hidden(function)
-        if is_a(owner, ContextVar) and id(owner) in self.outside and function.__name__ == "get":
-            self.foreign.refuse_if_changed(owner)
-            name = f"{self.name_of(owner)}.get()"
-            self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
-            return lambda *default: self.enter(owner.get(*default))
+        if is_of_context(self, function):
+            self._escape(arguments)
+            return context_call(self, function, self._is_dropped)
         if function.__name__ in _KEEPING and self.foreign.is_container_of_step(owner):
             return None
         return self._of_library(function, arguments)
@@ -330,17 +333,17 @@ class ObservedCalls(ObservedTexts):
         """Builtins walk what they are given: an iterator from outside is refused."""
         if function.__module__ == "builtins":
             for argument in arguments:
-                if hasattr(type(argument), "__next__"):
+                if defines(type(argument), "__next__"):
                     self.contents.iterated(argument)
 
     def _method(self, function: Any, owner: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
         name = function.__name__
         self._escape(arguments)
-        if is_a(owner, dict) and name == "get" and type(owner).get is dict.get:
+        if is_a(owner, dict) and name == "get" and function == dict.get.__get__(owner):
             return partial(self.contents.get, owner)
         if is_a(owner, dict) and name == "__getitem__":
-            return partial(self.contents.item, owner)
+            return partial(self.contents.held, owner)
         if is_a(owner, defaultdict) and name == "__missing__":
             return partial(self.contents.missing, owner)
         if is_a(owner, dict) and (instead := self.contents.by_items(owner, name)) is not None:
@@ -381,6 +384,7 @@ class ObservedCalls(ObservedTexts):
             self.attributes.read(obj, "__dict__")
         table = vars(obj)
         if id(obj) in self.outside or is_a(obj, ModuleType):
+            note_table(self, obj)
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
 
@@ -417,6 +421,8 @@ class ObservedCalls(ObservedTexts):
         self.deferred.append(Deferred(function, args, kwargs))
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
+        if own(function, "__name__", "") == "shuffle":
+            self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given")
         if own(function, "__name__", "") in _SETTING:
             raise TraceError(
                 f"jit: {function.__name__} of a random number generator in a captured step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
@@ -12,8 +13,8 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
-from autojit.jit.line_by_line import DrawsByValues
+from autojit.jit.draws import ArgumentPlace, Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
+from autojit.jit.line_by_line import DrawsByValues, Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -21,6 +22,8 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.argument_nests import ArgumentNests
+    from autojit.jit.contents import Contents
     from autojit.jit.guards import Guard
     from autojit.jit.observed_arrays import ObservedArrays
 
@@ -29,6 +32,13 @@ class ObservedDraws:
     """What one capture has drawn, and what it was given."""
 
     arrays: ObservedArrays
+    contents: Contents
+    nests: ArgumentNests
+    is_at_once: bool
+
+    if TYPE_CHECKING:
+
+        def enter(self, value: Any, name: str = "") -> Any: ...
 
     def __init__(self) -> None:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
@@ -75,6 +85,8 @@ class ObservedDraws:
                 {"drawn by": draw.name, "at": draw.source},
                 "draw them with autojit's own functions (aj.rand, aj.normal, aj.randint, ...)",
             )
+        if any(map(self._is_of_step, (*args, *kwargs.values()))):
+            self.give_up_draw(draw, "draws from what the step computes or has changed")
         leaves, tree = flatten((args, kwargs))
         is_by_values = any(is_a(leaf, TracedNumber) for leaf in leaves)
         if is_by_values:
@@ -87,6 +99,18 @@ class ObservedDraws:
         if not known[0].is_as(draw, is_now=True):
             raise another_draw(known[0], draw)
         return self._taken(known)
+
+    def give_up_draw(self, draw: Draw, what: str) -> None:
+        """A hidden input that is known only while the function runs: the call runs line by line."""
+        trace: Any = state.trace
+        if trace is not None and not self.is_at_once:
+            trace.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
+
+    def _is_of_step(self, value: Any) -> bool:
+        """Whether a container that something is drawn from is another one when the step begins."""
+        if not is_a(value, list | tuple | deque | dict | set):
+            return is_a(value, Tensor) and value._array is None
+        return self.contents.is_changed(value) or any(map(self._is_of_step, value))
 
     def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""
@@ -107,10 +131,18 @@ class ObservedDraws:
 
     def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:
         owner = args[0] if function is next else own(function, "__self__", None)
-        place = self.places.get(id(owner))
+        place: Place | ArgumentPlace | None = self.places.get(id(owner))
         if place is not None:
             place.is_asked = True
+        elif owner is not None and (number := self.nests.number_of(owner)) is not None:
+            place = ArgumentPlace(number, owner)
         return Draw(function, args, kwargs, here(), place)
+
+    def enter_drawn(self, args: Any, kwargs: Any) -> None:
+        """Arguments from which something is drawn, for a call line by line."""
+        for leaf in flatten((args, kwargs))[0]:
+            if is_drawn_from(leaf):
+                self.enter(leaf)
 
     def _next_given(self) -> tuple[Draw, Any] | None:
         return self.given[self._position] if self._position < len(self.given) else None

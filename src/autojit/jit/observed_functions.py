@@ -20,7 +20,7 @@ from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.histories import history_of
 from autojit.jit.instrumented_code import Hooks, instrumented, is_instrumented
-from autojit.jit.places import is_a
+from autojit.jit.places import defines, is_a
 from autojit.runtime.object_layout import type_version
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
@@ -121,10 +121,18 @@ def special_methods(cls: type) -> tuple[Any, ...]:
         for base in cls.__mro__
         if is_user_class(base)
         for name, member in vars(base).items()
-        if is_a(member, FunctionType | staticmethod | classmethod)
-        and (name[:2] == name[-2:] == "__" or any(name in vars(known) for known in own))
+        if (is_a(member, FunctionType | staticmethod | classmethod) and any(name in vars(known) for known in own))
+        or (name[:2] == name[-2:] == "__" and _is_special(name, member))
     ]
     return tuple(sum(found, ()))
+
+
+def _is_special(name: str, member: Any) -> bool:
+    """Whether Python may call what a class has under a name; None forbids it (``__hash__ = None``)."""
+    return name not in _TOLD and (member is None or callable(member) or defines(type(member), "__get__"))
+
+
+_TOLD = frozenset(("__doc__", "__dict__", "__weakref__", "__class__", "__annotate__", "__annotate_func__"))
 
 
 class ObservedFunctions:
@@ -161,7 +169,7 @@ class ObservedFunctions:
             yield from (value.__func__, value.__self__)
         elif is_a(value, functools.partial):
             yield from (value.func, *value.args, *value.keywords.values())
-        elif kind in (staticmethod, classmethod):
+        elif is_a(value, staticmethod | classmethod):
             yield value.__func__
         elif is_a(value, property):
             yield from (f for f in (value.fget, value.fset, value.fdel) if f is not None)
@@ -198,7 +206,7 @@ class ObservedFunctions:
         for base in cls.__mro__:
             if is_user_class(base):
                 for member in list(vars(base).values()):
-                    if not is_a(member, type) and hasattr(type(member), "__get__"):
+                    if not is_a(member, type) and defines(type(member), "__get__"):
                         yield member
         if type(cls) is not type:
             yield type(cls)
@@ -220,7 +228,7 @@ class ObservedFunctions:
 
     def _of_library(self, value: Any) -> Iterator[Any]:
         """Callables that an object of a library (autojit's, or one in C) keeps."""
-        wrapped = getattr(type(value), "__wrapped__", None)
+        wrapped = type(value).__wrapped__ if defines(type(value), "__wrapped__") else None
         if type(value).__module__ == "functools":
             wrapped = own(value, "__wrapped__", None) or own(value, "func", None)
         if wrapped is not None and _leads_on(wrapped):

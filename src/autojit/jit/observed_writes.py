@@ -9,9 +9,10 @@ from types import MemberDescriptorType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autojit.jit.asked_attributes import is_of_class
+from autojit.jit.attribute_tables import note_table, refuse_hidden
 from autojit.jit.named_lookups import by_container
 from autojit.jit.observed_functions import class_number, is_module
-from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
+from autojit.jit.places import Location, attributes_of, cell_content, defines, is_a, static_attribute
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
@@ -71,6 +72,9 @@ class ObservedWrites:
             change()
             return
         member = MISSING if is_class else static_attribute(type(obj), name)
+        refuse_hidden(obj, name, member)
+        if not is_class:
+            note_table(self, obj)
         is_slot = is_a(member, MemberDescriptorType)
         if is_module(obj) and not is_slot and id(vars(obj)) in self.counted.tables:
             self.counted.note_assigned(obj, name)  # its tables are compared as a whole
@@ -83,7 +87,7 @@ class ObservedWrites:
         place = Location(f"{self.name_of(obj)}.{name}", holder, name)
         before = place.read()
         change()
-        if is_slot or place.read() is not before or not hasattr(type(member), "__set__"):
+        if is_slot or place.read() is not before or not defines(type(member), "__set__"):
             self.note_write(place, before)
 
     def is_class_made_inside(self, cls: type) -> bool:

@@ -9,9 +9,7 @@ Containers and modules of autojit's own are not looked into here: they count the
 
 from __future__ import annotations
 
-import builtins
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -32,13 +30,16 @@ from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
 from autojit.jit.argument_nests import ArgumentNests
+from autojit.jit.attribute_tables import note_table
 from autojit.jit.cached_calls import CachedCalls
+from autojit.jit.container_changes import ContainerChanges
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, handed_on, mean_objects, same
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.late_values import settle
+from autojit.jit.library_contexts import note_contexts
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
 from autojit.jit.observed_calls import ObservedCalls
@@ -53,8 +54,9 @@ from autojit.jit.observed_functions import (
     own_code,
     special_methods,
 )
+from autojit.jit.observed_names import ObservedNames
 from autojit.jit.observed_writes import ObservedWrites
-from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
+from autojit.jit.places import Location, attributes_of, defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.jit.replaced_code import note_class, note_name
@@ -65,7 +67,7 @@ from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
 
 
-class Observer(ObservedCalls, ObservedWrites):
+class Observer(ObservedCalls, ObservedNames, ObservedWrites):
     """Reads and writes of one capture.
 
     Args:
@@ -121,6 +123,7 @@ class Observer(ObservedCalls, ObservedWrites):
             return value
         else:
             self.counted.meet(value, name or kind.__name__, self)
+            note_contexts(self, value)
         self.cached.meet(value)
         if kind not in CONTAINERS:
             note_class(self, value if is_a(value, type) else kind)
@@ -130,6 +133,8 @@ class Observer(ObservedCalls, ObservedWrites):
                 self._note_code(value)
             elif is_a(value, MethodType) and is_a(value.__func__, FunctionType):
                 self._note_code(value.__func__)
+            elif is_a(value, functools.partial):
+                self.note_parts(value)
             elif is_a(value, type):
                 self.note_class_of(value)
             elif kind is not MethodType and is_user_class(kind):
@@ -169,6 +174,10 @@ class Observer(ObservedCalls, ObservedWrites):
         if is_user_class(cls):
             read, name = functools.partial(special_methods, cls), f"methods of {cls.__name__}"
             self.note(cls, _CLASS, name, read, read(), ClassGuard(cls))
+            meta = type(cls)
+            if is_user_class(meta):  # where Python looks up what is done with the class itself
+                self.note(cls, _META, f"type({cls.__name__})", lambda: type(cls), meta, TypeGuard(cls))
+                self.note_class_of(meta)
 
     def _note_code(self, function: FunctionType) -> None:
         if is_instrumented(function.__code__):
@@ -294,11 +303,16 @@ class Observer(ObservedCalls, ObservedWrites):
             if not is_user_module(obj):
                 note_name(self, obj, name, where)
                 return self._enter_if_observable(value)
-            self.note_key(vars(obj), name, where, value)
+            self.note_key(vars(obj), name, where, vars(obj).get(name, MISSING))
+            if name not in vars(obj):  # Python asks the module's ``__getattr__``
+                asked = vars(obj).get("__getattr__", MISSING)
+                self.note_key(vars(obj), "__getattr__", f"{self.name_of(obj)}.__getattr__", asked)
             return self.enter(value, where)
         if is_a(obj, type):
             self._note_class(obj, name)
             self._note_class(kind, name)
+            if name in _TOLD_OF_CLASSES and is_user_class(obj):
+                self.note(obj, name, where, lambda: getattr(obj, name), value)
             return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
         if kind is super:
             cls, after = obj.__self_class__, obj.__thisclass__
@@ -311,8 +325,10 @@ class Observer(ObservedCalls, ObservedWrites):
         if is_a(obj, Tensor):  # a parameter, or of a class of the user's
             if name not in _OF_TENSORS:
                 self.note_key(vars(obj), name, where, held)
+                note_table(self, obj)
             self._note_class(kind, name)
             return self.enter(value, where)
+        note_table(self, obj)
         is_slot = is_a(static_attribute(kind, name), MemberDescriptorType)
         if not is_slot and (is_own_class(kind) or (is_module(obj) and held is MISSING)):  # these count their changes
             table = attributes_of(obj)
@@ -331,7 +347,7 @@ class Observer(ObservedCalls, ObservedWrites):
                 self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
             return
         table = attributes_of(obj)
-        is_data = member is not MISSING and hasattr(type(member), "__set__")
+        is_data = member is not MISSING and defines(type(member), "__set__")
         if table is not None and not is_data:
             self.note_key(table, name, where, held)
         if table is None and value is MISSING and not is_user_class(kind):
@@ -380,32 +396,6 @@ class Observer(ObservedCalls, ObservedWrites):
         elif not is_a(value, ModuleType | BuiltinFunctionType) and not is_own_class(type(value)):
             self.enter(value)
         return value
-
-    def global_(self, value: Any, name: str) -> Any:
-        """A global of the innermost observed frame (two calls up), which holds ``value``."""
-        frame = sys._getframe(2)
-        table = frame.f_globals
-        if self.is_of_step(table, name) or name in _class_body(frame):
-            return value
-        known = self.places_read.get((id(table), name))
-        if (known is None and (name in table or is_user_names(table))) or (known and known.expected is not value):
-            self.note_key(table, name, f"global {name}", value if name in table else MISSING)
-            if name not in table:
-                note_name(self, builtins, name, f"builtin {name}")
-        return self.enter(value, name)
-
-    def imported(self, module: Any, name: str) -> None:
-        """What an import statement gave."""
-        found = sys.modules.get(name)
-        if found is not None and is_user_module(found):
-            self.note_key(sys.modules, name, f"module {name}", found)
-
-    def cell(self, value: Any, cell: Any, name: str) -> Any:
-        """A variable of an enclosing function."""
-        if id(cell) not in self.outside or self.is_of_step(cell, None):
-            return value
-        self.note(cell, None, name, lambda: cell_content(cell), value, CellGuard(cell, value))
-        return self.enter(value, name)
 
     def item(self, container: Any, key: Any) -> Any:
         """``container[key]``."""
@@ -471,20 +461,20 @@ class Observer(ObservedCalls, ObservedWrites):
 
 
 _OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}
+_TOLD_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__bases__", "__mro__")
 _CLASS = object()  # the key of what an object is
+_META = object()  # of what a class is
 _PARTS = object()  # and of what a partial holds
-
-
-def _class_body(frame: Any) -> Any:
-    return frame.f_locals if not frame.f_code.co_flags & 0x2 else ()
 
 
 for _relay in (
     *vars(Observer).values(),
     *vars(ObservedCalls).values(),
     *vars(ObservedDraws).values(),
+    *vars(ObservedNames).values(),
     *vars(ObservedWrites).values(),
     *vars(Contents).values(),
+    *vars(ContainerChanges).values(),
     *vars(Tables).values(),
 ):
     if is_a(_relay, FunctionType):

@@ -123,3 +123,8 @@ def static_attribute(cls: type, name: str, after: type | None = None) -> Any:
     """What a class or a base (``after`` one of them) has under a name, without asking it; MISSING without one."""
     bases = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
     return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)
+
+
+def defines(cls: type, name: str) -> bool:
+    """Whether a class or a base has a name; its metaclass, which may answer to any, is not asked."""
+    return static_attribute(cls, name) is not MISSING

@@ -15,6 +15,7 @@ from autojit.jit.asked_digits import beside_values
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import Hooks
 from autojit.jit.late_values import Late, formatted, joined
+from autojit.jit.places import cell_content
 from autojit.tensor.tensor import Tensor
 
 
@@ -47,6 +48,19 @@ def _cell(operands: Any, name: str) -> Any:
     observer = active.observer
     value, cell = operands
     return value if observer is None else observer.cell(value, cell, name)
+
+
+def _class_cell(operands: Any, name: str) -> Any:
+    observer = active.observer
+    value, cell = operands
+    is_found = observer is not None and cell_content(cell) is value
+    return observer.cell(value, cell, name) if is_found else value
+
+
+def _class_global(value: Any, name: str) -> Any:
+    observer = active.observer
+    is_found = observer is not None and sys._getframe(1).f_globals.get(name, value) is value
+    return observer.global_(value, name) if is_found else value
 
 
 def _item(operands: Any, _: Any) -> Any:
@@ -253,6 +267,8 @@ HOOKS = Hooks(
     super_attribute=_super_attribute,
     global_=_global,
     cell=_cell,
+    class_cell=_class_cell,
+    class_global=_class_global,
     item=_item,
     iterated=_iterated,
     looked_at=_looked_at,

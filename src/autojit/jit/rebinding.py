@@ -299,6 +299,7 @@ class Rebinding:
         observer = Observer(is_at_once=True)
         with observer.observing(), eager():
             observer.enter(self.function)
+            observer.enter_drawn(args, kwargs)
             observer.given = given
             return self.function(*args, **kwargs)
 

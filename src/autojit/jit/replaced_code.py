@@ -85,7 +85,8 @@ def note_name(observer: Observer, module: ModuleType, name: str, where: str) -> 
 
 def note_class(observer: Observer, cls: type) -> None:
     """Guard the code that the package gives a class, which may be a user's class made from one of its own."""
-    found = _first_own(cls)
+    is_plain = type(cls).__hash__ is type.__hash__  # else a metaclass says which classes are one, or have no hash
+    found = _first_own(cls) if is_plain else _first_own.__wrapped__(cls)
     if found is None or (id(found), _CODE) in observer.places_read:
         return
     read: Callable[[], Any] = lambda: _code_in(found)

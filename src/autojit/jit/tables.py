@@ -30,18 +30,17 @@ class Tables:
 
         def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None: ...
         def changing(self, container: Any, key: Any, change: Callable[[Any], None]) -> None: ...
-        def item(self, container: Any, key: Any) -> Any: ...
         def asked_for(self, container: Any, item: Any) -> bool | None: ...
 
     def key_of(self, table: Any, key: Any, where: str) -> Any:
-        """``table[key]``; ``where``: what messages call it."""
+        """What ``dict.__getitem__`` gives, whatever ``table[key]`` may run; ``where``: what messages call it."""
         observer = self.observer
         observer.used_as_key(key)
         key = digits(key)
         if not dict.__contains__(table, key):
             self._note_key(table, key, where, MISSING)
             return self._default(table, key, where)
-        value = table[key]
+        value = dict.__getitem__(table, key)
         if observer.is_of_step(table, key):
             return value
         self._note_key(table, key, where, value)
@@ -51,7 +50,7 @@ class Tables:
         """What a dictionary without a key gives for it; it may keep that."""
         if getattr(type(table), "__missing__", None) is defaultdict.__missing__:
             return self.missing(table, key)
-        value = table[key]
+        value = dict.__getitem__(table, key)
         if dict.__contains__(table, key):
             self.observer.note_write(Location(where, table, key), MISSING)
         return value
@@ -81,7 +80,11 @@ class Tables:
         """``table.get(key, default)``."""
         if self.asked_for(table, key) is None:  # all of it has been read
             return dict.get(table, key, default)
-        return self.item(table, key) if dict.__contains__(table, key) else default
+        return self.held(table, key) if dict.__contains__(table, key) else default
+
+    def held(self, table: Any, key: Any) -> Any:
+        """``dict.__getitem__(table, key)``."""
+        return self.key_of(table, key, f"{self.observer.name_of(table)}[{shown_key(key)}]")
 
     def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
         """A method in C of a dictionary that changes it, item by item; None: it has no other form."""
@@ -111,7 +114,7 @@ class Tables:
     def _setdefault(self, table: Any, key: Any, default: Any = None) -> Any:
         self.asked_for(table, key)
         if dict.__contains__(table, key):
-            return self.item(table, key)
+            return self.held(table, key)
         self._set(table, key, default)
         return default
 
@@ -119,7 +122,7 @@ class Tables:
         self.asked_for(table, key)
         if default and not dict.__contains__(table, key):
             return default[0]
-        value = self.item(table, key)
+        value = self.held(table, key)
         self._delete(table, key)
         return value
 

@@ -207,7 +207,7 @@ class TraceSizes:
         if self.are_counts_fixed:
             fixed = int(self.concretize(number).item())
             if fixed < 0:
-                error = negative_size(refusal, is_place)
+                error = negative_size(refusal, is_place, fixed)
                 raise error if is_place else error.with_facts({"size": fixed})
             return fixed
         alike = self._first_alike(number), most, refusal, is_place

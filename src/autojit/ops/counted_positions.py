@@ -22,9 +22,11 @@ from autojit.ops.samples import Samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Counting", "Extent", "Positions", "negative_size", "true_positions"]
+__all__ = ["LEAST", "NO_PLACE", "Counting", "Extent", "Positions", "negative_size", "true_positions"]
 
 
+LEAST = -(2**63)  # added to a place that is too great, so that it is negative, too
+NO_PLACE = "index"  # how the error of a place begins, until its number is known
 NO_SIZE = "a size is negative"  # of a shape: functions that count say what they ask for
 
 
@@ -96,7 +98,7 @@ class Extent(Counting):
 
     def eager(self, number: NDArray[Any]) -> NDArray[Any]:
         if number < 0:
-            raise self.failure(0)
+            raise negative_size(self.refusal, self.is_place, int(number))
         return np.empty((int(number), 0), np.bool_)
 
     def failure(self, number: int) -> Exception:
@@ -104,9 +106,12 @@ class Extent(Counting):
         return negative_size(self.refusal, self.is_place)
 
 
-def negative_size(refusal: str, is_place: bool = False) -> AutojitError:
-    """The error of a size that is negative; see `Extent`."""
+def negative_size(refusal: str, is_place: bool = False, number: int | None = None) -> AutojitError:
+    """The error of a size that is negative; see `Extent`. ``number``: which it is, or stands for a place."""
     if is_place:
+        if number is not None and refusal.startswith(NO_PLACE):
+            place = number - LEAST if number < LEAST // 2 else number
+            refusal = f"{NO_PLACE} {place}{refusal.removeprefix(NO_PLACE)}"
         return IndexOutOfRangeError(refusal)
     return ShapeError(refusal) if refusal == NO_SIZE else UsageError(refusal)
 

@@ -21,6 +21,7 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ops.base import Elementwise
+from autojit.ops.counted_positions import Extent
 from autojit.ops.shape import Reshape
 
 if TYPE_CHECKING:
@@ -127,13 +128,17 @@ def out_of_memory(
 
 
 def _elements(nodes: Sequence[Node], sizes: Mapping[str, int]) -> float:
-    found = [concrete(v.type.size, sizes) for n in nodes for v in (*n.inputs, *n.outputs)]
+    values = (v for n in nodes for v in (n.inputs if isinstance(n.op, Extent) else (*n.inputs, *n.outputs)))
+    found = [concrete(v.type.size, sizes) for v in values]  # an extent has no elements, and is not known if it failed
     return math.inf if any(type(n) is not int for n in found) else sum(found)
 
 
 def _can_run(nodes: Sequence[Node], sizes: Mapping[str, int]) -> bool:
     """Whether nodes may be computed again: a user's own op would run twice, and a large step take long."""
-    return not any(n.op.has_effect for n in nodes) and _elements(nodes, sizes) <= LARGEST_SLICE
+    return (
+        not any(n.op.has_effect and not isinstance(n.op, Extent) for n in nodes)
+        and _elements(nodes, sizes) <= LARGEST_SLICE
+    )
 
 
 def _before(node: Node, nodes: Sequence[Node]) -> list[Node]:

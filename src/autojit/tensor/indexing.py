@@ -20,6 +20,7 @@ from autojit.core.sizes import agree, as_extent, is_symbolic, surely_equal
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
 from autojit.ir.op import bind
+from autojit.ops.counted_positions import LEAST, NO_PLACE
 from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.functions_elementwise import clamp, minimum, where
 from autojit.tensor.inplace import copy_into, in_place
@@ -406,9 +407,10 @@ class _Builder:
         """A number that a step computes: where the row begins is a size it counts, so that the result is a view."""
         extent = self.extents[self.axis]
         place = as_operand(item)
-        refusal = f"index out of bounds for dimension {self.axis} with size {extent}"
+        refusal = f"{NO_PLACE} is out of bounds for dimension {self.axis} with size {extent}"
         fits = (place >= -extent) & (place < extent)
-        place = where(fits, where(place < 0, place + extent, place), -1)
+        refused = where(place < 0, place, clamp(place, 0) + LEAST)  # negative, and the error tells the number
+        place = where(fits, where(place < 0, place + extent, place), refused)
         first = place.item().as_size(extent - 1, refusal, is_place=True)
         self._push(first, first + 1, 1)
 

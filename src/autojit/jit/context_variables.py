@@ -1,0 +1,44 @@
+"""Context variables (``contextvars``) in a capture: what one holds is guarded, and changes are deferred.
+
+``v.set(1)`` as a statement of its own is made after every run. A token, a copy of the context, or a look at a variable
+that the step has set is known only while the function runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+from autojit.core.source import here
+from autojit.jit.line_by_line import Uncompiled
+from autojit.jit.places import is_a
+from autojit.tensor.state import state
+
+
+def is_of_context(observer: Any, function: Any) -> bool:
+    """Whether a builtin asks or changes context variables from outside."""
+    owner = function.__self__
+    return function is copy_context or (is_a(owner, ContextVar) and id(owner) in observer.outside)
+
+
+def context_call(observer: Any, function: Any, is_dropped: bool) -> Callable[..., Any] | None:
+    """What is called instead of such a builtin; None: the function itself, now."""
+    owner: Any = function.__self__
+    if observer.is_at_once:
+        return None
+    if function.__name__ == "get" and not observer.foreign.has_changed(owner):
+        name = f"{observer.name_of(owner)}.get()"
+        observer.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
+        return lambda *default: observer.enter(owner.get(*default))
+    if function.__name__ == "set" and is_dropped:
+        observer.foreign.note_change(owner)
+        return lambda value: observer.foreign.defer(function, value)
+    trace: Any = state.trace
+    if trace is not None:
+        trace.give_up(
+            Uncompiled(
+                f"{function.__name__}() of context variables at {here()} depends on what is set: ran line by line"
+            )
+        )
+    return None
