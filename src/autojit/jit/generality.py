@@ -28,6 +28,7 @@ from autojit.jit.step import Capture
 from autojit.jit.trace import OtherQuestion
 from autojit.jit.trace_entries import StateEntry
 from autojit.jit.unheard import unheard
+from autojit.jit.users_backward import foresee_backward
 
 
 def general_capture(
@@ -54,6 +55,7 @@ def general_capture(
         raise Fixed from error
     trace = capture.trace
     if not trace.sizes and not trace.counted:
+        foresee_backward(capture)
         return capture
     if trace.pinned:
         open_sizes.pin(trace, note)
@@ -75,7 +77,11 @@ def general_capture(
         difference = f"the course of the function: {type(error).__name__}: {error}"
     else:
         try:
-            difference = first_difference(capture, twin) or _different_derivative(capture, twin)
+            difference = first_difference(capture, twin)
+            if difference is None:
+                foresee_backward(capture)
+                foresee_backward(twin)
+                difference = _different_derivative(capture, twin)
         except SpecializeSize as error:  # the results cannot be differentiated with these sizes open
             open_sizes.give_up(trace, error.symbols, str(error), note)
     if difference is not None:
