@@ -8,7 +8,7 @@ because that pass is recorded with its own history, the next order works the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -184,7 +184,7 @@ class CompiledCall(GraphOp):
 
     def _watched(self, *arguments: Any) -> CompiledCall:
         """``record_adjoint``, whose users' code is observed."""
-        make = lambda: self.record_adjoint(*arguments)
+        make = partial(self.record_adjoint, *arguments)
         return make() if self.watch is None else self.watch.record(make)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:

@@ -77,11 +77,7 @@ def general_capture(
         difference = f"the course of the function: {type(error).__name__}: {error}"
     else:
         try:
-            difference = first_difference(capture, twin)
-            if difference is None:
-                foresee_backward(capture)
-                foresee_backward(twin)
-                difference = _different_derivative(capture, twin)
+            difference = first_difference(capture, twin) or _different_derivative(capture, twin)
         except SpecializeSize as error:  # the results cannot be differentiated with these sizes open
             open_sizes.give_up(trace, error.symbols, str(error), note)
     if difference is not None:
@@ -169,6 +165,8 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
     """Where the derivatives of two captures differ that have been found to be the same."""
     if not a.is_differentiable:
         return None
+    for capture in (a, b):
+        foresee_backward(capture)
     ops = [[stage.op for stage in capture.as_op().stages] for capture in (a, b)]
     if len(ops[0]) != len(ops[1]):
         return "the derivative"

@@ -15,7 +15,8 @@ from typing import Any
 
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.epoch import switches_since
-from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
+from autojit.core.errors import AutojitError, SpecializeSize, TraceError, UndecidedSizeError
+from autojit.core.wrapping import own
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
@@ -73,9 +74,10 @@ def foresee_backward(capture: Capture) -> None:
                 raise error.reason.always() from None
             except (LineByLine, SpecializeSize, UndecidedSizeError):
                 raise
-            except TraceError as error:
-                raise InBackward(watching.name, f"no step can do ({error.args[0]})").always() from None
-            except Exception:  # said to who asks for the derivative
+            except AutojitError as error:  # eager mode does it, or says so itself
+                told = str(error).partition("\n")[0]
+                raise InBackward(watching.name, f"no step can do ({told})").always() from None
+            except Exception:  # of the user's: said to who asks for the derivative
                 continue
     is_fickle = lambda: watching.recordings > RECORDINGS
     name = f"what {watching.name} reads in backward has changed {RECORDINGS} times"
@@ -153,9 +155,12 @@ class Watching:
                     observer.enter_part(part)
                 try:
                     made = make()
-                except (BeginAgain, OtherQuestion, GivenUp, LineByLine) as error:
-                    what = f"no step can do ({type(error).__name__})"
-                    raise _Outside(InBackward(self.name, what)) from None
+                except GivenUp as error:
+                    raise _Outside(InBackward(self.name, _told(error.reason))) from None
+                except LineByLine as error:
+                    raise _Outside(InBackward(self.name, _told(error))) from None
+                except (BeginAgain, OtherQuestion):
+                    raise _Outside(InBackward(self.name, "decides on values")) from None
             what = self._effect(observer, snapshot) or marks.effect()
             if what is not None:
                 raise _Outside(InBackward(self.name, what))
@@ -178,9 +183,7 @@ class Watching:
             return f"changes {observer.name_of(container)}"
         if observer.deferred:
             called = observer.deferred[0].function
-            return f"calls {getattr(called, '__qualname__', type(called).__name__)}"
-        if observer.drawn:
-            return f"reads what {observer.drawn[0][0].name} gives"
+            return f"calls {own(called, '__qualname__', type(called).__name__)}"
         if observer.unguarded:
             return f"reads {observer.unguarded[0]}"
         if observer.told_apart or observer.is_torn:
@@ -192,6 +195,14 @@ class Watching:
         if observer.counted.put_layers_back():
             return "gives a module other parts"
         return None
+
+
+class _Drawn(LineByLine):
+    """Users' code fetches what every pass has to fetch for itself."""
+
+
+def _told(reason: LineByLine) -> str:
+    return str(reason) if isinstance(reason, _Drawn) else f"no step can do ({reason})"
 
 
 class _OfBackward(Observer):
@@ -222,6 +233,12 @@ class _OfBackward(Observer):
     def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
         self.meet(obj)
         return super().attribute(obj, name, read)
+
+    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """What is drawn is another value at every pass: nothing is fetched for one that comes to nothing."""
+        raise GivenUp(_Drawn(f"reads what {own(function, '__qualname__', type(function).__name__)} gives"))
+
+    draw_unless_of_tensors = draw
 
     def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
         self.meet(obj)
@@ -260,7 +277,9 @@ class _Marks:
     def _origin(self, value: Value) -> Value:
         """The value that one is a copy of: random numbers go on from a state that has been put back."""
         self.trace._index()
-        while (node := self.trace.definition.get(value)) is not None and node.op.name in _COPIES:
+        while (node := self.trace.definition.get(value)) is not None:
+            if node.op.name != "cast" or node.inputs[0].type != value.type:
+                break
             value = node.inputs[0]
         return value
 
@@ -287,7 +306,4 @@ def _name_of(part: Any) -> str:
     if isinstance(part, BackwardCFunction):
         cls = part._forward_cls
         return f"{cls.__qualname__}.backward" if is_user_class(cls) else f"the backward of {cls.__name__}"
-    return f"a hook ({getattr(part, '__qualname__', type(part).__name__)})"
-
-
-_COPIES = frozenset(("clone", "copy", "identity"))
+    return f"a hook ({own(part, '__qualname__', type(part).__name__)})"
