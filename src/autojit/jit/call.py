@@ -84,6 +84,7 @@ class CompiledCall(GraphOp):
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
         self.memory: Mapping[Value | None, int] = {}  # of inputs, as ``lasting_histories.identity`` knows it
+        self.shown: Mapping[int, int] = {}  # the same of the outputs that eager mode keeps for some derivative
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
         self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
@@ -208,7 +209,7 @@ class CompiledCall(GraphOp):
 
     def operands_read(self, bars: Sequence[Any]) -> Collection[int]:
         """The numbers of the operands that must not have changed before the derivative for these cotangents: it reads
-        them, or eager mode keeps them for it.
+        them, or eager mode keeps them for it. And those of such outputs, from the number of operands on.
         """
         taken = tuple([k for k in self._with_history() if bars[k] is not None])
         wanted = self.wanted()
@@ -221,6 +222,7 @@ class CompiledCall(GraphOp):
                 {edge_of(t)[0] for _, t in (self._inputs[k] for k in wanted)},  # type: ignore[arg-type, index]
             )
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
+            found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
         return self.adjoint_call(wanted, [bars[k] for k in taken], taken).read | found
 
     @cached_property
