@@ -203,6 +203,10 @@ def changed_in_place(st: Any, k: int) -> None:
     st.scale.add_(1)
 
 
+def given_other_memory(st: Any, k: int) -> None:
+    st.scale.data = st.scale.detach() + 1
+
+
 def agree(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(agree, a, b))
@@ -210,7 +214,7 @@ def agree(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
-@pytest.mark.parametrize("change", [unchanged, changed, changed_in_place], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("change", [unchanged, changed, changed_in_place, given_other_memory], ids=lambda c: c.__name__)
 @pytest.mark.parametrize("what", CODES)
 @pytest.mark.parametrize("place", PLACES, ids=lambda p: p.__name__)
 def test_users_code_does_at_every_pass_what_it_does_in_eager_mode(
@@ -219,6 +223,10 @@ def test_users_code_does_at_every_pass_what_it_does_in_eager_mode(
     make, _ = CODES[what]
     wanted, _ = run(place, make, change, lambda f: f)
     printed = capsys.readouterr().out
+    if place in (of_checkpoint, of_dropout) and what == "tensor outside" and change is changed_in_place:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(place, make, change, aj.jit)  # an operand of the step, too, which would have to be as it was
+        return
     found, f = run(place, make, change, aj.jit)
     assert agree(wanted, found), f"{f.explain()}\n{wanted}\n{found}"
     assert capsys.readouterr().out == printed

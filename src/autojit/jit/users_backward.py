@@ -21,6 +21,7 @@ from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
+from autojit.jit.following import root_array
 from autojit.jit.guards import Guard
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
@@ -31,6 +32,7 @@ from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.snapshots import Snapshot
 from autojit.jit.step import Capture
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
+from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.node import AccumulateGrad, Edge, Node
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.saved import Packed
@@ -164,7 +166,7 @@ class Watching:
             what = self._effect(observer, snapshot) or marks.effect()
             if what is not None:
                 raise _Outside(InBackward(self.name, what))
-            made.guards = observer.all_guards()
+            made.guards = [*observer.all_guards(), *map(_memory_guard, made.extra)]
             self.recordings += 1
         finally:
             marks.take_back()
@@ -289,6 +291,12 @@ class _Marks:
         for entry in trace.state.values():
             entry.value = self.state.get(id(entry), entry.input)
         del trace.splits[self.counts[0] :]
+
+
+def _memory_guard(entry: StateEntry) -> Guard:
+    """A tensor that users' code has read shows the memory that it showed (``x.data = y`` gives it other memory)."""
+    owner, array = entry.root_owner(), entry.array
+    return Guard(f"memory of a tensor {entry.input.type}", lambda: root_array(owner) is array, True)
 
 
 def _leave(observer: Observer, snapshot: Snapshot) -> None:
