@@ -23,7 +23,6 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
-from autojit.jit.guards import Guard, broken_guard
 from autojit.jit.histories import has_history
 from autojit.jit.lasting_histories import memory_kept
 from autojit.jit.segment import needed_nodes
@@ -48,6 +47,12 @@ class Watch(Protocol):
     def record(self, make: Callable[[], CompiledCall]) -> CompiledCall: ...
 
 
+class Reads(Protocol):
+    """What users' code has read outside (``users_backward.py``)."""
+
+    def hold(self) -> bool: ...
+
+
 class CompiledCall(GraphOp):
     """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph.
 
@@ -63,7 +68,7 @@ class CompiledCall(GraphOp):
     reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
     reached: Sequence[int] = ()  # of an adjoint: the positions of the inputs that its outputs are the gradients of
     watch: Watch | None = None  # where users' code has a part in the derivatives
-    guards: Sequence[Guard] = ()  # of a derivative: what that has read
+    reads: Reads | None = None  # of a derivative: what users' code has read when it was recorded
 
     def __init__(
         self,
@@ -175,10 +180,10 @@ class CompiledCall(GraphOp):
         masked = self._masked_among(some)
         key = anomaly.is_watching(), some, masked, tuple(kinds) if any(kinds) else ()
         found = self._adjoints.get(key)
-        if found is None or broken_guard(found.guards):
+        if found is None or not (found.reads is None or found.reads.hold()):
             with _recording:
                 found = self._adjoints.get(key)
-                if found is None or broken_guard(found.guards):
+                if found is None or not (found.reads is None or found.reads.hold()):
                     with anomaly.collected([]):
                         found = self._adjoints[key] = self._watched(wanted, some, kinds, masked)
         return found

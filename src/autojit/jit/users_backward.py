@@ -22,7 +22,7 @@ from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.following import root_array
-from autojit.jit.guards import Guard
+from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.observer import Observer
@@ -166,7 +166,7 @@ class Watching:
             what = self._effect(observer, snapshot) or marks.effect()
             if what is not None:
                 raise _Outside(InBackward(self.name, what))
-            made.guards = [*observer.all_guards(), *map(_memory_guard, made.extra)]
+            made.reads = _Reads([*observer.all_guards(), *map(_memory_guard, made.extra)])
             self.recordings += 1
         finally:
             marks.take_back()
@@ -249,6 +249,24 @@ class _OfBackward(Observer):
     def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         self.meet(function, *arguments)
         return super().replacement(function, arguments)
+
+
+class _Reads:
+    """What users' code has read outside: as the native entry does it, classes and functions are compared by words of
+    memory, and by meaning only where these have changed.
+    """
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        words = [g.native.words() if isinstance(g.native, ClassGuard | CodeGuard | TypeGuard) else [] for g in guards]
+        self._read = [guard for guard, found in zip(guards, words, strict=True) if not found]
+        self._by_words = [(guard, found) for guard, found in zip(guards, words, strict=True) if found]
+
+    def hold(self) -> bool:
+        """Whether everything is as it was."""
+        for guard, words in self._by_words:
+            if any([word.counter[0] != word.expected for word in words]) and not guard.holds():  # noqa: C419  (faster)
+                return False
+        return all([guard.holds() for guard in self._read])  # noqa: C419
 
 
 class _Marks:
