@@ -274,3 +274,24 @@ def test_second_derivatives_run_the_same_code(place: Any) -> None:
         return found
 
     assert agree(second(lambda f: f, 2.0), second(aj.jit, 2.0))
+
+
+@pytest.mark.parametrize("place", PLACES[:-3], ids=lambda p: p.__name__)
+def test_what_code_does_before_it_raises_is_done(place: Any) -> None:
+    def seen(jit: Jit) -> list[Any]:
+        log: list[Any] = []
+
+        def code(g: Any) -> Any:
+            log.append("backward")
+            raise ValueError(str(len(log)))
+
+        w = aj.ones(1, dtype=aj.float64, requires_grad=True)
+        f = jit(lambda x: place(x, w, code))
+        for _ in range(3):
+            y = f(aj.ones(1, dtype=aj.float64))
+            with pytest.raises(ValueError) as caught:
+                y.sum().backward()
+            log.append(str(caught.value))
+        return log
+
+    assert seen(lambda f: f) == seen(aj.jit)

@@ -152,20 +152,21 @@ class Watching:
         try:
             watch(observer)
             note_class(observer, Tensor)
-            with observer.observing():
-                for part in self.parts:
-                    observer.enter_part(part)
-                try:
+            try:
+                with observer.observing():
+                    for part in self.parts:
+                        observer.enter_part(part)
                     made = make()
-                except GivenUp as error:
-                    raise _Outside(InBackward(self.name, _told(error.reason))) from None
-                except LineByLine as error:
-                    raise _Outside(InBackward(self.name, _told(error))) from None
-                except (BeginAgain, OtherQuestion):
-                    raise _Outside(InBackward(self.name, "decides on values")) from None
-            what = self._effect(observer, snapshot) or marks.effect()
-            if what is not None:
-                raise _Outside(InBackward(self.name, what))
+            except GivenUp as error:
+                raise _Outside(InBackward(self.name, _told(error.reason))) from None
+            except LineByLine as error:
+                raise _Outside(InBackward(self.name, _told(error))) from None
+            except (BeginAgain, OtherQuestion):
+                raise _Outside(InBackward(self.name, "decides on values")) from None
+            except Exception:
+                self._refuse(self._effect(observer, snapshot) or marks.effect())  # what came before is done, too
+                raise
+            self._refuse(self._effect(observer, snapshot) or marks.effect())
             made.reads = _Reads([*observer.all_guards(), *map(_memory_guard, made.extra)])
             self.recordings += 1
         finally:
@@ -174,6 +175,10 @@ class Watching:
             state.removed_hooks = outer
         made.watch = self
         return made
+
+    def _refuse(self, what: str | None) -> None:
+        if what is not None:
+            raise _Outside(InBackward(self.name, what)) from None
 
     def _effect(self, observer: _OfBackward, snapshot: Snapshot) -> str | None:
         """What users' code has done outside that would have to be done at every pass, or cannot be compared."""
