@@ -7,9 +7,9 @@ because that pass is recorded with its own history, the next order works the sam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from autojit.jit.trace_entries import StateEntry
 from autojit.ops.cotangent_masks import masking
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind, row_major
-from autojit.tensor.node import ZERO
+from autojit.tensor.node import ZERO, Edge
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
 from autojit.tensor.tensor import Tensor, wrap_value
@@ -39,6 +39,18 @@ from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 
 _recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result
+
+
+class Watch(Protocol):
+    """What observes users' code while derivatives are recorded (``users_backward.py``)."""
+
+    def record(self, make: Callable[[], CompiledCall]) -> CompiledCall: ...
+
+
+class Reads(Protocol):
+    """What users' code has read outside (``users_backward.py``)."""
+
+    def hold(self) -> bool: ...
 
 
 class CompiledCall(GraphOp):
@@ -55,6 +67,8 @@ class CompiledCall(GraphOp):
     is_call = True
     reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
     reached: Sequence[int] = ()  # of an adjoint: the positions of the inputs that its outputs are the gradients of
+    watch: Watch | None = None  # where users' code has a part in the derivatives
+    reads: Reads | None = None  # of a derivative: what users' code has read when it was recorded
 
     def __init__(
         self,
@@ -75,6 +89,7 @@ class CompiledCall(GraphOp):
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
         self.memory: Mapping[Value | None, int] = {}  # of inputs, as ``lasting_histories.identity`` knows it
+        self.shown: Mapping[int, int] = {}  # the same of the outputs that eager mode keeps for some derivative
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
         self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
@@ -125,6 +140,12 @@ class CompiledCall(GraphOp):
             if t is not None and t._requires_grad and v.type.dtype.is_differentiable
         ]
 
+    def ends(self) -> tuple[list[Edge | None], set[HistoryNode]]:
+        """Where derivatives begin, and the nodes where they end."""
+        starts = [edge_of(t) for _, t in self._outputs if t is not None]
+        edges = [edge_of(self._inputs[k][1]) for k in self.wanted()]  # type: ignore[arg-type]
+        return starts, {edge[0] for edge in edges if edge is not None}
+
     def _with_history(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
 
@@ -159,13 +180,18 @@ class CompiledCall(GraphOp):
         masked = self._masked_among(some)
         key = anomaly.is_watching(), some, masked, tuple(kinds) if any(kinds) else ()
         found = self._adjoints.get(key)
-        if found is None:
+        if found is None or not (found.reads is None or found.reads.hold()):
             with _recording:
                 found = self._adjoints.get(key)
-                if found is None:
+                if found is None or not (found.reads is None or found.reads.hold()):
                     with anomaly.collected([]):
-                        found = self._adjoints[key] = self.record_adjoint(wanted, some, kinds, masked)
+                        found = self._adjoints[key] = self._watched(wanted, some, kinds, masked)
         return found
+
+    def _watched(self, *arguments: Any) -> CompiledCall:
+        """``record_adjoint``, whose users' code is observed."""
+        make = partial(self.record_adjoint, *arguments)
+        return make() if self.watch is None else self.watch.record(make)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         placed: list[Any] = [None] * len(primals)
@@ -188,7 +214,7 @@ class CompiledCall(GraphOp):
 
     def operands_read(self, bars: Sequence[Any]) -> Collection[int]:
         """The numbers of the operands that must not have changed before the derivative for these cotangents: it reads
-        them, or eager mode keeps them for it.
+        them, or eager mode keeps them for it. And those of such outputs, from the number of operands on.
         """
         taken = tuple([k for k in self._with_history() if bars[k] is not None])
         wanted = self.wanted()
@@ -201,6 +227,7 @@ class CompiledCall(GraphOp):
                 {edge_of(t)[0] for _, t in (self._inputs[k] for k in wanted)},  # type: ignore[arg-type, index]
             )
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
+            found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
         return self.adjoint_call(wanted, [bars[k] for k in taken], taken).read | found
 
     @cached_property
@@ -253,7 +280,7 @@ class CompiledCall(GraphOp):
         """
         with _recording, anomaly.collected([]) as checks:
             some = self._with_history()
-            call = self.record_adjoint(self.wanted(), some, (), self._masked_among(some))
+            call = self._watched(self.wanted(), some, (), self._masked_among(some))
         first = len(self.trace.builder.nodes)  # what nodes may refuse is not asked again
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks], first)  # type: ignore[misc]
         arrays = [t._array for t in primals]

@@ -16,7 +16,7 @@ from autojit.jit.trace import Trace
 from autojit.schedule.forms import KnownForms
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import edge_of, take_view_node, view_node
+from autojit.tensor.recording import edge_of, shell_of, take_view_node, view_node
 from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
@@ -101,12 +101,16 @@ class CallOfCapture:
                 trace.order_of(value)  # gradients may lie as it does: the capture holds for such arguments
 
     def _memory_kept(self, capture: Capture, kept: Collection[int]) -> set[Value | None]:
-        """The inputs that eager mode keeps for backward; every op is told whose memory is whose."""
+        """The inputs that eager mode keeps for backward; every op is told whose memory is whose, and which results it
+        keeps.
+        """
+        results = {k: identity(t) for k, t in enumerate(capture.results.tensors)}
         memory = {leaf.value: identity(leaf.shell) for leaf in capture.arguments if leaf.shell is not None}
         memory |= {entry.input: id(entry.storage.counter) for entry in self.entries}
         memory |= {self.values[place]: memory[value] for place, (value, _) in self.owners.items()}
         for stage in self.stages:
             stage.op.memory = memory
+            stage.op.shown = {n: results[k] for n, k in enumerate(stage.places) if results.get(k) in kept}
         return {v for v, known in memory.items() if known in kept}
 
     def compiled(self, forms: KnownForms | None = None) -> list[Compiled]:
@@ -162,11 +166,19 @@ class CallOfCapture:
 
         Where eager mode's nodes keep them as they were before a change, the derivative is refused when it is recorded.
         """
-        for node in {id(t._grad_fn): t._grad_fn for t in found if t._requires_grad}.values():
+        nodes = {id(t._grad_fn): t._grad_fn for t in found if t._requires_grad}
+        for stage in self.stages:
+            made = [found[k] for k in stage.places if k < len(found)]
+            node = next((t._grad_fn for t in made if t._requires_grad), None)
+            if isinstance(node, OpNode) and node.op is stage.op:
+                for number in stage.op.shown:
+                    node.results[number] = shell_of(made[number])
+        for node in nodes.values():
             if isinstance(node, OpNode):
-                kept = zip(node.primals, node.versions, strict=False)
-                now = [t._storage.version if isinstance(t, Tensor) and t._storage else v for t, v in kept]
-                node.versions = [*now, *node.versions[len(now) :]]
+                kept = [t if isinstance(t, Tensor) else None for t in (*node.primals, *node.results)]
+                pairs = zip(kept, node.versions, strict=True)
+                node.versions = [v if t is None or t._storage is None else t._storage.version for t, v in pairs]
+                node.changes = [0 if t is None or t._storage is None else t._storage.changes for t in kept]
 
     def leave_views(self, nodes: Mapping[int, OpNode]) -> None:
         """When the bases have their histories: views have those that the outputs know."""

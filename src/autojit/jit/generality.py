@@ -28,6 +28,7 @@ from autojit.jit.step import Capture
 from autojit.jit.trace import OtherQuestion
 from autojit.jit.trace_entries import StateEntry
 from autojit.jit.unheard import unheard
+from autojit.jit.users_backward import foresee_backward
 
 
 def general_capture(
@@ -54,6 +55,7 @@ def general_capture(
         raise Fixed from error
     trace = capture.trace
     if not trace.sizes and not trace.counted:
+        foresee_backward(capture)
         return capture
     if trace.pinned:
         open_sizes.pin(trace, note)
@@ -163,6 +165,8 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
     """Where the derivatives of two captures differ that have been found to be the same."""
     if not a.is_differentiable:
         return None
+    for capture in (a, b):
+        foresee_backward(capture)
     ops = [[stage.op for stage in capture.as_op().stages] for capture in (a, b)]
     if len(ops[0]) != len(ops[1]):
         return "the derivative"

@@ -151,7 +151,7 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
                 if callable(part) and not is_a(part, Tensor):
                     self.observe(part)
         elif type(plain) is FunctionType:
-            if not self._functions.is_made_inside(plain):
+            if not self.is_made_inside(plain):
                 self.enter(plain)
         elif id(plain) not in self.outside and not is_a(plain, BuiltinFunctionType):
             self._functions.behind(plain, lambda part: None)

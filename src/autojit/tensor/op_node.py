@@ -5,7 +5,7 @@ It runs the op's own VJP rule on what the rule reads, which ``recording`` kept f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
@@ -19,6 +19,7 @@ from autojit.tensor.saved import (
     TypeOnly,
     accumulator_of,
     changed_error,
+    changed_unseen_error,
     connected,
     freed_error,
     saved_places,
@@ -46,6 +47,7 @@ class OpNode(Node):
     primals: list[Any]
     results: list[Any]
     versions: Sequence[int]
+    changes: Sequence[int] = ()  # of a captured function: the storages' changes, as ``versions``
 
     def __init__(self, sequence: int | None = None) -> None:
         self.sequence = next_sequence() if sequence is None else sequence
@@ -58,7 +60,7 @@ class OpNode(Node):
         if not any([g is not None for g in bars]):  # noqa: C419  (a list is faster than a generator)
             nothing = ZERO if any(g is ZERO for g in grads) else None
             return [nothing] * len(self.edges)
-        read = self.op.operands_read(bars) if is_call else None  # type: ignore[attr-defined]
+        read = self._read_by_call(bars) if is_call else None
         place = 0
         primals = []
         for entry in self.primals:
@@ -67,7 +69,9 @@ class OpNode(Node):
             place += 1
         results = []
         for number, entry in enumerate(self.results):
-            results.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place + number, number))
+            is_read = read is None or place + number in read
+            is_type = type(entry) is tuple
+            results.append(type_only(entry) if is_type else self._unpack(entry, place + number, number, is_read))
         found = accumulate(self.op, primals, results, bars, wanted)
         for place, want in enumerate(wanted):
             if want and found[place] is None and not is_call:
@@ -75,6 +79,22 @@ class OpNode(Node):
         if state.grad_enabled and not is_call:
             _connect_constants(found, (*primals, *results))
         return found
+
+    def _read_by_call(self, bars: Sequence[Any]) -> Collection[int]:
+        """Which operands, and then results, a captured function's derivative reads, or eager mode keeps for it.
+
+        Raises:
+            RuntimeError: the memory of one was changed in a way that its version does not count.
+        """
+        read: Collection[int] = self.op.operands_read(bars)  # type: ignore[attr-defined]
+        for place in read if self.changes else ():
+            entry = self.primals[place] if place < len(self.primals) else self.results[place - len(self.primals)]
+            storage = entry._storage if isinstance(entry, Tensor) else None
+            if storage is None or storage.version != self.versions[place]:
+                continue  # which is said where it is read
+            if storage.changes != self.changes[place]:
+                raise changed_unseen_error(self, entry)
+        return read
 
     def _zeros(self, number: int) -> Tensor:
         found: Tensor = Tensor._literal_of(0, type_of_meta(self.out_metas[number]))

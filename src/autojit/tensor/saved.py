@@ -322,3 +322,13 @@ def changed_error(node: Node | None, t: Tensor, expected: int, result: int = -1)
         },
         "use the out-of-place form, or clone() the tensor before changing it",
     )
+
+
+def changed_unseen_error(node: Node, t: Tensor) -> RuntimeError:
+    """What a compiled function's node raises when memory that its derivative needs was changed through ``x.data``."""
+    return DifferentiationError(
+        "a tensor needed for the gradient of a compiled function has been modified through .data: "
+        f"[{t.type()} {list(type_of(t).shape)}]",
+        {"needed by": f"{node.name()}  {node.source}"},
+        "call backward before the change, or inside the compiled function",
+    )

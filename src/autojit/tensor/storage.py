@@ -56,11 +56,14 @@ class Storage:
 
     ``array`` is the root NumPy array (None for a traced root); ``value`` the root's present IR value (traced roots
     only); ``version`` counts in-place changes; ``changed_at`` is the user's line of the last one. ``changes`` counts
-    those that a version does not: whoever remembers what the memory held asks it. ``inference`` says that it was made
-    in inference mode, so that its changes need not be noticed by anybody.
+    those that a version does not: whoever remembers what the memory held asks it; those through ``x.data`` count for
+    ``x`` as well, the storage's ``origin``. ``inference`` says that it was made in inference mode, so that its changes
+    need not be noticed by anybody.
     """
 
-    __slots__ = ("__weakref__", "array", "changed_at", "changed_by", "changes", "inference", "value", "version")
+    __slots__ = (
+        "__weakref__", "array", "changed_at", "changed_by", "changes", "inference", "origin", "value", "version",
+    )  # fmt: skip
 
     def __init__(self, array: NDArray[Any] | None, value: Value | None) -> None:
         self.array = array
@@ -68,6 +71,7 @@ class Storage:
         self.version = 0
         self.changes = 0
         self.inference = False
+        self.origin: Storage | None = None
         self.changed_at: SourceLocation = UNKNOWN
         self.changed_by = ""
 
@@ -75,6 +79,8 @@ class Storage:
         """Count an in-place change made by ``op``."""
         self.version += 1
         self.changes += 1
+        if self.origin is not None:
+            self.origin.changes += 1
         self.changed_by = op
         self.changed_at = source
 
@@ -105,6 +111,7 @@ class SameMemory(Storage):
         if counter is None:
             self.version = 0
         self.inference = memory.inference
+        self.origin = None
         self.changed_at, self.changed_by = UNKNOWN, ""
 
     @property

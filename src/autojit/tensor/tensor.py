@@ -347,9 +347,11 @@ def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> T
     made._retains_grad = False
     made._view = None
     if own_version:
-        inference = storage.inference
+        inference, origin = storage.inference, storage if storage.origin is None else storage.origin
         storage = SameMemory(storage) if storage.array is None else Storage(storage.array, None)
         storage.inference = inference
+        if storage.array is not None:
+            storage.origin = origin
     made._storage = storage
     chain = storage_chain(t)
     if t._array is None and t._view is None:
