@@ -156,6 +156,8 @@ class Contents(ContainerChanges, Tables):
         """Something whose truth, text or order is about to be taken."""
         if self.is_one(value):
             self.whole(value)
+        elif type(value).__name__ in BAGS and id(value) in self.observer.outside:
+            self.object(value)  # is compared, or shown, by code in C
 
     def matched(self, value: Any) -> None:
         """Something whose attributes a class pattern is about to read."""
