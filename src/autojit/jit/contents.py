@@ -61,6 +61,10 @@ class Contents(Tables):
             return False
         return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
 
+    def is_whole(self, value: Any) -> bool:
+        """Whether all of a container has been read."""
+        return id(value) in self._whole
+
     # -- reads
 
     def item(self, container: Any, key: Any) -> Any:

@@ -56,6 +56,17 @@ class Overlap(LineByLine):
         super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
 
 
+class SharedWithArray(LineByLine):
+    """An array from outside has memory of a tensor, and the step changes one of the two and uses the other."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{name}, an array from outside, shares memory with a tensor, and the step changes one and uses the other: "
+            "ran line by line (read the tensor instead, or keep a copy of the array)"
+        )
+
+
 class Onward(LineByLine):
     """Backward goes on through ``what``, a history outside, to a leaf whose ``.grad`` the function uses afterwards or
     whose gradient it asks for, or through nodes that keep what the step changes.

@@ -326,6 +326,7 @@ class Trace(
         self.asked = {}
         self.recordings = {}
         self.taken = []
+        self.arrays_met = None
         self.is_over = True
         _finished.add(self)
 
