@@ -67,6 +67,18 @@ class SharedWithArray(LineByLine):
         )
 
 
+class WideIntegers(LineByLine):
+    """Whole numbers of the call, exact in Python, do not fit into 64 bits."""
+
+    limit = 8
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an int that the function computes from numbers of the call needs more than 64 bits: ran line by line "
+            "(keep it small, h % 2**32, or compute it in an int64 tensor, which wraps around)"
+        )
+
+
 class Onward(LineByLine):
     """Backward goes on through ``what``, a history outside, to a leaf whose ``.grad`` the function uses afterwards or
     whose gradient it asks for, or through nodes that keep what the step changes.
