@@ -299,13 +299,15 @@ class Trace(
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """Continue a finished capture, to record derivatives of what it recorded."""
-        before, first = state.trace, len(self.builder.nodes)
+        before, first, hooks = state.trace, len(self.builder.nodes), state.recording_hooks
         set_trace(self)
+        state.recording_hooks = None
         outside = [after.exchange() for after in self._after]
         try:
             with grad_mode(True):
                 yield
         finally:
+            state.recording_hooks = hooks
             set_trace(before)
             self._resumptions.append(slice(first, len(self.builder.nodes)))
             self.restore_new()  # to what it was in the capture, if it had a part in that
