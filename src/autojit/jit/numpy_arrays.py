@@ -109,7 +109,7 @@ def arriving(array: Any, shape: Sequence[Any] | None) -> TracedArray:
 
 def _resized(array: Any, shape: Any) -> Any:
     """An array of another shape, reversed where this one is."""
-    return np.flip(np.resize(array, shape), [k for k, step in enumerate(array.strides) if step < 0])
+    return np.flip(np.resize(array, shape), tuple([k for k, step in enumerate(array.strides) if step < 0]))
 
 
 def _paired(t: Tensor, shadow: Any) -> TracedArray:
