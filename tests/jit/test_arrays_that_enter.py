@@ -926,3 +926,41 @@ def test_calls_that_run_line_by_line_are_given_the_arrays(why: str, asked: str) 
     for k in range(5):
         array = np.arange(3.0) * k
         assert compiled(aj.ones(2), array).tolist() == step(aj.ones(2), array, []).tolist()
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda a: a,
+    "reversed": lambda a: a[::-1],
+    "big-endian": lambda a: a.astype(">f8"),
+    "every other one": lambda a: np.repeat(a, 2)[::2],
+    "columns reversed": lambda a: np.stack([a, a])[:, ::-1],
+    "transposed": lambda a: np.stack([a, a]).T,
+    "empty": lambda a: a[:0][::-1],
+}
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "from_numpy": lambda n: aj.from_numpy(n) * 2,
+    "of a part": lambda n: aj.from_numpy(n[1:]) * 2,
+    "of what is computed": lambda n: aj.from_numpy(n + 1) * 2,
+    "of what is reversed": lambda n: aj.from_numpy(n[::-1]) * 2,
+    "as_tensor": lambda n: aj.as_tensor(n) * 2,
+    "asarray": lambda n: aj.asarray(n) * 2,
+    "tensor": lambda n: aj.tensor(n) * 2,
+    "from_dlpack": lambda n: aj.from_dlpack(n) * 2,
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_tensors_are_made_of_the_arrays_that_eager_mode_takes(name: str) -> None:
+    make = MAKERS[name]
+
+    def outcome(function: Any, array: Any) -> Any:
+        try:
+            return function(array).tolist()
+        except Exception as error:
+            return type(error), str(error).split("\n")[0]
+
+    step = aj.jit(make)
+    for extent in (3, 5, 4):
+        for form in (*FORMS, *FORMS):
+            array = FORMS[form](np.arange(float(extent)))
+            assert outcome(step, array) == outcome(make, array), (form, extent)

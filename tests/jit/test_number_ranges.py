@@ -112,8 +112,9 @@ def test_whole_numbers_may_wrap_where_a_result_needs_more_than_64_bits() -> None
         return may_wrap(name, Range(*a), Range(*b))
 
     assert not wraps("add", (0, half), (0, half / 2)) and wraps("add", (0, half), (0, half))
-    assert not wraps("add", (-half, 0), (-half, 0)) and wraps("add", (-half, 0), (-half * 1.5, 0))
-    assert not wraps("sub", (-half, 0), (0, half)) and wraps("sub", (0, half), (-half, 0))
+    assert not wraps("add", (-half, 0), (-half / 2, 0)) and wraps("add", (-half, 0), (-half * 1.5, 0))
+    assert wraps("add", (-half, 0), (-half, 0)), "ends of such ranges are rounded"
+    assert not wraps("sub", (-half, 0), (0, half / 2)) and wraps("sub", (0, half), (-half, 0))
     assert wraps("mul", (0, 2.0**32), (0, 2.0**31)) and not wraps("mul", (0, 2.0**31), (0, 2.0**31))
     assert not wraps("truediv", (0, half), (1, half)) and not wraps("floordiv", (0, half), (1, half))
     assert not wraps("add", INT64, (0, half)) and not wraps("add", (0, half), INT64), "nothing is known of one of them"

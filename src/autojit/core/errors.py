@@ -57,6 +57,13 @@ class Position(NamedTuple):
         return f"{self.place} of {self.named}"
 
 
+class WideIntegerError(Exception):
+    """A whole number that Python computes in a captured step does not fit into the 64 bits that the step has for it.
+
+    Nobody sees it: the call runs line by line.
+    """
+
+
 class AutojitError(Exception):
     """Base of the errors below; never raised itself.
 

@@ -281,11 +281,8 @@ def _gradient_there(grad: Tensor | None) -> str:
 
 def _plain_signature(leaf: Any, is_open: bool) -> Any:
     if isinstance(leaf, np.ndarray):
-        return (
-            ("array", leaf.shape, leaf.dtype)
-            if type(leaf) is np.ndarray
-            else ("array", leaf.shape, leaf.dtype, type(leaf))
-        )
+        found = ("array", leaf.shape, leaf.dtype, *(() if type(leaf) is np.ndarray else (type(leaf),)))
+        return (*found, "reversed") if min(leaf.strides, default=0) < 0 else found
     kind = number_kind(leaf)
     if kind is not None:
         return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))

@@ -65,6 +65,10 @@ class Captures:
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
+    def each(self) -> list[Capture]:
+        """Every capture that is kept."""
+        return list({id(node.capture): node.capture for node in nodes_of(self.branch)}.values())
+
     def begin(self, leaves: Sequence[Any]) -> None:
         """Count a capture for a call with these arguments.
 

@@ -34,6 +34,8 @@ _BODY = frozenset({"Body.call", "CapturedCall._recorded_adjoint"})  # the same o
 
 def may_raise(op: Op, values: Sequence[Value]) -> bool:
     """Whether an op may refuse the elements of its operands."""
+    if type(op) is Require and op.kind == "wide":
+        return False  # no error of the function's
     return op.looks_up or type(op) is Extent or op.may_refuse(*[v.type for v in values])
 
 

@@ -63,6 +63,10 @@ class Contents(ContainerChanges, Tables):
         places = (*self.observer.written, *self.observer.rewritten)
         return id(container) in self._before or any(holder == id(container) for holder, _ in places)
 
+    def is_whole(self, value: Any) -> bool:
+        """Whether all of a container has been read."""
+        return id(value) in self._whole
+
     # -- reads
 
     def item(self, container: Any, key: Any) -> Any:

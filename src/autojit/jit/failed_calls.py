@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from autojit.core.errors import WideIntegerError
+from autojit.jit.line_by_line import WideIntegers
+
 
 class _Call(threading.local):
     """The call that this thread makes through Python: by id of the optimiser, how to put back what it kept."""
@@ -35,9 +38,11 @@ def undone_if_failed() -> Iterator[None]:
         yield
     except NotYet:
         raise
-    except BaseException:
+    except BaseException as error:
         for put_back in mine.values():
             put_back()
+        if isinstance(error, WideIntegerError):
+            raise WideIntegers from None
         raise
     finally:
         _call.put_back = before

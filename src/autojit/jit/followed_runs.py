@@ -10,6 +10,7 @@ from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.line_by_line import LineByLine, Uncompiled
 from autojit.jit.observer import Observer
 from autojit.jit.onward import asking_outside
+from autojit.jit.outside_arrays import ArraysMet
 from autojit.jit.raised_errors import of_values
 from autojit.jit.trace import Trace
 from autojit.jit.traced_math import traced_math
@@ -25,6 +26,7 @@ def followed(
         LineByLine: no step does what the function does; with what it has drawn, which the call is to be given.
         DrawnOtherwise: nor can what it draws be drawn before the step.
     """
+    trace.arrays_met = ArraysMet(observer, leaves)
     has_numbers = bool(trace.sizes) or any(leaf.kind == "number" for leaf in arguments)
     errors, arrays = of_values(trace, arguments, leaves), observer.arrays.followed(trace)
     outside, taken = asking_outside(trace, arguments, leaves), _arrays_looked_at(trace)

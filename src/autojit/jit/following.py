@@ -9,6 +9,7 @@ met keep their form (type, layout, whether they require gradients): the function
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from autojit.jit.failed_calls import may_change
 from autojit.jit.guards import same
 from autojit.jit.results import Results
-from autojit.jit.segment import Segment
+from autojit.jit.segment import Segment, overlapping
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.state import guard_epoch
@@ -111,6 +112,9 @@ class Following:
         outside = [t for t in met if isinstance(t, Tensor) and isinstance(t._array, np.ndarray)]
         self.flags += [(t, t._requires_grad) for t in outside if id(t) not in known]
         self.forms = [(t, t._array, _form(t)) for t in outside]
+        self.shown = _sharing(trace)
+        self.chains = [(t, storage_chain(t)) for t in trace.reached if t._array is not None and storage_chain(t)]
+        self._arrays: list[Any] = []  # of the state, when it was looked at last
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
     def failure(self, segment: Segment, is_decision: bool) -> str | None:
@@ -125,6 +129,7 @@ class Following:
             or self._follow(self.gradients.read())
             or self.gradients.failure()
             or segment.failure()
+            or self._shared_otherwise()
         )
         if reason is not None or not self.holders or self._epoch == epoch:
             return reason
@@ -138,7 +143,7 @@ class Following:
         count = int(self.count[0])
         reason = self._follow([*places, *self.gradients.read()])
         if reason is None and int(self.count[0]) != count:
-            reason = segment.failure()
+            reason = segment.failure() or self._shared_otherwise()
         if reason is None and not is_decision:
             self._epoch = epoch
         return reason
@@ -160,17 +165,46 @@ class Following:
                 self.count[0] += 1
         return None
 
+    def _shared_otherwise(self) -> str | None:
+        """Which tensors share memory that did not when they were captured, or no longer do."""
+        for t, entry in self.shown:
+            owner = entry.owner
+            if root_array(t) is not (entry.array if owner is None or owner._array is None else root_array(owner)):
+                return f"a tensor {type_of(t)} shares memory with another one no longer"
+        for t, chain in self.chains:
+            if t._array is not None and storage_chain(t) != chain:
+                return f"a tensor {type_of(t)} shows another part of its memory"
+        entries = list(self.trace.state.values())
+        arrays = [entry.array for entry in entries]
+        if len(arrays) != len(self._arrays) or not all(map(is_, arrays, self._arrays)):
+            if overlapping([(entry.array, entry.is_modified) for entry in entries]):
+                return "tensors the step uses now share memory"
+            self._arrays = arrays
+        return None
+
     def _follow(self, places: Sequence[Followed]) -> str | None:
         reason, renamed = follow(places, self.trace.state)
         if renamed:
             self.flags = [(renamed.get(id(t), t), flag) for t, flag in self.flags]
             self.forms = [(new := renamed.get(id(t), t), new._array, form) for t, _, form in self.forms]
+            self.shown = [(renamed.get(id(t), t), entry) for t, entry in self.shown]
+            self.chains = [(renamed.get(id(t), t), chain) for t, chain in self.chains]
             self.gradients.rename(renamed)
             self.results.rename(renamed)
             for holder in self.holders:
                 holder.rename(renamed)
             self.count[0] += 1
         return reason
+
+
+def _sharing(trace: Trace) -> list[tuple[Tensor, StateEntry]]:
+    """The tensors from outside that show state by which a step knows another tensor, and that state."""
+    found = []
+    for t in trace.reached:
+        entry = trace.state.get(id(root_array(t))) if t._array is not None and not trace.has_begun(t) else None
+        if entry is not None and entry.owner is not t:
+            found.append((t, entry))
+    return found
 
 
 def _form(t: Tensor) -> tuple[Any, ...]:

@@ -269,7 +269,7 @@ class JitFunction:
         branch = root.branch
         arrays: list[Any] | None = None
         while True:
-            node = self._find(branch, call, is_root=not call.path)
+            node = self._find(branch, call)
             if node is None and state.observer is None:
                 node = self._capture(call, root, branch)
                 arrays = None
@@ -333,9 +333,10 @@ class JitFunction:
         names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
         return difference_from(tuple(self.roots), key, names)
 
-    def _find(self, branch: Branch, call: Call, is_root: bool) -> Decision | CompiledStep | None:
+    def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | None:
         for node in branch:
-            reason = broken_guard(node.capture.guards) if is_root else None
+            is_same = bool(call.path) and node.capture is call.path[-1].capture  # else it has read more
+            reason = None if is_same else broken_guard(node.capture.guards)
             reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
                 if isinstance(node, CompiledStep):
@@ -352,8 +353,7 @@ class JitFunction:
         if root.captures >= CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
         root.begin(call.leaves)
-        if not call.path:
-            take_changing_numbers(root)
+        take_changing_numbers(root)
         start = time.perf_counter()
         compile_ahead()
         try:

@@ -56,6 +56,29 @@ class Overlap(LineByLine):
         super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
 
 
+class SharedWithArray(LineByLine):
+    """An array from outside has memory of a tensor, and the step changes one of the two and uses the other."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{name}, an array from outside, shares memory with a tensor, and the step changes one and uses the other: "
+            "ran line by line (read the tensor instead, or keep a copy of the array)"
+        )
+
+
+class WideIntegers(LineByLine):
+    """Whole numbers of the call, exact in Python, do not fit into 64 bits."""
+
+    limit = 8
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an int that the function computes from numbers of the call needs more than 64 bits: ran line by line "
+            "(keep it small, h % 2**32, or compute it in an int64 tensor, which wraps around)"
+        )
+
+
 class Onward(LineByLine):
     """Backward goes on through ``what``, a history outside, to a leaf whose ``.grad`` the function uses afterwards or
     whose gradient it asks for, or through nodes that keep what the step changes.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf, Packed, copied_for
 from autojit.jit.effects import uninterrupted
+from autojit.jit.exact_numbers import raise_or_refuse
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
@@ -89,6 +91,7 @@ class NativeStep:
             or self.replaced
             or self.strided
             or step.twins
+            or step.trace.asks_exact
             or self.firsts
             or not step.results.is_plain
             or config.check
@@ -291,7 +294,7 @@ class NativeStep:
             or sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
             error_address=executable.error_address,
-            on_error=executable.raise_errors,
+            on_error=partial(raise_or_refuse, executable) if step.trace.asks_exact else executable.raise_errors,
             keep=(executable, step.segment),
             written=tuple(step.overlaps.written.ranges),
             sizes=self._entry_sizes(any(ring.is_open for ring in rings)),

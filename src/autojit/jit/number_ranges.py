@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Range(NamedTuple):
@@ -38,6 +40,10 @@ class Range(NamedTuple):
         """The range of the number with the other sign."""
         return Range(-self.high, -self.low, self.has_nan)
 
+    def complement(self) -> Range:
+        """The range of ``~number``."""
+        return Range(-self.high - 1, -self.low - 1, self.has_nan)
+
 
 ANY = Range(has_nan=True)
 POSITIVE = Range(5e-324, sys.float_info.max)  # and finite
@@ -54,16 +60,46 @@ def _or(function: Callable[[float], float], x: float, otherwise: float) -> float
 
 def compared(name: str, a: Range, b: Range) -> bool | None:
     """The outcome of a comparison, by its name in ``operator``, if the ranges tell."""
-    if a.has_nan or b.has_nan:
-        return None
+    return None if a.has_nan or b.has_nan else _compared(name, _rounded(a), _rounded(b))
+
+
+def _compared(name: str, a: Range, b: Range) -> bool | None:
     if name in ("gt", "ge"):
-        return compared({"gt": "lt", "ge": "le"}[name], b, a)
+        return _compared({"gt": "lt", "ge": "le"}[name], b, a)
     if name in ("eq", "ne"):
         if a.high < b.low or b.high < a.low:
             return name == "ne"
         return name == "eq" if a.low == a.high == b.low == b.high else None
     is_less, is_more = (a.high < b.low, a.low >= b.high) if name == "lt" else (a.high <= b.low, a.low > b.high)
     return is_less if is_less or is_more else None
+
+
+def range_of_dtype(dtype: Any) -> Range:
+    """The range of the whole numbers of a dtype of NumPy's."""
+    info = np.iinfo(dtype)
+    return Range(float(info.min), float(info.max))
+
+
+def _rounded(r: Range) -> Range:
+    """A range that holds all whole numbers whose nearest floats are in this one."""
+    low = r.low - abs(r.low) * _EPSILON if _EXACT < abs(r.low) < math.inf else r.low
+    high = r.high + abs(r.high) * _EPSILON if _EXACT < abs(r.high) < math.inf else r.high
+    return Range(low, high)
+
+
+_EXACT = 2.0**53
+_EPSILON = 2.0**-50
+_ROUNDED = 2.0**12  # more than what the ends of a range of such numbers are rounded by
+
+
+def fits(r: Range) -> bool:
+    """Whether whole numbers in a range certainly have 64 bits."""
+    return INT64.low + _ROUNDED <= r.low and r.high <= INT64.high - _ROUNDED
+
+
+def within_64_bits(r: Range) -> Range:
+    """What is known of whole numbers in a range that have 64 bits."""
+    return INT64 if r.has_nan else Range(max(r.low, INT64.low), min(r.high, INT64.high))
 
 
 def may_wrap(name: str, a: Range, b: Range) -> bool:
@@ -73,8 +109,7 @@ def may_wrap(name: str, a: Range, b: Range) -> bool:
     known = all(INT64.low < x.low and x.high < INT64.high for x in (a, b))
     if not known or name not in ("add", "sub", "mul"):
         return False
-    found = combined(name, a, b)
-    return found.low < INT64.low or found.high >= INT64.high
+    return not fits(combined(name, a, b))
 
 
 def combined(name: str, a: Range, b: Range) -> Range:

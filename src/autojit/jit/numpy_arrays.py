@@ -104,7 +104,12 @@ def arriving(array: Any, shape: Sequence[Any] | None) -> TracedArray:
     except Exception:
         raise refused(f"the dtype {array.dtype}") from None
     hinted = None if shape is None else tuple([hint_of(n) for n in shape])
-    return _paired(plain, array if hinted in (None, array.shape) else np.resize(array, hinted))
+    return _paired(plain, array if hinted in (None, array.shape) else _resized(array, hinted))
+
+
+def _resized(array: Any, shape: Any) -> Any:
+    """An array of another shape, reversed where this one is."""
+    return np.flip(np.resize(array, shape), tuple([k for k, step in enumerate(array.strides) if step < 0]))
 
 
 def _paired(t: Tensor, shadow: Any) -> TracedArray:

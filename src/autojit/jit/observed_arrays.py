@@ -38,7 +38,7 @@ from autojit.jit.observed_functions import is_module, is_own_class, is_user_clas
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.state import state
+from autojit.tensor.state import outside_trace, state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -145,8 +145,10 @@ class ObservedArrays:
                 raise refused(f"{function.__name__}() of a function")
         if not is_a(function, FunctionType | MethodType | BuiltinFunctionType | type) or hasattr(owner, "forward"):
             return NotImplemented  # a layer
-        convert = as_operand
-        if own(function, "__name__", "") in _ARRAY_MAKERS:
+        convert: Callable[[Any], Any] = as_operand
+        if own(function, "__name__", "") in _OF_MEMORY:
+            convert = partial(_shown, function)
+        elif own(function, "__name__", "") in _ARRAY_MAKERS:
             convert = lambda value: plain(value) if type(value) is TracedArray else value
         leaves, tree = flatten(list(arguments))
         if own(function, "__name__", "") in _OF_MEMORY and any(type(x) is TracedArray and x.is_scalar for x in leaves):
@@ -227,6 +229,17 @@ class ObservedArrays:
         """OfNumPy, if there is an array among these."""
         if self.are_there and any(map(holds_arrays, values)):
             raise refused(what)
+
+
+def _shown(function: Any, value: Any) -> Any:
+    """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array that lies so."""
+    if type(value) is not TracedArray:
+        return value
+    trace: Any = state.trace
+    trace.looks_at_arrays = True  # a call that runs line by line is refused as well
+    with outside_trace():
+        function(value.shadow)
+    return plain(value)
 
 
 def _operand(value: Any) -> Any:

@@ -29,6 +29,7 @@ from typing import Any
 from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
+from autojit.jit import outside_arrays
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.attribute_tables import note_table
 from autojit.jit.cached_calls import CachedCalls
@@ -266,7 +267,9 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
         kind = type(obj)
         if kind is TracedArray:
             return self.arrays.attribute(obj, name)
-        if kind in CONTAINERS or (kind is Tensor and name in _OF_TENSORS):
+        if kind in CONTAINERS:
+            return outside_arrays.attribute(self, obj, name)
+        if kind is Tensor and name in _OF_TENSORS:
             return getattr(obj, name)
         if is_a(obj, Tensor):
             self.attributes.read(obj, name)

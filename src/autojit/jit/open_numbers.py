@@ -2,13 +2,12 @@
 
 A number is baked in at first. The second value of a float opens it, the fifth of an int: ints are often choices
 (an axis, a count of layers), and a step that knows them is faster. Ints that a step computes have 64 bits: what may not
-fit, by the ranges of the numbers it is made of, Python computes. What a function takes the digits of (``range(n)``)
-cannot stay open: it is fixed again, with the reason, and every value gets its own step.
+fit, by the known ranges of the numbers it is made of, Python computes (`exact_numbers.py`). What a function takes the
+digits of (``range(n)``) cannot stay open: it is fixed again, with the reason, and every value gets its own step.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,7 +59,7 @@ FLOAT = NumberClass("float", float, ANY)
 POSITIVE_FLOAT = NumberClass("float > 0", float, POSITIVE, 1, _BITS_OF_GREATEST)
 INT = NumberClass("int", int, SMALL, -(2**31), 2**31)
 COUNT = NumberClass("int >= 0", int, Range(0.0, SMALL.high), 0, 2**31)
-LARGE = NumberClass("large int", int, Range(math.nextafter(INT64.low, 0.0), math.nextafter(INT64.high, 0.0)))
+LARGE = NumberClass("large int", int, INT64)
 
 
 def number_class(leaf: Any) -> NumberClass:

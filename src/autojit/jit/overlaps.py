@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.core.memory_ranges import MemoryRanges, Range, range_of
 from autojit.jit.calls import Conflict
 from autojit.jit.line_by_line import Overlap
+from autojit.jit.outside_arrays import array_on
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Overlaps:
         bindings = int(step.segment.bindings[0])
         if self._bindings != bindings:
             self._bindings = bindings
-            self._written = MemoryRanges(e.array for e, _ in step.effects.written)
+            changed = step.capture.outside_arrays.changed
+            self._written = MemoryRanges((*(e.array for e, _ in step.effects.written), *map(array_on, changed)))
             self._read = MemoryRanges(e.array for e in step.trace.state.values()) if self.writing else self._written
 
     def check(self, leaves: Sequence[Any]) -> None:
@@ -50,11 +52,12 @@ class Overlaps:
 
         Raises:
             Conflict: arguments are state of the step.
-            Overlap: the step cannot serve the call.
+            Overlap, SharedWithArray: the step cannot serve the call.
         """
         step = self.step
+        step.capture.outside_arrays.check(leaves)
         twins = {k for k, array in step.twins if leaves[k]._array is array}
-        if not self.writing and not step.effects.written:
+        if not self.writing and not step.effects.written and not step.capture.outside_arrays.changed:
             if twins:
                 raise Conflict(twins)
             return

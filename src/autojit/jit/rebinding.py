@@ -83,7 +83,7 @@ def take_changing_numbers(captures: Captures) -> None:
         return
     values: dict[tuple[int, Any], set[Any]] = {}
     found: list[Location] = []
-    for guard in (guard for node in captures.branch for guard in node.capture.guards):
+    for guard in (guard for capture in captures.each() for guard in capture.guards):
         if guard.held_by is None or type(guard.expected) not in (int, float) or guard.holds():
             continue
         place = Location(guard.name, guard.held_by[0], guard.held_by[1], guard.by_epoch)

@@ -50,6 +50,7 @@ class Snapshot:
         self._flags: list[tuple[Tensor, bool]] = []
         self._switches = switch_values()
         self.modes, self._layers = (state.grad_enabled, state.inference), state.layers
+        self._recording_hooks = state.recording_hooks  # those of the caller get what the call saves, not the capture
         self._assigned: set[tuple[int, Any]] = set()  # places to which every call assigns an object
         self._first_hook = next(RemovableHandle._next)  # greater numbers are of hooks that the function registers
         self._outer_removed = state.removed_hooks
@@ -219,6 +220,7 @@ class Snapshot:
             self.observer.contents.put_back()
             self.observer.counted.put_layers_back()
         finally:
+            state.recording_hooks = self._recording_hooks
             set_trace(None)
             set_layers(self._layers)
             set_modes(self.modes)
@@ -284,6 +286,7 @@ def observed(
         observer.enter(type(leaf))
         for hook in (hook for table in hook_tables(leaf) for hook in (table or {}).values()):
             observer.enter(hook, f"a hook of an argument {type_of(leaf)}")
+    state.recording_hooks = None
     state.removed_hooks = snapshot._removed  # last: nothing that comes before takes it back when it fails
     return observer, snapshot
 

@@ -28,6 +28,7 @@ from autojit.jit.following import Following, root_array
 from autojit.jit.guards import Guard
 from autojit.jit.made_objects import check_outputs
 from autojit.jit.memory_check import check_memory
+from autojit.jit.outside_arrays import OutsideArrays
 from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.results import Results
@@ -66,6 +67,7 @@ class Capture:
     apart: list[tuple[int, Any]] = field(init=False, default_factory=list)  # arguments that are asked not to be these
     modes_left: tuple[bool, int] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
+    outside_arrays: OutsideArrays = field(init=False)
     forms: KnownForms | None = field(init=False, default=None)  # of the function's captures
     unguarded: list[str] = field(init=False, default_factory=list)  # what was read and is not compared, for `explain`
 
@@ -77,6 +79,7 @@ class Capture:
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
         self.effects = Effects(self.trace, self.arguments, self.outputs, self.results)
         self.following = Following(self.trace, self.effects.gradients, self.results)
+        self.outside_arrays = OutsideArrays(self.trace.arrays_met, self.trace, self.effects, self.arguments)
         self.trace.check()
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
@@ -413,6 +416,7 @@ def build_path(
     """Compile what follows ``path`` (the decisions this call has passed) and add it to ``branch``; the new nodes."""
     trace = capture.trace
     capture.forms = forms
+    capture.guards += capture.outside_arrays.guards()
     carried: dict[Value, Any] = {}
     for decision in path:
         carried.update(_matching_exports(decision, capture))

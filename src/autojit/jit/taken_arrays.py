@@ -21,6 +21,7 @@ from autojit.tensor.tensor import Tensor, layout_of, storage_of
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Value
+    from autojit.jit.outside_arrays import ArraysMet
 
 _FIX = "a copy shares nothing: t.numpy().copy()"
 
@@ -75,6 +76,7 @@ class TraceTaken:
 
     def __init__(self) -> None:
         self.taken: list[_Taken] = []
+        self.arrays_met: ArraysMet | None = None
 
     def take(self, t: Tensor) -> Any:
         """The array of a tensor, for those who could change it."""

@@ -34,7 +34,9 @@ from autojit.ir.op import Op
 from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.caught_errors import may_raise, raise_where_caught
+from autojit.jit.exact_numbers import TraceExact
 from autojit.jit.failed_calls import may_change
+from autojit.jit.number_ranges import ANY, range_of_dtype
 from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
@@ -75,13 +77,15 @@ class Trace(
     TraceTexts,
     TracePasses,
     TraceTaken,
+    TraceExact,
 ):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
     ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
-    texts, ``TraceTexts``; backward passes, ``TracePasses``; arrays of its tensors, ``TraceTaken``.
+    texts, ``TraceTexts``; backward passes, ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of
+    Python, ``TraceExact``.
     """
 
     runs_often = False
@@ -102,6 +106,7 @@ class Trace(
         TraceTexts.__init__(self)
         TracePasses.__init__(self)
         TraceTaken.__init__(self)
+        TraceExact.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -187,7 +192,7 @@ class Trace(
         kind = float if dtype.is_floating_point else int
         with grad_mode(False):
             number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
-        return TracedNumber(self, number, kind)
+        return TracedNumber(self, number, kind, range_of_dtype(dtype.numpy) if kind is int else ANY)
 
     def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
         if holder.is_made_in(self):
@@ -230,6 +235,7 @@ class Trace(
             OtherQuestion: a decision that is known was about something else.
         """
         self.look_at_taken()
+        self.look_at_exact()
         given = self.asked.get(value)
         if given is not None:
             return given
@@ -293,13 +299,15 @@ class Trace(
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """Continue a finished capture, to record derivatives of what it recorded."""
-        before, first = state.trace, len(self.builder.nodes)
+        before, first, hooks = state.trace, len(self.builder.nodes), state.recording_hooks
         set_trace(self)
+        state.recording_hooks = None
         outside = [after.exchange() for after in self._after]
         try:
             with grad_mode(True):
                 yield
         finally:
+            state.recording_hooks = hooks
             set_trace(before)
             self._resumptions.append(slice(first, len(self.builder.nodes)))
             self.restore_new()  # to what it was in the capture, if it had a part in that
@@ -326,6 +334,7 @@ class Trace(
         self.asked = {}
         self.recordings = {}
         self.taken = []
+        self.arrays_met = None
         self.is_over = True
         _finished.add(self)
 

@@ -24,6 +24,7 @@ from autojit.core.dtypes import float64, int64
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.while_inside import WhileInside
+from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.runtime.entry_spec import MISSING
@@ -197,6 +198,8 @@ def _chosen(a: Any, b: Any, relation: str) -> Any:
     fold = min if relation == "lt" else max
     span = Range(fold(spans[0].low, spans[1].low), fold(spans[0].high, spans[1].high), any(s.has_nan for s in spans))
     with grad_mode(False):
+        if is_wide(a) or is_wide(b):
+            return b if (b < a if relation == "lt" else b > a) else a
         x, y = number(a, dtype), number(b, dtype)
         takes = y < x if relation == "lt" else y > x
         return TracedNumber(made_by.trace, elementwise.where(takes, y, x), made_by.kind, span)

@@ -22,7 +22,8 @@ from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
-from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, power
+from autojit.jit.exact_numbers import as_compared, exact, is_wide, require_exact_in_floats, require_negative_exists
+from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, fits, may_wrap, power, within_64_bits
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.requirements import require_bare
 from autojit.tensor.state import grad_mode, state
@@ -56,7 +57,7 @@ class TracedNumber:
     def __init__(self, trace: Trace, tensor: Tensor, kind: type, span: Range = ANY) -> None:
         self.trace = trace
         trace.has_numbers = True
-        self.span = span if kind is float else INT64 if span is ANY else span
+        self.span = span if kind is float else within_64_bits(span)
         self.tensor = tensor
         self.kind = kind
         self.source: SourceLocation = here()
@@ -117,15 +118,18 @@ class TracedNumber:
         wide = kind or (int if self.kind is int and theirs is int else float)
         divisor = self if swapped else other
         spans = (span_of(other), self.span) if swapped else (self.span, span_of(other))
-        if wide is int and may_wrap(function.__name__, *spans):
+        if wide is int and (is_wide(other) or may_wrap(function.__name__, *spans)):
             plain = other.concrete() if isinstance(other, TracedNumber) else other
             return function(plain, self.concrete()) if swapped else function(self.concrete(), plain)
         if function is operator.truediv and span_of(divisor).low <= 0.0 <= span_of(divisor).high and divisor == 0:
             function(1 if self.kind is theirs is int else 1.0, 0)  # Python's own error
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
-            found = function(b, a) if swapped else function(a, b)
-        return TracedNumber(self.trace, found, wide, combined(function.__name__, *spans))
+            a, b = (b, a) if swapped else (a, b)
+            found, span = function(a, b), combined(function.__name__, *spans)
+        if wide is int:
+            span = exact(self.trace, function.__name__, a, b, found, spans, span)
+        return TracedNumber(self.trace, found, wide, span)
 
     def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         if isinstance(other, Tensor):
@@ -138,10 +142,23 @@ class TracedNumber:
         known = compared(function.__name__, self.span, span_of(other))
         if known is not None:
             return known
-        whole = self.kind is int and (other.kind if isinstance(other, TracedNumber) else type(other)) is int
+        theirs = other.kind if isinstance(other, TracedNumber) else type(other)
+        if self.kind is int and theirs is float and not isinstance(other, TracedNumber) and math.isfinite(other):
+            other = as_compared(function, float(other))
+            if other is None:
+                return function is operator.ne
+            theirs = int
+        if self.kind is int and is_wide(other):
+            return function(0, other)  # as all that have 64 bits
+        if self.kind is float and type(other) is int and (is_wide(other) or float(other) != other):
+            return function(self.concrete(), other)
+        whole = self.kind is theirs is int
         with grad_mode(False):
             kind = int if whole else float
             found = function(_operand(self, kind), _operand(other, kind))
+        for number in (self, other) if not whole else ():
+            if isinstance(number, TracedNumber) and number.kind is int:
+                require_exact_in_floats(self.trace, number.tensor, number.span)
         return bool(found)
 
     def __eq__(self, other: object) -> Any:
@@ -166,10 +183,18 @@ class TracedNumber:
         return bool(self._compare(0, operator.ne))
 
     def __neg__(self) -> TracedNumber:
+        self._require_negative()
         return TracedNumber(self.trace, -self.as_operand(), self.kind, self.span.negative())
 
+    def _require_negative(self) -> None:
+        if self.kind is int:
+            require_negative_exists(self.trace, self.as_operand(), self.span)
+
     def __invert__(self) -> Any:
-        return operator.sub(-self, 1) if self.kind is int else ~self.concrete()
+        if self.kind is float:
+            return ~self.concrete()
+        with grad_mode(False):
+            return TracedNumber(self.trace, self.as_operand().bitwise_not(), int, self.span.complement())
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -181,6 +206,7 @@ class TracedNumber:
         return self
 
     def __abs__(self) -> TracedNumber:
+        self._require_negative()
         return TracedNumber(self.trace, self.as_operand().abs(), self.kind, self.span.magnitude())
 
     def __float__(self) -> float:
@@ -190,8 +216,8 @@ class TracedNumber:
         if self.kind is int:
             return int(self.concrete())
         self._check()
-        if not bool(self.tensor.isfinite()):
-            return int(self.concrete())  # Python's own error
+        if not self._fits():
+            return int(self.concrete())  # an int of any size, or Python's own error
         with grad_mode(False):
             return int(TracedNumber(self.trace, self.tensor.to(int64), int).concrete())
 
@@ -207,12 +233,16 @@ class TracedNumber:
     def __round__(self, digits: int | None = None) -> Any:
         return self._whole(round) if digits is None else round(self.concrete(), digits)
 
+    def _fits(self) -> bool:
+        """Whether a float is one that has 64 bits as an int."""
+        fits = self.span.magnitude().high < INT64.high and not self.span.has_nan
+        return fits or (INT64.low < self and self < INT64.high)
+
     def _whole(self, function: Callable[[Any], int]) -> Any:
         """The next int by ``floor``, ``ceil`` or ``round``; Python's error for what has none."""
         if self.kind is int:
             return self
-        fits = self.span.magnitude().high < INT64.high and not self.span.has_nan
-        if not (fits or (INT64.low < self and self < INT64.high)):
+        if not self._fits():
             return function(self.concrete())
         with grad_mode(False):
             found = getattr(self.as_operand(), function.__name__)().to(int64)
@@ -294,7 +324,9 @@ def _on_digits(name: str) -> None:
     function = getattr(operator, name)
 
     def forward(self: TracedNumber, other: Any) -> Any:
-        if type(other) in (int, float) and other != 0 and name != "pow":
+        if type(other) in (int, float) and other != 0 and name != "pow" and not is_wide(other):
+            if other == -1 and name == "floordiv":
+                self._require_negative()
             kind = int if self.kind is type(other) is int else float
             with grad_mode(False):  # a number, and no error, whatever the digits: every tenth step
                 found = function(self.as_operand().to(int64 if kind is int else float64), other)
@@ -355,8 +387,11 @@ def _power(self: TracedNumber, exponent: Any, modulus: Any = None) -> Any:
     is_whole = type(exponent) is int and exponent >= 0
     if self.kind is int and is_whole:
         span = power(self.span.magnitude(), span_of(exponent))
-        if span.high < INT64.high:
+        if fits(span):
             return _raised(self, exponent, int)
+        if exponent in (2, 3):
+            square = operator.mul(self, self)
+            return square if exponent == 2 else square * self
     elif isinstance(exponent, int | float) and (
         (is_whole and self.kind is float) or self.span.low > 0 or (self.span.low == 0 and exponent > 0) or self > 0
     ):

@@ -15,6 +15,7 @@ from autojit.core.errors import (
     DTypeError,
     IndexOutOfRangeError,
     UsageError,
+    WideIntegerError,
     rounds_text,
 )
 from autojit.core.records import record
@@ -40,6 +41,7 @@ KINDS: dict[str, type[Exception]] = {
     "differentiation": DifferentiationError,
     "index": IndexOutOfRangeError,
     "overflow": OverflowError,
+    "wide": WideIntegerError,
 }
 """What is raised, by the name that the text of a graph has for it."""
 

@@ -155,15 +155,16 @@ class PythonEntry:
         for tensor, ring in zip(outputs, self._spec.rings, strict=True):
             self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
         self._step(self._spec.table_address)
-        self._raise_errors()
+        if (refused := self._raise_errors()) is not None:
+            return refused
         self._counted[0] += 1
         items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
         return tuple(items) if self._spec.returns_tuple else items[0]
 
-    def _raise_errors(self) -> None:
+    def _raise_errors(self) -> Any:
         address, on_error = self._spec.error_address, self._spec.on_error
-        if address and on_error is not None and ctypes.c_int64.from_address(address).value:
-            on_error()
+        is_failed = address and on_error is not None and ctypes.c_int64.from_address(address).value
+        return on_error() if is_failed and on_error is not None else None
 
     def _store(self, value: Any, argument: Argument) -> None:
         if isinstance(argument, FloatArgument | IntArgument):

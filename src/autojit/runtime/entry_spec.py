@@ -204,7 +204,7 @@ class EntrySpec(NamedTuple):
         fallback: called with the call's arguments when the step cannot run (rings whose tensors are all in use are
             refilled and the call tried again first); without it a `Refusal` is returned.
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
-        on_error: raises what the step met and clears that word.
+        on_error: raises what the step met and clears that word; what it returns instead is what the call gives.
         sizes: the step's open sizes, if it has any.
         written: addresses that the step writes besides its outputs, sorted and apart; no array argument lies there.
         keep: owner of step and table.
