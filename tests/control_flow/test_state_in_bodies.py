@@ -63,3 +63,28 @@ def test_a_gradient_through_what_a_body_has_written_is_refused() -> None:
         step(aj.ones(3, requires_grad=True))
     assert step(aj.ones(3)).item() == 6.0
     assert s.item() == 3.0
+
+
+NUMBERS = {
+    "cond": "aj.cond(x.sum() > 0, lambda z: z * v, lambda z: z - v, (x,))",
+    "while_loop": "aj.while_loop(lambda i, z: i < 2, lambda i, z: (i + 1, z * v), (aj.tensor(0), x))[1]",
+    "scan": "aj.scan(lambda z, t: (z + t * v, z - v), x.sum(), x)[1]",
+    "cond in scan": "aj.scan(lambda z, t: (aj.cond(t > 1, lambda a: a * v, lambda a: a + v, (z,)), z), x.sum(), x)[1]",
+    "vmap": "aj.vmap(lambda z: z * v)(x)",
+}
+
+
+@pytest.mark.parametrize("where", NUMBERS)
+@pytest.mark.parametrize("number", ("x.sum().item()", "held[0]", "len(x) * 0.5"))
+def test_bodies_compute_with_numbers_of_the_step(where: str, number: str) -> None:
+    def shown(jit: Callable[[Any], Any]) -> list[Any]:
+        names: dict[str, Any] = {"aj": aj, "held": [0.5]}
+        exec(f"def step(x):\n    v = {number}\n    held[0] = v + 1\n    return {NUMBERS[where]}", names)
+        step, found = jit(names["step"]), []
+        for k in range(5):
+            found.append((step(aj.arange(3.0 + k % 2) - k), names["held"][0]))
+            if k == 2:
+                names["held"][0] = -1.5
+        return [(t.tolist(), number) for t, number in found]
+
+    assert repr(shown(aj.jit)) == repr(shown(lambda function: function))

@@ -64,8 +64,12 @@ class TracedNumber:
         for told in WHEN_MADE:
             told()
 
-    def _check(self) -> None:
-        if state.trace is not self.trace:
+    def _check(self, in_body: bool = False) -> None:
+        """``in_body``: also where the body of a branch or loop of its step is captured."""
+        trace: Any = state.trace
+        while in_body and trace is not None and trace is not self.trace:
+            trace = trace.outer
+        if trace is not self.trace:
             raise TraceError(
                 "a number that a captured step took from a tensor is used outside the step",
                 {"made": self.source},
@@ -84,7 +88,7 @@ class TracedNumber:
 
     def as_operand(self) -> Tensor:
         """The number as a 0-d tensor, for functions that take tensors or numbers."""
-        self._check()
+        self._check(in_body=True)
         return self.tensor
 
     def as_size(self, most: int | None = None, refusal: str = "a size is negative", is_place: bool = False) -> int:

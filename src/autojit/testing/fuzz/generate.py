@@ -85,7 +85,8 @@ class _Writer:
             text = name.format(u=u)
             self.watched[re.sub(r"\W", "_", text)] = text
         if source.effects and self.rng.random() < 0.35:
-            self.effects.append(self.fill(self.rng.choice(source.effects), u))
+            for _ in range(self.rng.choice((1, 1, 2, 3))):
+                self.effects.append(self.fill(self.rng.choice(source.effects), u))
 
     def add_environment(self) -> None:
         """Some sources, modules and training state."""

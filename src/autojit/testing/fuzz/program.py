@@ -14,6 +14,7 @@ IMPORTS = (
     ("copy", "import copy"),
     ("dataclasses", "import dataclasses"),
     ("functools", "import functools"),
+    ("heapq", "import heapq"),
     ("io", "import io"),
     ("itertools", "import itertools"),
     ("math", "import math"),
