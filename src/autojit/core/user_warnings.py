@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from autojit.core.source import is_passed
@@ -20,9 +21,20 @@ class _Taker(threading.local):
     """Who takes this thread's warnings over, to issue them whenever what led to them is done again."""
 
     take: Callable[[str, type[Warning]], bool] | None = None
+    is_trying: bool = False  # errors are met again by who asks for what is tried now: they are explained then
 
 
 taker = _Taker()
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """What fails inside will be done, and fail, again: nobody is told why yet."""
+    before, taker.is_trying = taker.is_trying, True
+    try:
+        yield
+    finally:
+        taker.is_trying = before
 
 
 def warn(message: str, category: type[Warning] = UserWarning, *, is_once: bool = False) -> None:
@@ -46,6 +58,8 @@ def _warn_now(message: str, category: type[Warning]) -> None:
 
 def warn_beside_error(text: str) -> None:
     """A warning that never replaces the error it explains, even where warnings are errors."""
+    if taker.is_trying:
+        return
     try:
         _warn_now(text, UserWarning)
     except UserWarning:

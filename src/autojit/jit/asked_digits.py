@@ -15,6 +15,7 @@ from functools import partial, reduce
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+from autojit.core.size_recorder import for_users
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
@@ -53,6 +54,7 @@ def beside_values(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
+@for_users
 def _attempted(function: Any, *args: Any, **options: Any) -> Any:
     if _reads_iterators(function):
         args = tuple([list(argument) if is_a(argument, Iterator) else argument for argument in args])

@@ -16,6 +16,7 @@ from typing import Any
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.epoch import switches_since
 from autojit.core.errors import AutojitError, SpecializeSize, TraceError, UndecidedSizeError
+from autojit.core.user_warnings import trying
 from autojit.core.wrapping import own
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
@@ -71,7 +72,8 @@ def foresee_backward(capture: Capture) -> None:
         if parts and op.wanted():
             op.watch = watching
             try:
-                op.adjoint_call(op.wanted())
+                with trying():
+                    op.adjoint_call(op.wanted())
             except _Outside as error:
                 raise error.reason.always() from None
             except (LineByLine, SpecializeSize, UndecidedSizeError):
