@@ -108,11 +108,11 @@ class ContainerChanges:
         places = self._own_keys(container) if is_a(container, list) else ()
         if places and (name not in _ADDING or max(places) >= len(container)):
             self._give_up(container)
+        self._longer[id(container)] = self.longer(container)
         self.keep(container)
         length = len(container)
         result = function(*args)
         self.observer.defer(function, *args)
-        self._longer.setdefault(id(container), 0)
         self._grow(container, len(container) - length, name, args)
         return result if name == "append" else self.observer.enter(result)
 
