@@ -106,7 +106,7 @@ def _ends_in(t: Tensor, mine: set[Node]) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if type(node) is AccumulateGrad and node not in mine:
+        if node not in mine and (type(node) is AccumulateGrad or not node.edges):  # an argument's history goes on there
             return False
         stack.extend(e[0] for e in node.edges if e is not None)
     return True
