@@ -97,7 +97,10 @@ def test_what_the_step_stores_and_changes_is_the_steps_own(statements: str) -> N
     """A dictionary under an object as a key was found outside when it was read again: every capture met a new one."""
     found, step = _program(statements, aj.jit)
     assert found == _program(statements, lambda f: f)[0]
-    assert "move_to_end" in statements or 0 < step.stats()["captures"] <= 6
+    if "move_to_end" in statements:
+        assert "ran line by line" in step.explain()
+    else:
+        assert 0 < step.stats()["captures"] <= 6
 
 
 @pytest.mark.parametrize("statements", OF_ARGUMENTS)
@@ -113,9 +116,10 @@ def test_places_that_are_new_in_every_run_are_assigned_line_by_line(statements: 
     found, step = _program(statements, aj.jit)
     eager = _program(statements, lambda f: f)[0]
     assert found[::3] == eager[::3]
-    assert "id(" in statements or found == eager  # an id may come again in eager mode, too
-    assert step.stats()["captures"] == 0
-    assert "assigns to other places in every run" in step.explain()
+    if "id(" not in statements:  # which may come again, in eager mode, too
+        assert found == eager
+        assert step.stats()["captures"] == 0
+        assert "assigns to other places in every run" in step.explain()
 
 
 def test_an_assignment_to_what_has_no_items_raises_pythons_error() -> None:

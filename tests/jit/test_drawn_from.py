@@ -226,3 +226,48 @@ def test_a_step_that_sets_the_number_of_threads_runs_line_by_line() -> None:
     finally:
         aj.set_num_threads(before)
     assert "line by line" in str(step.explain())
+
+
+@pytest.mark.parametrize("first", ["", "random.random(); ", "np.random.rand(); ", "aj.rand(1); "])
+@pytest.mark.parametrize(
+    "statements",
+    ["random.shuffle(items)", "np.random.shuffle(items)", "random.seed(len(items))", "np.random.seed(5)",
+     "aj.manual_seed(5)", "state = random.getstate(); random.random(); random.setstate(state)"],
+)  # fmt: skip
+def test_generators_are_set_and_shuffle_where_the_function_says_so(first: str, statements: str) -> None:
+    """Also where it has drawn before: what was drawn in a capture that is given up is given to the call."""
+
+    def run(jit: Any) -> list[Any]:
+        random.seed(3)
+        np.random.seed(3)
+        aj.manual_seed(3)
+        names: dict[str, Any] = {"random": random, "np": np, "aj": aj}
+        rest = "return x * items[0] + items[1] + random.random() + np.random.rand() + aj.rand(1)"
+        exec(f"def step(x):\n    items = [3, 1, 2]\n    {first}{statements}\n    {rest}", names)
+        step = jit(names["step"])
+        return [step(aj.tensor([float(k)])).tolist() for k in range(4)]
+
+    assert run(aj.jit) == run(lambda f: f)
+
+
+OF_NUMPY = (
+    "np.random.ranf()", "np.random.sample()", "np.random.random()", "np.random.rand()", "np.random.mtrand.ranf(2)[1]",
+    "np.random.get_bit_generator().random_raw() % 7", "np.random.default_rng(3).random()", "np.random.bytes(1)[0]",
+    "np.random.RandomState(3).rand()", "np.random.Generator(np.random.PCG64(3)).random()", "np.random.randn(3)[2]",
+    "np.random.standard_normal()", "np.random.random_integers(5)",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("expression", OF_NUMPY)
+def test_whatever_draws_from_numpys_generator_draws_at_every_call(expression: str) -> None:
+    """Some of them are functions, none of the generator's methods."""
+
+    def run(jit: Any) -> list[float]:
+        np.random.seed(3)
+        names: dict[str, Any] = {"np": np}
+        exec(f"def step(x): return x * 2 + float({expression})", names)
+        step = jit(names["step"])
+        return [step(aj.tensor(float(k), dtype=aj.float64)).item() for k in range(4)]
+
+    assert run(aj.jit) == run(lambda f: f)

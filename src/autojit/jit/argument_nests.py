@@ -56,7 +56,7 @@ class ArgumentNests:
         """Whether it is one of those."""
         return self.paths.get(id(value), ()) is None
 
-    def check(self, drawn: Sequence[Any]) -> None:
+    def check(self) -> None:
         """When the function has run.
 
         Raises:
@@ -65,7 +65,7 @@ class ArgumentNests:
         leaves, now = flatten(self._given)
         is_other = now != self._tree or any(a is not b for a, b in zip(leaves, self._leaves, strict=True))
         if is_other or any(nest is not self._held.get(path) for path, nest in self._nests()):
-            raise ChangedArguments(drawn)
+            raise ChangedArguments
 
     def identified(self, left: Any, right: Any) -> None:
         """``left is right``: of two copies of one object, or a copy and what it is a copy of, nobody could tell."""

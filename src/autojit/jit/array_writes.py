@@ -61,9 +61,7 @@ class ArrayWrites:
         hidden = [other for other in self.written if other is not value] if self.written else []
         for other in (*self._unknown, *hidden):
             if other is value or _share_memory(other, value):
-                trace: Any = state.trace
-                if trace is not None and not self.observer.is_at_once:
-                    trace.give_up(self._looked_at(other))
+                self.observer.give_up(self._looked_at(other))
 
     def settle(self) -> None:
         """At the end of the capture: the step computes with none of them as it is before the call.
@@ -77,9 +75,7 @@ class ArrayWrites:
                 raise self._looked_at(container)
 
     def _looked_at(self, container: Any) -> LookedAt:
-        error = LookedAt(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
-        error.drawn = self.observer.drawn
-        return error
+        return LookedAt(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
 
 
 def _share_memory(a: Any, b: Any) -> bool:

@@ -14,7 +14,6 @@ from autojit.core.source import here
 from autojit.jit.guards import TableGuard
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.places import attributes_of, is_a
-from autojit.tensor.state import state
 
 _TABLE = object()  # the key of "which dictionary has an object's attributes"
 
@@ -29,8 +28,7 @@ def note_table(observer: Any, obj: Any) -> None:
         observer.note(obj, _TABLE, name, lambda: attributes_of(obj), table, TableGuard(obj))
 
 
-def refuse_hidden(obj: Any, name: str, member: Any) -> None:
+def refuse_hidden(observer: Any, obj: Any, name: str, member: Any) -> None:
     """``o.__dict__ = d``, ``o.__class__ = C``, ``f.__code__ = c`` in a step: what C keeps is no place of Python's."""
-    trace: Any = state.trace
-    if trace is not None and is_a(member, GetSetDescriptorType) and not is_a(obj, np.ndarray):
-        trace.give_up(Uncompiled(f"the step assigns {type(obj).__name__}.{name} at {here()}: ran line by line"))
+    if is_a(member, GetSetDescriptorType) and not is_a(obj, np.ndarray):
+        observer.give_up(Uncompiled(f"the step assigns {type(obj).__name__}.{name} at {here()}: ran line by line"))

@@ -106,12 +106,7 @@ class CachedCalls:
         return function(*args, **kwargs)
 
     def _give_up(self, why: str) -> None:
-        trace: Any = state.trace
-        if trace is None or self.observer.is_at_once:
-            return
-        reason = Uncompiled(f"{why} ({here()}): ran line by line")
-        reason.drawn = self.observer.drawn
-        trace.give_up(reason)
+        self.observer.give_up(Uncompiled(f"{why} ({here()}): ran line by line"))
 
     def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         observer = self.observer

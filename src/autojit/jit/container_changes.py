@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
-from autojit.jit.guards import same
+from autojit.jit.guards import PRIMITIVES, same
 from autojit.jit.held_contents import refill, restore, snapshot, without_keys
 from autojit.jit.late_values import is_of_step
 from autojit.jit.line_by_line import MixedChanges
@@ -31,8 +32,10 @@ from autojit.jit.observed_functions import is_own_class, is_user_class
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.tables import FACTORY, digits, has_size, settle_digits, shown_key
+from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
@@ -66,11 +69,17 @@ class ContainerChanges:
 
     # -- operations that are repeated
 
-    def operator_in_place(self, container: Any, method: str) -> bool:
+    def operator_in_place(self, container: Any, method: str, operand: Any) -> bool:
         """Whether an operator in place is this method of a container from outside."""
         kind = type(container)
-        is_plain = kind in (list, deque, dict, OrderedDict, set)
-        return is_plain and hasattr(kind, method) and self.is_one(container)
+        if not hasattr(kind, method) or not self.is_one(container):
+            return False
+        if kind in (list, deque):
+            if type(operand) in _ASKED_SECOND or not hasattr(type(operand), f"__r{method[3:]}"):
+                return True
+            self.keep(container)  # the operand is asked first, and may not know
+            return False
+        return kind in (dict, OrderedDict) or (kind is set and is_a(operand, set | frozenset))
 
     def repeating(self, function: Any, is_dropped: bool) -> Callable[..., Any] | None:
         """What is called instead of a method in C of a list, deque or set from outside; None: it is none of these.
@@ -99,10 +108,10 @@ class ContainerChanges:
         """Call a container's method now, for the rest of the capture, and after every run of the step."""
         container, name = function.__self__, function.__name__
         if name in _OF_MANY:
-            args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
+            args = tuple(map(_drawn_from, args))
         if is_a(container, set) and name not in ("add", "update", "__ior__"):  # it is asked what it has
             settle_digits(container)
-            args = tuple([digits(arg) if name not in _OF_MANY else set(map(digits, arg)) for arg in args])
+            args = tuple([_by_digits(arg) if name in _OF_MANY else digits(arg) for arg in args])
         if self.observer.is_at_once:
             return function(*args)
         places = self._own_keys(container) if is_a(container, list) else ()
@@ -114,7 +123,7 @@ class ContainerChanges:
         result = function(*args)
         self.observer.defer(function, *args)
         self._grow(container, len(container) - length, name, args)
-        return result if name == "append" else self.observer.enter(result)
+        return None if result is None else self.observer.enter(result)
 
     def _grow(self, container: Any, by: int, name: str, args: tuple[Any, ...]) -> None:
         """Note how much longer an operation has made a container."""
@@ -151,6 +160,8 @@ class ContainerChanges:
             self._reaches(container, key)
         elif key.step is not None:
             self.whole(container)
+        if is_a(key, slice):
+            value = tuple(map(_drawn_from, value))
         self.repeat(getattr(container, f"__{function.__name__}__"), key, *value)
 
     def _is_moved(self, items: Any) -> bool:
@@ -171,8 +182,7 @@ class ContainerChanges:
             change(key)
             return
         kind, key = type(container), digits(key)
-        is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
-        if not (is_a(container, dict) and is_plain):
+        if not (is_a(container, dict) and (is_own_class(kind) or kind.__setitem__ in _SETTING_ITEMS)):
             self.keep(container)
             change(key)
             return
@@ -256,15 +266,11 @@ class ContainerChanges:
         return {key: (self.observer.name_of(c), was, snapshot(c, frozenset())) for key, (c, was) in kept}
 
     def _mixed(self, container: Any) -> MixedChanges:
-        found = MixedChanges(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
-        found.drawn = self.observer.drawn
-        return found
+        return MixedChanges(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
 
     def _give_up(self, container: Any) -> None:
         """While the function runs: calls cannot change a container in the order of the function."""
-        trace: Any = state.trace
-        if trace is not None and not self.observer.is_at_once:
-            trace.give_up(self._mixed(container))
+        self.observer.give_up(self._mixed(container))
 
     # -- the end of the capture
 
@@ -363,6 +369,16 @@ class ContainerChanges:
                 restore(container, before, self._own_keys(container))
 
 
+def _drawn_from(items: Any) -> Any:
+    """Items of which there would be none left, or others, when they are asked for again."""
+    return list(items) if is_a(items, Iterator | MappingView) else items
+
+
+def _by_digits(items: Any) -> Any:
+    """The same items, with sizes and numbers of the step by their digits, for a set that is asked for them."""
+    return type(items)(map(digits, items)) if type(items) in (set, frozenset, list, tuple) else items
+
+
 def _copy_of(container: Any, before: Any) -> Any:
     """Another container of this kind that holds what a snapshot says."""
     if is_a(container, deque):
@@ -376,6 +392,8 @@ def _copy_of(container: Any, before: Any) -> Any:
     return before.copy() if is_a(before, np.ndarray) else bytearray(before)
 
 
+_SETTING_ITEMS = (dict.__setitem__, OrderedDict.__setitem__)
+_ASKED_SECOND = (*PRIMITIVES, Tensor, TracedNumber, SymbolicSize)  # next to a list
 _ADDING = frozenset(("append", "extend", "__iadd__"))  # nothing that was there moves
 _REPEATED = _ADDING | frozenset((
     "appendleft", "extendleft", "insert", "clear", "reverse", "rotate", "pop", "popleft", "remove", "__setitem__",
@@ -386,4 +404,7 @@ _READING = frozenset(("pop", "popleft", "remove"))  # gives something of what wa
 _BY_A_NUMBER = _ADDING | frozenset((
     "appendleft", "extendleft", "insert", "reverse", "rotate", "pop", "popleft", "remove", "__setitem__", "__delitem__",
 ))  # fmt: skip
-_OF_MANY = _REPEATED - frozenset(("append", "appendleft", "insert", "add", "discard", "remove", "pop"))
+_OF_MANY = frozenset((  # takes items, one by one
+    "extend", "__iadd__", "extendleft", "update", "difference_update", "intersection_update",
+    "symmetric_difference_update", "__ior__", "__iand__", "__isub__", "__ixor__",
+))  # fmt: skip

@@ -13,7 +13,6 @@ from typing import Any
 from autojit.core.source import here
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.places import is_a
-from autojit.tensor.state import state
 
 
 def is_of_context(observer: Any, function: Any) -> bool:
@@ -34,11 +33,6 @@ def context_call(observer: Any, function: Any, is_dropped: bool) -> Callable[...
     if function.__name__ == "set" and is_dropped:
         observer.foreign.note_change(owner)
         return lambda value: observer.foreign.defer(function, value)
-    trace: Any = state.trace
-    if trace is not None:
-        trace.give_up(
-            Uncompiled(
-                f"{function.__name__}() of context variables at {here()} depends on what is set: ran line by line"
-            )
-        )
+    name = function.__name__
+    observer.give_up(Uncompiled(f"{name}() of context variables at {here()} depends on what is set: ran line by line"))
     return None

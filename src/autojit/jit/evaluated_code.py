@@ -18,7 +18,6 @@ from autojit.jit.instrumented_code import instrumented
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.read_hooks import HOOKS
-from autojit.tensor.state import state
 
 if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
@@ -53,7 +52,10 @@ def _evaluated(
         observer.contents.escape(variables)
     code = source if is_a(source, CodeType) else _compiled(function, source, frame.f_code.co_flags & _FEATURES)
     if _stores(code) and (id(variables) in observer.outside or variables is frame.f_globals):
-        _give_up(function)
+        name = function.__name__
+        observer.give_up(
+            Uncompiled(f"{name}() assigns names that exist outside the step, at {here()}: ran line by line")
+        )
     return function(instrumented(code, HOOKS), names, variables, **closure)
 
 
@@ -66,13 +68,3 @@ def _compiled(function: Any, source: Any, flags: int) -> CodeType:
 
 def _stores(code: CodeType) -> bool:
     return any(i.opname in _STORING for i in dis.get_instructions(code))
-
-
-def _give_up(function: Any) -> None:
-    trace: Any = state.trace
-    if trace is not None:
-        trace.give_up(
-            Uncompiled(
-                f"{function.__name__}() assigns names that exist outside the step, at {here()}: ran line by line"
-            )
-        )

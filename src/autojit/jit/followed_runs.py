@@ -23,20 +23,26 @@ def followed(
     """While the function runs.
 
     Raises:
-        LineByLine: no step does what the function does; with what it has drawn, which the call is to be given.
+        LineByLine: no step does what the function does.
         DrawnOtherwise: nor can what it draws be drawn before the step.
     """
     trace.arrays_met = ArraysMet(observer, leaves)
     has_numbers = bool(trace.sizes) or any(leaf.kind == "number" for leaf in arguments)
     errors, arrays = of_values(trace, arguments, leaves), observer.arrays.followed(trace)
     outside, taken = asking_outside(trace, arguments, leaves), _arrays_looked_at(trace)
+    with outside, traced_math(has_numbers), observer.observing(), errors, arrays, taken:
+        yield
+    observer.check_draws()
+    trace.check_taken()
+    if trace.uncompiled:
+        raise Uncompiled(trace.uncompiled)
+
+
+@contextmanager
+def with_drawn(observer: Observer) -> Iterator[None]:
+    """A capture that is given up says what it has drawn: the call that runs line by line is to be given it."""
     try:
-        with outside, traced_math(has_numbers), observer.observing(), errors, arrays, taken:
-            yield
-        observer.check_draws()
-        trace.check_taken()
-        if trace.uncompiled:
-            raise Uncompiled(trace.uncompiled)
+        yield
     except LineByLine as reason:
         reason.drawn = observer.drawn
         raise

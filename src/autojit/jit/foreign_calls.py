@@ -59,8 +59,8 @@ class ForeignCalls:
         if trace is not None and (function is np.shares_memory or function is np.may_share_memory):
             trace.note_memory_asked()
         owner = _owner(function)
-        if trace is not None and _runs_elsewhere(owner):
-            trace.give_up(
+        if _runs_elsewhere(owner):
+            self.observer.give_up(
                 Uncompiled(f"the step runs functions in other threads or processes ({here()}): ran line by line")
             )
         opaque = [part for part in (owner, *arguments) if self.is_opaque(part)]
@@ -226,12 +226,13 @@ def takes_digits(function: Any, arguments: Sequence[Any]) -> bool:
 def _owner(function: Any) -> Any:
     """The object whose method a function is; None of a module's or a plain one."""
     owner = own(function, "__self__", None) if is_a(function, _BOUND) else None
-    if owner is None and not is_a(function, (FunctionType, type, *_BOUND)):
+    if owner is None and not is_a(function, (FunctionType, type, *_BOUND, _CYTHONS)):
         return function  # an object that can be called
     return None if is_a(owner, ModuleType) else owner
 
 
 _BOUND = (BuiltinFunctionType, MethodType, MethodWrapperType)
+_CYTHONS: type = type(np.random.default_rng)  # of functions that Cython has compiled
 
 
 def _runs_elsewhere(owner: Any) -> bool:

@@ -40,7 +40,7 @@ from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, t
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.failed_calls import undone_if_failed
-from autojit.jit.followed_runs import followed
+from autojit.jit.followed_runs import followed, with_drawn
 from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
@@ -400,19 +400,19 @@ class JitFunction:
         trace.told, trace.met_outside = observer.deferred, lambda: (*observer.outside.values(), *trace.reached)
         try:
             set_trace(trace)
-            with recording(trace):
+            with recording(trace), with_drawn(observer):
                 with followed(trace, observer, made, call.leaves):
                     result = (rebinding or self.function)(*args, **kwargs)
                 apart = told_apart(made, call.leaves, observer.told_apart)  # first: places may be named by an identity
                 snapshot.check(rebinding, call, result)
-                observer.nests.check(observer.drawn)
+                observer.nests.check()
                 outputs, tree = let_out(result, observer.outside, observer.nests.paths)
                 guards = observer.all_guards(outputs, () if rebinding is None else rebinding.locations)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), guards, [])
+                if rebinding is not None:
+                    rebinding.plans.learn(capture.guards)
+                    rebinding.learn(observer, *call.given[0][-2:])
             capture.unguarded, capture.apart = observer.unguarded, apart
-            if rebinding is not None:
-                rebinding.plans.learn(capture.guards)
-                rebinding.learn(observer, *call.given[0][-2:])
             capture.modes_left = snapshot.modes_left()
         finally:
             self.looks_at_arrays |= trace.looks_at_arrays

@@ -195,8 +195,7 @@ class GivenAndChanged(CopiedArguments):
 
     limit = None
 
-    def __init__(self, drawn: Sequence[Any]) -> None:
-        self.drawn = drawn
+    def __init__(self) -> None:
         super().__init__(
             "a list, dictionary or record that the function finds outside and changes is an argument of the call, too: "
             "ran line by line"
@@ -206,8 +205,7 @@ class GivenAndChanged(CopiedArguments):
 class ChangedArguments(CopiedArguments):
     """It changes one."""
 
-    def __init__(self, drawn: Sequence[Any]) -> None:
-        self.drawn = drawn
+    def __init__(self) -> None:
         super().__init__(
             "the function changes a list, dictionary or record that it is given as an argument: ran line by line "
             "(return what is to be stored, or let the function find the object outside)"

@@ -190,10 +190,15 @@ class ObservedCalls(ObservedTexts):
         if is_own_class(kind):
             self._escape(arguments)
         elif not is_user_class(kind):
-            if self._is_generator(own(function, "__self__", None)):  # compiled by Cython
-                return self._hidden(function)
-            return self._of_library(function, arguments)
+            return self._of_cython(function) or self._of_library(function, arguments)
         return None
+
+    def _of_cython(self, function: Any) -> Callable[..., Any] | None:
+        """What is called instead of a function that draws from a generator, or sets or gives NumPy's own."""
+        if function is _BIT_GENERATOR:
+            return lambda: self.enter(function())
+        function = _OF_NUMPYS_GENERATOR.get(id(function), function)
+        return self._hidden(function) if self._is_generator(own(function, "__self__", None)) else None
 
     def _in_c(self, function: Any) -> Callable[..., Any] | None:
         """What is called instead of objects of the standard library that run code which is not observed."""
@@ -421,14 +426,9 @@ class ObservedCalls(ObservedTexts):
         self.deferred.append(Deferred(function, args, kwargs))
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
-        if own(function, "__name__", "") == "shuffle":
-            self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given")
         if own(function, "__name__", "") in _SETTING:
-            raise TraceError(
-                f"jit: {function.__name__} of a random number generator in a captured step",
-                {"generator": type(function.__self__).__name__, "at": here()},
-                "do it outside the step; single numbers and arrays that a step draws are drawn anew at every call",
-            )
+            self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given or is of")
+            return function  # type: ignore[no-any-return]
         return partial(self.draw, function)
 
 
@@ -453,6 +453,12 @@ _NUMBERS: dict[Any, Callable[..., Any]] = {
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _UNBOUND = (type(list.append), type(object.__setattr__))
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
+_OF_NUMPYS_GENERATOR = {  # functions that are none of its methods, by id
+    id(np.random.seed): np.random.rand.__self__.seed,  # type: ignore[attr-defined]
+    id(np.random.ranf): np.random.random_sample,
+    id(np.random.sample): np.random.random_sample,
+}
+_BIT_GENERATOR: Any = vars(np.random)["get_bit_generator"]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _KEEPING = frozenset(("append", "appendleft", "insert", "add", "setdefault", "__setitem__"))  # without a look at it
 _SEARCHING = frozenset(("count", "index", "remove"))

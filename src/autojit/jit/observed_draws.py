@@ -14,7 +14,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.draws import ArgumentPlace, Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
-from autojit.jit.line_by_line import DrawsByValues, Uncompiled
+from autojit.jit.line_by_line import DrawsByValues, LineByLine, Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -39,6 +39,7 @@ class ObservedDraws:
     if TYPE_CHECKING:
 
         def enter(self, value: Any, name: str = "") -> Any: ...
+        def give_up(self, reason: LineByLine) -> None: ...
 
     def __init__(self) -> None:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
@@ -102,9 +103,7 @@ class ObservedDraws:
 
     def give_up_draw(self, draw: Draw, what: str) -> None:
         """A hidden input that is known only while the function runs: the call runs line by line."""
-        trace: Any = state.trace
-        if trace is not None and not self.is_at_once:
-            trace.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
+        self.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
 
     def _is_of_step(self, value: Any) -> bool:
         """Whether a container that something is drawn from is another one when the step begins."""

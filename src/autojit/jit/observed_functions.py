@@ -58,7 +58,8 @@ def is_user_code(code: CodeType, names: dict[str, Any]) -> bool:
 
 def is_user_class(cls: type) -> bool:
     """Whether a class is the user's (see ``is_user_code``)."""
-    if is_own_class(cls) or (cls.__flags__ & (1 << 8) and not cls.__flags__ & (1 << 9)):  # immutable: built in
+    is_immutable = bool(cls.__flags__ & (1 << 8))
+    if is_own_class(cls) or (is_immutable and not cls.__flags__ & (1 << 9)):  # built in
         return False
     name: object = cls.__module__
     module = sys.modules.get(name) if isinstance(name, str) else None
@@ -66,6 +67,8 @@ def is_user_class(cls: type) -> bool:
         return True
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
+        if is_immutable:  # Cython's, of its functions
+            return False
         return module.__name__ == "__main__" or module.__name__ not in sys.stdlib_module_names
     return not _is_library_file(file, vars(module))
 

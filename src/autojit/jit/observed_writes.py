@@ -72,7 +72,7 @@ class ObservedWrites:
             change()
             return
         member = MISSING if is_class else static_attribute(type(obj), name)
-        refuse_hidden(obj, name, member)
+        refuse_hidden(self, obj, name, member)
         if not is_class:
             note_table(self, obj)
         is_slot = is_a(member, MemberDescriptorType)

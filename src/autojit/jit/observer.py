@@ -41,6 +41,7 @@ from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGua
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.late_values import settle
 from autojit.jit.library_contexts import note_contexts
+from autojit.jit.line_by_line import LineByLine
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
 from autojit.jit.observed_calls import ObservedCalls
@@ -65,6 +66,7 @@ from autojit.jit.tables import Tables
 from autojit.jit.tensor_attributes import TensorAttributes
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.gradients import hook_tables
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 
@@ -101,6 +103,12 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
         self._switches = switches()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
+
+    def give_up(self, reason: LineByLine) -> None:
+        """End the capture that is in progress, if there is one: its call runs line by line."""
+        trace: Any = state.trace
+        if trace is not None and not self.is_at_once:
+            trace.give_up(reason)
 
     # -- what exists outside
 

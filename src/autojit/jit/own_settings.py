@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from autojit.core.source import here
 from autojit.jit.line_by_line import Uncompiled
 from autojit.runtime.pool import get_num_threads, set_num_threads
-from autojit.tensor.state import state
 
 if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
@@ -20,6 +19,5 @@ def note_setting(observer: ObservedCalls, function: Any) -> None:
     """A function of autojit's is about to be called."""
     if function is get_num_threads:
         observer.note(function, "asked", f"{function.__name__}()", function, function())
-    elif function is set_num_threads and state.trace is not None:
-        trace: Any = state.trace
-        trace.give_up(Uncompiled(f"the step calls {function.__name__}() at {here()}: ran line by line"))
+    elif function is set_num_threads:
+        observer.give_up(Uncompiled(f"the step calls {function.__name__}() at {here()}: ran line by line"))

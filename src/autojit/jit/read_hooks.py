@@ -142,7 +142,7 @@ def _in_place(operands: Any, method: str) -> Any:
         return observer.arrays.in_place(left, right)[::-1]
     if observer is None or type(left) in PLAIN:
         return _two(operands, None)
-    if not method or not observer.contents.operator_in_place(left, method):
+    if not method or not observer.contents.operator_in_place(left, method, right):
         if isinstance(left, np.ndarray) and observer.contents.is_one(left):
             observer.contents.rearranged(left)
         return _two(operands, None)

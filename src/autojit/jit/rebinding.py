@@ -182,7 +182,7 @@ class Rebinding:
             GivenAndChanged: its steps change what is an argument of the call, too.
         """
         if self._is_given(args, kwargs):
-            raise GivenAndChanged(())
+            raise GivenAndChanged
         return self._values(drawn, args, kwargs)
 
     def _values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -210,7 +210,7 @@ class Rebinding:
             holders.append(function.location.holder if type(function) is Assigned else own(function, "__self__", None))
         self.changed.update((id(holder), holder) for holder in holders if holder is not None)
         if self._is_given(args, kwargs):
-            raise GivenAndChanged(observer.drawn)
+            raise GivenAndChanged
 
     def held(self) -> tuple[Any, ...]:
         """What the places hold now."""

@@ -103,7 +103,7 @@ def left_in(observer: Observer, value: Any, given: Any, entered: tuple[Sequence[
     if is_changed and value is not given and is_copy and type(given) in (list, dict):
         return Refilled(_leaving(value, given), type(given)(given))
     if is_changed and state.trace is not None:
-        raise ChangedArguments(observer.drawn)
+        raise ChangedArguments
     if value is not given or not is_copy:
         return _leaving(value, given)
     return value if is_changed else UNTOUCHED
@@ -126,7 +126,7 @@ def alone_in(location: Location, others: Sequence[Location], observer: Observer)
         return any(reaches(p.read(), (id(held),)) for p in rest) or any(guard.read() is held for guard in tables)
 
     if state.trace is not None and is_elsewhere():
-        raise ChangedArguments(observer.drawn)
+        raise ChangedArguments
     return Guard(f"whether {location.name}, which the step changes, is in other places", is_elsewhere, False)
 
 
