@@ -23,7 +23,7 @@ from autojit.jit.guards import same
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.rebinding import Assigned, Ordered
-from autojit.jit.results import Place
+from autojit.jit.result_places import Place
 from autojit.jit.step import Capture
 from autojit.jit.trace import OtherQuestion
 from autojit.jit.trace_entries import StateEntry
@@ -219,6 +219,8 @@ def _different_result(a: Capture, b: Capture) -> str | None:
     for x, y in zip(a.results.places, b.results.places, strict=True):
         if _shown(x) != _shown(y) or not _is_as(x.what, y.what):
             return f"a result, which becomes {y.what!r}"
+    if a.results.views != b.results.views:
+        return "which views its results are taken of"
     return None
 
 

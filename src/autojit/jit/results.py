@@ -1,8 +1,7 @@
 """Results of a jitted call: from the compiled step's output tensors to what the function returns.
 
 Every output leaf has a Place: an argument or outside tensor handed back, a result of the graph, a number, or a
-constant; views are taken again at every call, so that results alias arguments, state and each other as they do in eager
-mode.
+constant; views are taken again at every call.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,66 +17,31 @@ import numpy as np
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.dtypes import bfloat16
 from autojit.core.sizes import is_symbolic
-from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
-from autojit.ir.op import Op
 from autojit.jit.arguments import GIVEN, ArgumentLeaf
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import MadeLayers, UnrecordedForm
 from autojit.jit.made_objects import hands_on, put_together
 from autojit.jit.pytree import TreeSpec
+from autojit.jit.result_places import Place, base_of, of_sizes
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
+from autojit.jit.views_of_results import Views, Way, way_of
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.memory_orders import Order, order_of
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.recording import edge_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage, View
 from autojit.tensor.tensor import (
     Tensor,
-    alias,
     layout_of,
     made_in_inference,
     relative_chain,
     taken_back,
     type_of,
-    wrap,
     wrap_value,
 )
-
-
-@dataclass(eq=False)
-class Place:
-    """Where an output leaf comes from.
-
-    ``kind``: "constant" (``what`` itself), "argument" (the call's leaf ``index``), "result" (output ``index``),
-    "alias" (the same without history), "number" (the Python number in output ``index``), "same" (the object of output
-    leaf ``index``). ``chain`` are view
-    ops applied to it; ``creation`` says where they were taken (``storage.View``). ``requires_grad``: whether the leaf
-    carries history; ``aliases``: another leaf has this output;
-    ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``); ``spent``: its history, which the
-    step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
-    "detached" is memory of the tensor ``what`` outside, without history, and with ``is_counted_apart`` with a version
-    counter of its own (``data``); ``is_stale``: a view that has no history any more, as its memory has changed since it
-    was made.
-    """
-
-    kind: str
-    index: int = -1
-    what: Any = None
-    chain: tuple[Op, ...] = ()
-    requires_grad: bool = False
-    aliases: bool = False
-    number: type = float
-    creation: str = NORMAL
-    grad: Place | None = None
-    spent: SpentNode | None = None
-    ends: tuple[int, ...] = ()
-    is_leaf: bool = False
-    is_stale: bool = False
-    is_counted_apart: bool = False
 
 
 class Results:
@@ -97,6 +61,7 @@ class Results:
         self._spent: dict[int, SpentNode] = {}
         self._outside: dict[int, Tensor] = {}  # by id of their state: tensors that results show parts of
         seen: dict[int, int] = {}
+        ways: dict[int, Way] = {}
         self.places: list[Place] = []
         for k, leaf in enumerate(outputs):
             if id(leaf) in seen and isinstance(leaf, Tensor | TracedNumber):
@@ -109,6 +74,10 @@ class Results:
                 at = next((j for j, other in enumerate(outputs) if other is leaf._grad), None)
                 place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
             self.places.append(place)
+            way = way_of(leaf, place.chain) if _is_live_view(place) else None
+            if way is not None:
+                ways[k] = way
+        self.views = Views(ways)
         self.is_plain = _is_plain(tree, self.places)
         self.hands_on = hands_on(tree)
         self._put_together = put_together(tree)
@@ -340,36 +309,33 @@ class Results:
 
     def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: Any) -> Any:
         """The call's result, from one tensor per graph output, the leaves of its arguments ``given`` and open sizes."""
+        places = [of_sizes(place, sizes) for place in self.places] if sizes else self.places
+        views: dict[int, Tensor] = {}
+        if self.views.taken:
+            with grad_mode(True):
+                views = self.views.take(lambda k: places[k].chain, lambda k: base_of(places[k], tensors, leaves))
         found: list[Any] = []
-        for place in self.places:
-            if sizes and (place.chain or place.kind == "constant"):
-                place = replace(place, chain=concrete(place.chain, sizes), what=concrete(place.what, sizes))
-            found.append(self._leaf(place, tensors, leaves, found))
+        for k, place in enumerate(places):
+            found.append(self._leaf(place, tensors, leaves, found, views.get(k)))
         for place, t in zip(self.places, found, strict=True):
             if place.grad is not None and place.grad.kind == "same":
                 t._grad, t._retains_grad = found[place.grad.index], True
         return self._put_together(found, given)
 
-    def _leaf(self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any]) -> Any:
+    def _leaf(
+        self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any], view: Any = None
+    ) -> Any:
+        """What an output leaf is; ``view`` where it is one that was taken already."""
         kind = place.kind
         if kind == "same":
             return found[place.index]
         if kind == "number":
             t = tensors[place.index]
             return place.number(t._array.item() if type_of(t).dtype is not bfloat16 else float(t._array))
-        if kind == "result":
-            t = _result_of_call(place, tensors[place.index], leaves)
-        elif kind == "argument":
-            t = leaves[place.index] if not place.chain else _tensor(leaves[place.index])
-        elif kind == "alias":
-            t = alias(_tensor(leaves[place.index]))
-        elif kind == "detached":
-            t = alias(place.what, own_version=place.is_counted_apart)
-        else:
-            t = place.what
+        t = base_of(place, tensors, leaves) if view is None else view
         if place.chain:
             with grad_mode(place.creation not in (NO_GRAD, INFERENCE)):
-                for op in place.chain:
+                for op in place.chain if view is None else ():
                     t = apply(op, t)
             if t._view is not None and t._view.base is not None:
                 t._view.creation = place.creation
@@ -381,9 +347,11 @@ class Results:
         return t
 
 
-def _tensor(leaf: Any) -> Tensor:
-    """An argument as a tensor: an array with the memory that it has."""
-    return leaf if isinstance(leaf, Tensor) else wrap(leaf)
+def _is_live_view(place: Place) -> bool:
+    """Whether the caller may differentiate a view that is taken after the call."""
+    if not place.chain or place.is_leaf or place.is_stale or place.creation not in (NORMAL, MULTIPLE_VIEWS):
+        return False
+    return place.kind in ("argument", "constant") or (place.kind == "result" and place.requires_grad)
 
 
 def _is_taken_again(view: Tensor, base: Tensor) -> bool:
@@ -424,38 +392,6 @@ def _ends_in(history: set[Any], leaf: ArgumentLeaf) -> bool:
         else leaf.shell._accumulator and leaf.shell._accumulator()
     )
     return end in history
-
-
-def _result_of_call(place: Place, t: Tensor, leaves: Sequence[Any]) -> Tensor:
-    """A graph output as a result: with a history, without one, or one more handle of it."""
-    if place.is_leaf:
-        t = alias(t) if place.aliases or t._requires_grad else t
-    elif place.spent is not None:
-        t = _with_spent_history(t, place, leaves)
-    elif t._requires_grad and not place.requires_grad:
-        t = alias(t)
-    elif place.aliases and not place.chain:
-        t = _second_handle(t)
-    return t
-
-
-def _with_spent_history(t: Tensor, place: Place, leaves: Sequence[Any]) -> Tensor:
-    """A result, or another handle of it where one was handed out already, with what is left of its history."""
-    node = place.spent
-    if node is None or t._grad_fn is node:
-        return t if not place.aliases or place.chain else _second_handle(t)
-    made = alias(t) if place.aliases or t._requires_grad else t
-    with grad_mode(True):
-        more = [edge_of(leaves[k]) for k in place.ends if isinstance(leaves[k], Tensor)]
-    made._requires_grad, made._output_nr = True, 0
-    made._grad_fn = node.with_ends([edge for edge in more if edge is not None]) if more else node
-    return made
-
-
-def _second_handle(t: Tensor) -> Tensor:
-    made = alias(t)
-    made._requires_grad, made._grad_fn, made._output_nr = t._requires_grad, t._grad_fn, t._output_nr
-    return made
 
 
 def _shared_memory(outputs: Sequence[Any]) -> set[int]:
