@@ -70,7 +70,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     """
     leaves, tree = flatten(primals)
     with transform_mode() as is_recording:
-        xs = [fresh(x) for x in leaves]
+        xs = [fresh(x, is_recording) for x in leaves]
         found = func(*tree.unflatten(xs))
         found, aux = found if has_aux else (found, None)
         outputs, output_tree = flatten(found)
@@ -121,7 +121,7 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
         chosen = _chosen(args, argnums)
         leaves, tree = flatten(chosen)
         with transform_mode() as is_recording:
-            xs = [fresh(x) for x in leaves]
+            xs = [fresh(x, is_recording) for x in leaves]
             found = func(*_replaced(args, argnums, tree.unflatten(xs)), **kwargs)
             y, aux = found if has_aux else (found, None)
             if not isinstance(y, Tensor) or type_of(y).size != 1 or type_of(y).ndim:

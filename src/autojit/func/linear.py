@@ -34,9 +34,9 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     """
     known, structure = flatten(primals)
     with transform_mode() as is_recording:
-        xs = [fresh(x) for x in known]
+        xs = [fresh(x, is_recording) for x in known]
         outputs, tree = flatten(func(*structure.unflatten(xs)))
-        bars = [fresh(zeros_like(y)) for y in outputs]
+        bars = [fresh(zeros_like(y), is_recording) for y in outputs]
         slopes = pull_back(outputs, xs, bars)
         owned = [own(y, xs, is_recording) for y in outputs]
 

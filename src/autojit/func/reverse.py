@@ -17,7 +17,7 @@ from autojit.tensor.factories import zeros_like
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.node import AccumulateGrad, Node
 from autojit.tensor.recording import edge_of
-from autojit.tensor.state import below, state
+from autojit.tensor.state import below, grad_mode, state
 from autojit.tensor.tensor import alias, made_in_inference
 
 Tensors = Sequence[Tensor]
@@ -29,10 +29,11 @@ def _batch() -> BatchLayer | None:
     return layer if isinstance(layer, BatchLayer) else None
 
 
-def fresh(x: Any) -> Tensor:
-    """A tensor to differentiate by: its history begins here, or goes on to the caller's who differentiates too.
+def fresh(x: Any, is_recording: bool) -> Tensor:
+    """A tensor to differentiate by: its history begins here, or goes on to that of a caller who is recording.
 
-    Inside a batch every element has its own, also of an input that all elements share.
+    Inside a batch every element has its own, also of an input that all elements share. The history of a caller who is
+    not recording is not asked for: a view of his that shows changed memory may have none to give.
 
     Raises:
         RuntimeError: ``x`` is not a Tensor.
@@ -42,15 +43,26 @@ def fresh(x: Any) -> Tensor:
     batch = _batch()
     if batch is not None:
         with below(batch):
-            full = fresh(batch.repeated(x))
+            with grad_mode(is_recording):
+                full = batch.repeated(x)
+            full = fresh(full, is_recording)
         return batch.element(full)
     if made_in_inference(x):
         return x.clone().requires_grad_()  # type: ignore[no-any-return]
-    if x.requires_grad:
+    if is_recording and x.requires_grad:
         return x.view_as(x)  # type: ignore[no-any-return]
-    made: Tensor = x.view_as(x) if state.layers else x.detach()  # a view keeps its tangents
+    made: Tensor = x.detach()
+    for level in _levels():  # tangents are no history: they stay
+        with below(level):
+            x_dot = level.tangent(x)
+            if x_dot is not None:
+                level.set(made, x_dot)
     made.requires_grad_()
     return made
+
+
+def _levels() -> list[ForwardLevel]:
+    return [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
 
 
 def pull_back(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
@@ -82,7 +94,7 @@ def own(t: Tensor, inputs: Tensors, is_recording: bool) -> Tensor:
 def _pruned(t: Tensor, mine: set[Node], is_recording: bool) -> Tensor:
     """``t`` without a history that ends in ``mine`` only; its tangents likewise."""
     ends_here = _ends_in(t, mine) or not (is_recording or edge_of(t) is None)
-    levels = [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
+    levels = _levels()
     if not levels:
         return alias(t) if ends_here else t
     made: Tensor = alias(t) if ends_here else t.view_as(t)

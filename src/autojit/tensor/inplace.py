@@ -23,7 +23,14 @@ from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import Edge, Node, move_retained, sequence_mark
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.promotion import cast, converted
-from autojit.tensor.recording import edge_of, shows_grad, symbolic_node, take_view_node, wants_grad
+from autojit.tensor.recording import (
+    edge_of,
+    require_unchanged,
+    shows_grad,
+    symbolic_node,
+    take_view_node,
+    wants_grad,
+)
 from autojit.tensor.state import carry, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
 from autojit.tensor.tensor import (
@@ -110,7 +117,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
     if isinstance(other, Tensor):
         if type(other._array) is not np.ndarray or other._array.dtype is not array.dtype:
             return False
-        if now["grad_enabled"] and (wants_grad(x) or wants_grad(other)):
+        if now["grad_enabled"] and (wants_grad(x) or shows_grad(other)):
             return False
         other = other._array
         if other.shape != array.shape and other.ndim:
@@ -160,6 +167,8 @@ def _with_history_of(made: Tensor, x: Tensor) -> Tensor:
 def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:
     """Replace the elements of ``x`` by ``source``, converted and broadcast; returns ``x``."""
     check_writable(x, method, (source,))
+    if state.grad_enabled:
+        require_unchanged(source)
     if type_of(source).device != type_of(x).device:
         source = source.to(type_of(x).device)
     is_base = x._view is None or x._view.base is None

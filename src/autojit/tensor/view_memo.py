@@ -17,7 +17,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import attach_views
 from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import edge_of, shows_grad
+from autojit.tensor.recording import edge_of, require_unchanged, shows_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
 
@@ -76,6 +76,8 @@ def recall(what: Any, x: Tensor) -> tuple[Any, Tensor | None]:
 def _record(way: Way, x: Tensor, found: Tensor) -> None:
     assert way.node is not None
     assert way.op is not None
+    if x._view is not None and x._view.creation:  # how it was made and what became of its memory is not in the key
+        require_unchanged(x)
     node = way.node()
     node.op, node.mask, node.edges, node.source = way.op, way.mask, [edge_of(x)], here(True)
     node.primals, node.results = way.primals, way.results

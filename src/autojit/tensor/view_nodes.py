@@ -8,7 +8,7 @@ from typing import Any
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.recording import edge_of, shows_grad, symbolic_node
+from autojit.tensor.recording import edge_of, require_unchanged, shows_grad, symbolic_node
 from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, MULTIPLE_VIEWS
 from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, type_of
@@ -51,7 +51,10 @@ def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:
 def several_views(input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: Any, name: str) -> tuple[Tensor, ...]:
     """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped)."""
     recorded = state.grad_enabled and not made_in_inference(input)
-    edge = edge_of(input) if recorded else None
+    edge = None
+    if recorded:
+        require_unchanged(input)
+        edge = edge_of(input)
     if recorded and not state.layers:
         state.grad_enabled = False
         try:
@@ -82,6 +85,7 @@ def restrided_node(found: Tensor, input: Tensor, chain: tuple[Op, ...]) -> Tenso
     view = input._view
     if view is None or view.base is None or not state.grad_enabled:
         return found
+    require_unchanged(input)
     edge = edge_of(input)
     if edge is None:
         found._requires_grad, found._grad_fn = False, None
