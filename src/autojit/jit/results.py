@@ -26,6 +26,7 @@ from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import MadeLayers, UnrecordedForm
 from autojit.jit.made_objects import hands_on, put_together
 from autojit.jit.pytree import TreeSpec
+from autojit.jit.severed_views import Severed, severed
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
@@ -61,7 +62,7 @@ class Place:
     step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
     "detached" is memory of the tensor ``what`` outside, without history, and with ``is_counted_apart`` with a version
     counter of its own (``data``); ``is_stale``: a view that has no history any more, as its memory has changed since it
-    was made.
+    was made; ``severed``: of a view whose history leads nowhere.
     """
 
     kind: str
@@ -77,6 +78,7 @@ class Place:
     ends: tuple[int, ...] = ()
     is_leaf: bool = False
     is_stale: bool = False
+    severed: Severed | None = None
     is_counted_apart: bool = False
 
 
@@ -104,7 +106,7 @@ class Results:
                 continue
             seen[id(leaf)] = k
             place = self._place(leaf, arguments)
-            place.is_stale = _is_stale(leaf)
+            place.is_stale, place.severed = _is_stale(leaf), severed(leaf)
             if place.kind == "result" and isinstance(leaf, Tensor) and leaf._grad is not None:
                 at = next((j for j, other in enumerate(outputs) if other is leaf._grad), None)
                 place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
@@ -368,12 +370,14 @@ class Results:
         else:
             t = place.what
         if place.chain:
-            with grad_mode(place.creation not in (NO_GRAD, INFERENCE)):
+            with grad_mode(place.creation not in (NO_GRAD, INFERENCE) and place.severed is None):
                 for op in place.chain:
                     t = apply(op, t)
             if t._view is not None and t._view.base is not None:
                 t._view.creation = place.creation
                 t._view.version -= place.is_stale
+                if place.severed is not None:
+                    place.severed.end(t)
         if place.is_leaf:
             t._requires_grad = True
         if place.grad is not None and place.grad.kind != "same":
