@@ -127,7 +127,7 @@ def test_a_gradient_that_somebody_holds_and_is_written_is_named(monkeypatch: pyt
 
 
 def test_arguments_that_are_one_are_named_though_only_native_code_errs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_identities", lambda arguments: ())
+    monkeypatch.setattr(native, "identities_of", lambda arguments: ())
     compiled = _always(lambda a, b: aj.autograd.grad((a * b).sum(), [a, b]))
     x, y = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
     compiled(x, y)
@@ -173,7 +173,7 @@ def test_versions_and_strides_and_errors_are_compared(monkeypatch: pytest.Monkey
 
 
 def test_only_every_nth_call_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_identities", lambda arguments: ())
+    monkeypatch.setattr(native, "identities_of", lambda arguments: ())
     compiled = aj.jit(lambda a, b: aj.autograd.grad((a * b).sum(), [a, b]), verify=3)
     x, y = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
     compiled(x, y)

@@ -23,6 +23,7 @@ from autojit.core.wrapping import code_holder
 from autojit.ir.graph import Value
 from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
+from autojit.jit.line_by_line import WithoutHistory
 from autojit.jit.numpy_arrays import TracedArray, arriving, followed
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec, flatten
@@ -34,7 +35,7 @@ from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys, hook_tables
 from autojit.tensor.memory import storage_offset
 from autojit.tensor.node import ZERO, LeafHooks, Node
-from autojit.tensor.recording import wants_grad
+from autojit.tensor.recording import lacks_history, wants_grad
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of, wrap, wrap_value
@@ -248,13 +249,16 @@ def signature(
     """What two calls must share to share a capture: structure, types, baked-in values, gradients in place.
 
     ``shapes``: of leaves some of whose sizes are left open; ``attributes``: of tensors, which the function asks for.
+
+    Raises:
+        WithoutHistory: a view requires gradients in a way that no stand-in shows.
     """
     first: dict[int, int] = {}
     parts: list[Any] = []
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             kind = type_of(leaf) if k not in shapes else type_of(leaf).with_shape(shapes[k])
-            made = leaf._view is not None and made_in_inference(leaf)
+            made = leaf._view is not None and _made_in_inference(leaf)
             twin = first.setdefault(id(leaf), k)
             if wants_grad(leaf):
                 hooks = () if leaf._grad_fn is not None else hook_keys(leaf)
@@ -269,6 +273,12 @@ def signature(
     return tree, tuple(parts)
 
 
+def _made_in_inference(view: Tensor) -> bool:
+    if lacks_history(view):
+        raise WithoutHistory(view)
+    return made_in_inference(view)
+
+
 def _history(leaf: Tensor) -> str:
     """What a step must know of how an argument was made."""
     node = leaf._grad_fn
@@ -276,6 +286,8 @@ def _history(leaf: Tensor) -> str:
 
 
 def _gradient_there(grad: Tensor | None) -> str:
+    if grad is not None and lacks_history(grad):
+        raise WithoutHistory(grad)
     return "" if grad is None else " with .grad that has a history" if wants_grad(grad) else " with .grad"
 
 
@@ -358,7 +370,15 @@ def copied_for(given: Tensor, array: Any) -> Tensor:
     made = alias(wrap(array), type(given))
     made._storage, made._requires_grad = None, given._requires_grad
     made._view = INFERENCE_VIEW if given._view is not None and made_in_inference(given) else None
+    if _base_requires_grad(given):
+        made._view = given._view  # for which the entry point refuses it
     return made
+
+
+def _base_requires_grad(t: Tensor) -> bool:
+    """Whether a tensor is a view whose own flag does not say all about its history."""
+    base = None if t._view is None else t._view.base
+    return base is not None and base._requires_grad
 
 
 def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None:
@@ -370,7 +390,7 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
     for k, leaf in enumerate(leaves):
         if type(leaf) is not Tensor or type(leaf._array) is not np.ndarray or leaf._array.flags.c_contiguous:
             continue
-        if leaf._requires_grad or leaf._grad_fn is not None:
+        if leaf._requires_grad or leaf._grad_fn is not None or _base_requires_grad(leaf):
             return None
         originals.append(leaf)
         places.append(k)

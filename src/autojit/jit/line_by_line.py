@@ -112,6 +112,17 @@ class ViewsOfView(LineByLine):
         )
 
 
+class WithoutHistory(LineByLine):
+    """An argument is a view that requires gradients because its base does, and has no history of its own."""
+
+    def __init__(self, t: Tensor) -> None:
+        super().__init__(
+            f"an argument {type_of(t)}, or the .grad of one, is a view whose base requires gradients, made where "
+            "nothing is recorded, or its memory has changed since: ran line by line (pass its detach(), or make it in "
+            "grad mode)"
+        )
+
+
 class OutOfHistory(LineByLine):
     """A step changes what an argument or a tensor outside is in its history, in a way that only eager mode can."""
 

@@ -8,7 +8,7 @@ results that are no flat tuple of tensors, and arguments that are views while th
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,41 +16,33 @@ import numpy as np
 
 from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
-from autojit.jit.arguments import ArgumentLeaf, Packed, copied_for
+from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
 from autojit.jit.exact_numbers import raise_or_refuse
 from autojit.jit.guards import Guard, stand_ins
 from autojit.jit.memory_check import check_memory, check_result
+from autojit.jit.native_arguments import arguments_of, identities_of
 from autojit.jit.pytree import flatten
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
-    Argument,
-    ArrayArgument,
-    ArrayCheck,
     CellGuard,
     Constant,
     DictGuard,
     EntrySizes,
     EntrySpec,
-    EqualIntArgument,
-    FloatArgument,
-    IntArgument,
-    ObjectArgument,
     Output,
     OutputRing,
     Refusal,
     SlotGuard,
-    TensorArgument,
     WordGuard,
 )  # fmt: skip
 from autojit.runtime.executable import data_address
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
-from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -74,7 +66,7 @@ class NativeStep:
         self.listed = [g for g in capture.guards if not (g.by_epoch or _is_native(g))]
         self._always_listed = len(self.listed)  # the others are of places that hold stand-ins
         self.listed += stand_ins(capture.guards)
-        self.identities = _identities(capture.arguments)
+        self.identities = identities_of(capture.arguments)
         self.firsts = [  # for Python, where native code would compare too many pairs
             (k, leaf.twin if leaf.kind == "twin" else k)
             for k, leaf in enumerate(capture.arguments)
@@ -282,7 +274,7 @@ class NativeStep:
             step_address=executable.step_address,
             table_address=executable.table_address,
             gate=executable.gate,
-            arguments=tuple(self._arguments()),
+            arguments=arguments_of(step, self.views),
             keyword_names=() if self.is_nested else tuple(self.kwargs_tree.keys),
             identities=() if self.firsts else self.identities,
             guards=tuple(self._guards()),
@@ -333,43 +325,6 @@ class NativeStep:
         if not results.values:
             return (Constant(()),), False
         return tuple(Output(k) for k in range(len(results.values))), True
-
-    def _arguments(self) -> list[Argument]:
-        found: list[Argument] = []
-        index = 0
-        for k, leaf in enumerate(self.step.capture.arguments):
-            if leaf.kind == "twin":
-                first = found[leaf.twin]
-                assert isinstance(first, TensorArgument)
-                found.append(first._replace(table_index=None))
-                continue
-            if leaf.value is None:
-                found.append(_baked(leaf))
-                continue
-            found.append(self._input(k, leaf, index))
-            index += 1
-        return found
-
-    def _input(self, k: int, leaf: ArgumentLeaf, index: int) -> Argument:
-        assert leaf.value is not None
-        check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
-        if leaf.kind == "number":
-            self.step.segment.executable.pin(index, leaf.cell)
-            known = leaf.number_class
-            assert known is not None
-            made = IntArgument if known.kind is int else FloatArgument
-            return made(leaf.cell, known.least, known.most, known.of_type)
-        if leaf.kind == "array":
-            return ArrayArgument(check, index)
-        assert leaf.shell is not None
-        slots: tuple[tuple[str, object], ...] = (("_requires_grad", leaf.requires_grad),)
-        if leaf.requires_grad:
-            slots += (("_grad", None),)
-            if leaf.is_leaf:
-                slots += (("_grad_fn", None),)
-        if self.written and k not in self.views:
-            slots += (("_storage", None), ("_view", INFERENCE_VIEW if leaf.inference else None))
-        return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
 
     def _guards(self) -> list[Any]:
         guards: list[Any] = [
@@ -425,40 +380,11 @@ def _is_native(guard: Guard) -> bool:
     return isinstance(native, CellGuard | DictGuard) or (native is not None and bool(native.words()))
 
 
-def _baked(leaf: ArgumentLeaf) -> Argument:
-    original = leaf.original
-    if type(original) is int and np.iinfo(np.int64).min <= original <= np.iinfo(np.int64).max:
-        return EqualIntArgument(original)
-    return ObjectArgument(original)
-
-
 def _counts_results(step: CompiledStep) -> bool:
     """Whether sizes that the step counts are in its results: as extents, as numbers, or in views of arguments."""
     counted = set(step.segment.executable.counted)
     shown = (*(v.type for v in step.results.values), *((p.what, p.chain) for p in step.results.places))
     return bool(counted) and any(symbols_of(what) & counted for what in shown)
-
-
-def _identities(arguments: Sequence[ArgumentLeaf]) -> tuple[tuple[int, int, bool], ...]:
-    """Which tensor arguments the capture had as one object, and which as two that could be one."""
-    found: list[tuple[int, int, bool]] = []
-    distinct: dict[Any, list[int]] = {}
-    for k, leaf in enumerate(arguments):
-        if leaf.kind == "twin":
-            found.append((leaf.twin, k, True))
-        elif leaf.kind == "tensor" and leaf.value is not None:
-            kind = leaf.value.type
-            alike = (leaf.tensor_type, leaf.requires_grad, kind.dtype, len(kind.shape))
-            others = distinct.setdefault(alike, [])
-            found += [(j, k, False) for j in others if _may_be_equal(kind.shape, arguments[j])]
-            others.append(k)
-    return tuple(found)
-
-
-def _may_be_equal(shape: Sequence[int], other: ArgumentLeaf) -> bool:
-    assert other.value is not None
-    pairs = zip(shape, other.value.type.shape, strict=True)
-    return all(a == b or is_open((a,)) or is_open((b,)) for a, b in pairs)
 
 
 def can_be_native(step: CompiledStep) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from autojit.ir.concrete import concrete
 from autojit.ir.op import Op
+from autojit.jit.severed_views import Severed
 from autojit.jit.spent_results import SpentNode
 from autojit.tensor.recording import edge_of
 from autojit.tensor.state import grad_mode
@@ -31,7 +32,7 @@ class Place:
     step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
     "detached" is memory of the tensor ``what`` outside, without history, and with ``is_counted_apart`` with a version
     counter of its own (``data``); ``is_stale``: a view that has no history any more, as its memory has changed since it
-    was made.
+    was made; ``severed``: of a view whose history leads nowhere.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Place:
     ends: tuple[int, ...] = ()
     is_leaf: bool = False
     is_stale: bool = False
+    severed: Severed | None = None
     is_counted_apart: bool = False
 
 

@@ -24,6 +24,7 @@ from autojit.jit.line_by_line import MadeLayers, UnrecordedForm
 from autojit.jit.made_objects import hands_on, put_together
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.result_places import Place, base_of, of_sizes
+from autojit.jit.severed_views import severed
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
@@ -69,7 +70,7 @@ class Results:
                 continue
             seen[id(leaf)] = k
             place = self._place(leaf, arguments)
-            place.is_stale = _is_stale(leaf)
+            place.is_stale, place.severed = _is_stale(leaf), severed(leaf)
             if place.kind == "result" and isinstance(leaf, Tensor) and leaf._grad is not None:
                 at = next((j for j, other in enumerate(outputs) if other is leaf._grad), None)
                 place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
@@ -334,12 +335,14 @@ class Results:
             return place.number(t._array.item() if type_of(t).dtype is not bfloat16 else float(t._array))
         t = base_of(place, tensors, leaves) if view is None else view
         if place.chain:
-            with grad_mode(place.creation not in (NO_GRAD, INFERENCE)):
+            with grad_mode(place.creation not in (NO_GRAD, INFERENCE) and place.severed is None):
                 for op in place.chain if view is None else ():
                     t = apply(op, t)
             if t._view is not None and t._view.base is not None:
                 t._view.creation = place.creation
                 t._view.version -= place.is_stale
+                if place.severed is not None:
+                    place.severed.end(t)
         if place.is_leaf:
             t._requires_grad = True
         if place.grad is not None and place.grad.kind != "same":
@@ -349,7 +352,13 @@ class Results:
 
 def _is_live_view(place: Place) -> bool:
     """Whether the caller may differentiate a view that is taken after the call."""
-    if not place.chain or place.is_leaf or place.is_stale or place.creation not in (NORMAL, MULTIPLE_VIEWS):
+    if (
+        not place.chain
+        or place.is_leaf
+        or place.is_stale
+        or place.severed
+        or place.creation not in (NORMAL, MULTIPLE_VIEWS)
+    ):
         return False
     return place.kind in ("argument", "constant") or (place.kind == "result" and place.requires_grad)
 

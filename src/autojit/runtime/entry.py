@@ -28,6 +28,7 @@ from autojit.runtime.entry_spec import (
     Argument,
     ArrayArgument,
     ArrayCheck,
+    Behind,
     CellGuard,
     Constant,
     DictGuard,
@@ -50,6 +51,7 @@ from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.object_layout import (
+    TYPE_OFFSET,
     array_flags,
     attributes_offset,
     cell_content_address,
@@ -304,6 +306,7 @@ class NativeEntry:
                 "offset": slot_offset(cls, argument.array_slot),
                 "n_slots": len(argument.slot_equals),
                 "slots": self._slot_pairs(cls, argument.slot_equals),
+                **self._words_behind(cls, argument.behind),
                 **self._array_words(argument.check, argument.table_index),
             }
         if isinstance(argument, ArrayArgument):
@@ -321,6 +324,14 @@ class NativeEntry:
             "least": argument.least,
             "most": argument.most,
         }
+
+    def _words_behind(self, cls: type, behind: Behind | None) -> dict[str, int]:
+        if behind is None:
+            return {"part": TYPE_OFFSET, "no_part": id(cls)}
+        owner = slot_offset(behind.part_type, behind.owner), id(None)
+        slot = slot_offset(behind.owner_type, behind.slot), _address(behind.expected)
+        words = self._keep_table(np.array([*owner, *slot], np.int64))
+        return {"part": slot_offset(cls, behind.part), "no_part": id(None), "behind": words}
 
     def _array_words(self, check: ArrayCheck, table_index: int | None) -> dict[str, int]:
         return {

@@ -48,6 +48,38 @@ no:
   ret i1 false
 }}
 
+; Whether a part of an object (a view) has no owner (a base), or one whose slot holds what the words say.
+define internal i1 @behind_holds(ptr %part, ptr %words) nounwind {{
+entry:
+  %empty = icmp eq ptr %part, null
+  br i1 %empty, label %no, label %owner
+owner:
+  %owner.offset = load i64, ptr %words, align 8
+  %none.at = getelementptr i64, ptr %words, i64 1
+  %none = load i64, ptr %none.at, align 8
+  %owner.at = getelementptr i8, ptr %part, i64 %owner.offset
+  %owner.word = load i64, ptr %owner.at, align 8
+  %alone = icmp eq i64 %owner.word, %none
+  br i1 %alone, label %yes, label %there
+there:
+  %missing = icmp eq i64 %owner.word, 0
+  br i1 %missing, label %no, label %slot
+slot:
+  %owned = inttoptr i64 %owner.word to ptr
+  %slot.offset.at = getelementptr i64, ptr %words, i64 2
+  %slot.offset = load i64, ptr %slot.offset.at, align 8
+  %expected.at = getelementptr i64, ptr %words, i64 3
+  %expected = load i64, ptr %expected.at, align 8
+  %slot.at = getelementptr i8, ptr %owned, i64 %slot.offset
+  %value = load i64, ptr %slot.at, align 8
+  %same = icmp eq i64 %value, %expected
+  ret i1 %same
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
 ; Whether an array's elements, in row-major order, lie outside of everything that the step writes: the last range that
 ; begins before they end must end before they begin.
 define internal i1 @lies_apart(ptr %array, ptr %record, ptr %head) nounwind {{
@@ -233,7 +265,19 @@ slots:
   %n_slots = word arg.n_slots of %record
   %pairs = word arg.slots of %record
   %slots.ok = call i1 @slots_hold(ptr %object, i64 %n_slots, i64 %pairs)
-  br i1 %slots.ok, label %inner, label %no
+  br i1 %slots.ok, label %part, label %no
+part:
+  %part.offset = word arg.part of %record
+  %part.at = getelementptr i8, ptr %object, i64 %part.offset
+  %part.have = load i64, ptr %part.at, align 8
+  %part.want = word arg.no_part of %record
+  %bare = icmp eq i64 %part.have, %part.want
+  br i1 %bare, label %inner, label %behind
+behind:
+  %part.object = inttoptr i64 %part.have to ptr
+  %behind.words = pointer arg.behind of %record
+  %behind.ok = call i1 @behind_holds(ptr %part.object, ptr %behind.words)
+  br i1 %behind.ok, label %inner, label %no
 inner:
   %offset = word arg.offset of %record
   %slot = getelementptr i8, ptr %object, i64 %offset

@@ -21,6 +21,7 @@ from autojit.runtime.entry_spec import (
     Argument,
     ArrayArgument,
     ArrayCheck,
+    Behind,
     CellGuard,
     Constant,
     DictGuard,
@@ -191,6 +192,7 @@ def _argument_holds(value: Any, argument: Argument) -> bool:
             return (
                 type(value) is argument.tensor_type
                 and _slots_hold(value, argument.slot_equals)
+                and (argument.behind is None or _holds_behind(value, argument.behind))
                 and _array_holds(_slot(value, argument.array_slot), argument.check)
             )
         case ArrayArgument():
@@ -232,6 +234,12 @@ def _guard_holds(guard: Guard, expected: object) -> bool:
 
 def _slots_hold(value: Any, slots: Slots) -> bool:
     return all(_slot(value, name) is expected for name, expected in slots)
+
+
+def _holds_behind(value: Any, behind: Behind) -> bool:
+    part = _slot(value, behind.part)
+    owner = None if part is None else _slot(part, behind.owner)
+    return owner is None or _slot(owner, behind.slot) is behind.expected
 
 
 def _slot(value: Any, name: str) -> Any:

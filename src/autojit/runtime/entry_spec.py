@@ -48,12 +48,26 @@ class ArrayCheck(NamedTuple):
     writeable: bool = False
 
 
+class Behind(NamedTuple):
+    """What a tensor looks at: its slot `part` holds None, or a `part_type` whose slot `owner` holds None, or an
+    `owner_type` (or one of a subclass) whose slot `slot` holds `expected`.
+    """
+
+    part: str
+    part_type: type
+    owner: str
+    owner_type: type
+    slot: str
+    expected: object
+
+
 class TensorArgument(NamedTuple):
     """An object of exactly `tensor_type` whose slot `array_slot` holds a fitting array.
 
     Args:
         table_index: entry of the pointer table that gets the data pointer; None when the step does not read it.
         slot_equals: slots that must hold these very objects (or be empty: `MISSING`).
+        behind: what must hold of what the tensor looks at, if anything.
     """
 
     tensor_type: type
@@ -61,6 +75,7 @@ class TensorArgument(NamedTuple):
     table_index: int | None
     array_slot: str = "_array"
     slot_equals: Slots = ()
+    behind: Behind | None = None
 
 
 class ArrayArgument(NamedTuple):

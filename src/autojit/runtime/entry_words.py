@@ -58,6 +58,9 @@ ARGUMENT = (
     "least",  # of a number's 64 bits
     "most",
     "itemsize",
+    "part",  # offset of a slot that may hold a part of the object to look behind; of its type where none is looked at
+    "no_part",  # the object that the slot holds where there is none
+    "behind",  # address of (offset of the part's slot, None, offset of a slot of what that holds, expected object)
 )
 
 RING = (

@@ -62,6 +62,20 @@ def require_unchanged(t: Tensor) -> None:
         raise forbidden_view(t, "", indirectly=True)
 
 
+def lacks_history(t: Tensor) -> bool:
+    """Whether ``t`` is a view whose base requires gradients and that has no history of its own to say so: none was
+    recorded when it was made, or memory that it shows, or its base's history, has changed since.
+    """
+    view, storage = t._view, t._storage
+    base = None if view is None else view.base
+    if base is None or storage is None or not base._requires_grad:
+        return False
+    assert view is not None
+    if view.creation and (view.base_fn is not base._grad_fn or view.version != storage.version):
+        return True
+    return not wants_grad(t) and type_of(t).dtype.is_differentiable
+
+
 def edge_of(t: Tensor) -> Edge | None:
     """Where the gradient of ``t`` goes: its node, or its accumulator; None when it needs none."""
     if not wants_grad(t):
