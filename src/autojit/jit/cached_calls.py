@@ -126,8 +126,9 @@ class CachedCalls:
             self._give_up(f"{name} has yet to compute what it remembers, in {observer.body} that may not run")
         if key not in table and self._has_changed_something():
             self._give_up(f"{name} has yet to compute what it remembers, when the step has changed something")
+        is_new = key not in table
         found = outside_of_capture(function, args, kwargs)  # once for all calls, so no part of the step
-        if not all(map(self._is_lasting, flatten(found)[0])) and any(map(_is_of_step, flatten(found)[0])):
+        if is_new and not all(map(self._is_lasting, flatten(found)[0])) and any(map(_is_of_step, flatten(found)[0])):
             table.pop(key, None)
             self._give_up(f"{name} remembers its results, and gives what the step computes")
         name = f"what {name} has cached"

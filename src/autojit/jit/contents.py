@@ -22,7 +22,7 @@ from autojit.jit.attribute_tables import note_table
 from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
-from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
+from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a
 from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
@@ -183,6 +183,7 @@ class Contents(ContainerChanges, Tables):
                     self.escape(part, (*within, value))
         elif callable(value) and not is_a(value, Node):
             self.observer.observe(value)
+            self.of_library(value)
             if is_a(value, BuiltinFunctionType) and self.is_one(value.__self__):
                 self.whole(value.__self__)
         elif id(value) in self.observer.outside:
@@ -197,8 +198,10 @@ class Contents(ContainerChanges, Tables):
                 self.escape(part)
 
     def object(self, value: Any, depth: int = 0) -> None:
-        """Everything an instance of a user's class has, or of one that is a bag of attributes."""
-        if not is_module(value) and (is_user_class(type(value)) or type(value).__name__ in BAGS):
+        """Everything an instance of a user's class has, or of one that is a bag of attributes, or of NumPy's."""
+        kind = type(value)
+        is_known = is_user_class(kind) or kind.__name__ in BAGS or is_without_secrets(kind)
+        if is_known and not is_module(value):
             table = attributes_of(value)
             if table is not None:
                 observer, own = self.observer, self._own_keys(table)
@@ -211,6 +214,11 @@ class Contents(ContainerChanges, Tables):
                 observer.note(table, WHOLE, f"attributes of {observer.name_of(value)}", read, read())
                 observer.late(table, LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
+
+    def of_library(self, value: Any) -> None:
+        """An instance of a library's class that is about to be called."""
+        if id(value) in self.observer.outside and is_without_secrets(type(value)):
+            self.object(value)
 
     def module(self, value: Any) -> None:
         """What a module and its parts keep besides parameters, buffers and hooks, which count their changes."""
@@ -246,6 +254,8 @@ class Contents(ContainerChanges, Tables):
                 observer.note(value, WHOLE, name, lambda: snapshot(value, keys), expected)
                 if keys and is_a(value, dict):  # which are there, and in what order
                     self.note_keys(value)
+            if is_a(value, np.ndarray) and type(value) is not np.ndarray:
+                self.object(value, depth)  # masks and the like
         if id(value) not in self.refilled:
             self._parts_of(value, deep, depth)
 

@@ -9,7 +9,7 @@ A call belongs to one of three kinds, decided by what is called and with what:
 | reads something: its result is used | *drawn*: before every run; what it gives is an argument of the step |
 
 So nothing that a library reads from files, queues, threads or the process is frozen, and nothing that it writes lost.
-What a step would change in a library's object and read again afterwards is refused: the change comes too late for it.
+Calls of a step that reads a library's object after it has changed it run line by line: the change would come too late.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
 from autojit.jit.line_by_line import Uncompiled
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, is_without_secrets
 from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
@@ -98,14 +97,11 @@ class ForeignCalls:
         return id(obj) in self._changed
 
     def refuse_if_changed(self, obj: Any) -> None:
-        """TraceError if a deferred call changes an object that is about to be read."""
+        """End the capture if a deferred call changes an object that is about to be read: it is made after the step."""
         known = self._changed.get(id(obj))
         if known is not None:
-            raise TraceError(
-                "jit: the step reads something of a library that it has changed, and the change is made after the step",
-                {"read": self.observer.name_of(obj), "at": here(), "changed at": known[1]},
-                "do one of the two outside the step",
-            )
+            name = self.observer.name_of(obj)
+            self.observer.give_up(Uncompiled(f"{name} is read at {here()} and changed at {known[1]}: ran line by line"))
 
     def is_opaque(self, value: Any) -> bool:
         """Whether an object from outside keeps what cannot be seen: of a library's class, and no container."""
@@ -114,7 +110,7 @@ class ForeignCalls:
             return False
         if is_a(value, (*_SEEN_THROUGH, *CONTAINERS)) or is_own_class(kind) or is_user_class(kind):
             return False
-        return kind.__module__.partition(".")[0] not in _WITHOUT_SECRETS or defines(kind, "__next__")
+        return not is_without_secrets(kind) or defines(kind, "__next__")
 
     def _is_of_step(self, owner: Any) -> bool:
         """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""
@@ -180,10 +176,6 @@ _SEEN_THROUGH = (
     BuiltinFunctionType, MethodWrapperType, range, slice, type(Ellipsis), type(NotImplemented), BaseException,
     type(list.append), type(object.__init__), partial, property, staticmethod, classmethod,
 )  # fmt: skip
-_WITHOUT_SECRETS = frozenset((
-    "re", "operator", "struct", "_struct", "functools", "types", "datetime", "decimal", "fractions", "zoneinfo",
-    "argparse", "numpy", "scipy",
-))  # fmt: skip
 _OF_THE_SYSTEM = frozenset(("pathlib", "_io", "io", "_socket", "socket", "subprocess", "tempfile", "shelve", "sqlite3"))
 _PURE = frozenset((
     "builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections",

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
@@ -37,6 +36,7 @@ from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
 from autojit.jit.late_values import Late, of_digits, power
+from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
@@ -208,6 +208,7 @@ class ObservedCalls(ObservedTexts):
 
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
+        self.contents.of_library(function)
         self._escape(arguments)
         for argument in arguments:
             if is_module(argument) and id(argument) in self.outside:
@@ -308,11 +309,7 @@ class ObservedCalls(ObservedTexts):
         if function is globals:
             self.enter(sys._getframe(5).f_globals, "globals()")
         elif function is open or function is input:
-            raise TraceError(
-                f"jit: {function.__name__}() in a captured step, which would be read once and never again",
-                {"at": here()},
-                "read it outside the step and pass what was read as an argument",
-            )
+            self.give_up(Uncompiled(f"{function.__name__}() at {here()} reads what is outside: ran line by line"))
         elif function is id or function is hash:
             self._numbered(function, arguments[0])
         elif function is isinstance or function is issubclass:

@@ -14,6 +14,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.draws import ArgumentPlace, Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
+from autojit.jit.guards import PRIMITIVES
 from autojit.jit.line_by_line import DrawsByValues, LineByLine, Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -88,6 +89,7 @@ class ObservedDraws:
             )
         if any(map(self._is_of_step, (*args, *kwargs.values()))):
             self.give_up_draw(draw, "draws from what the step computes or has changed")
+        self._refuse_drawn(draw)
         leaves, tree = flatten((args, kwargs))
         is_by_values = any(is_a(leaf, TracedNumber) for leaf in leaves)
         if is_by_values:
@@ -105,6 +107,13 @@ class ObservedDraws:
         """A hidden input that is known only while the function runs: the call runs line by line."""
         self.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
 
+    def _refuse_drawn(self, draw: Draw) -> None:
+        """What is drawn from an object that was drawn, a cursor or a reader, is known when that one is."""
+        asked = [own(draw.function, "__self__", None), *draw.args, *draw.kwargs.values()]
+        known = [value for _, value in (*self.drawn, *self.given) if not is_a(value, PRIMITIVES)]
+        if any(part is value for part in asked for value in known):
+            self.give_up_draw(draw, "asks an object that is another one in every call")
+
     def _is_of_step(self, value: Any) -> bool:
         """Whether a container that something is drawn from is another one when the step begins."""
         if not is_a(value, list | tuple | deque | dict | set):
@@ -115,6 +124,7 @@ class ObservedDraws:
         """``draw``, of a library's function; what gives tensors is part of the step."""
         self.arrays.refuse("what is read", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
+        self._refuse_drawn(draw)
         known = self._next_given()
         if known is not None and known[0].is_as(draw, is_now=True):
             self.refuse_in_body(f"what {draw.name} gives")
@@ -158,13 +168,17 @@ class ObservedDraws:
         self._note_decisions(known[0])
         if type(known[1]) is Raised:
             raise known[1].error
-        return known[1]
+        return self._to_draw_from(known[1])
 
     def _drawn(self, draw: Draw, value: Any) -> Any:
         self._position += 1
         self._note_decisions(draw)
         self.drawn.append((draw, value))
-        return value
+        return self._to_draw_from(value)
+
+    def _to_draw_from(self, value: Any) -> Any:
+        """What has been drawn; if something can be drawn from it, it was there before the step."""
+        return self.enter(value) if is_drawn_from(value) else value
 
     def _note_decisions(self, draw: Draw) -> None:
         trace: Any = state.trace

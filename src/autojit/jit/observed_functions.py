@@ -43,6 +43,10 @@ def is_own_class(cls: type) -> bool:
 
 
 BAGS = ("SimpleNamespace", "Namespace")  # classes of libraries whose instances are what users put there
+_WITHOUT_SECRETS = frozenset((
+    "re", "operator", "struct", "_struct", "functools", "types", "datetime", "decimal", "fractions", "zoneinfo",
+    "argparse", "numpy", "scipy",
+))  # fmt: skip
 
 
 def is_module(value: Any) -> bool:
@@ -77,6 +81,11 @@ def class_number(cls: type | None = None) -> int:
     """How many classes Python had counted when this one was made or changed last; without one, by now; 0: untold."""
     version = type_version(type("Newest", (), {}) if cls is None else cls)
     return 0 if version is None else int(version[0]) & 0xFFFFFFFF
+
+
+def is_without_secrets(kind: type) -> bool:
+    """Whether instances of a library's class keep what they know in their attributes, if anything."""
+    return kind.__module__.partition(".")[0] in _WITHOUT_SECRETS
 
 
 def is_user_names(table: dict[str, Any]) -> bool:

@@ -1,0 +1,129 @@
+"""Objects of libraries that a step asks: what they keep, and what is done to them between the calls and in the step.
+
+A law over programs: ``made`` before, ``asked`` in the step, ``changed`` between calls (``k`` counts them).
+"""
+
+from __future__ import annotations
+
+import calendar
+import decimal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+
+PROGRAMS = (
+    # of NumPy and the like, which keep what they know in attributes
+    ("o = np.vectorize(lambda v: v + 1)", "o(2)", "o.pyfunc = lambda v: k"),
+    ("o = np.poly1d([1, 2])", "o(2)", "o.coeffs[0] = k"),
+    ("o = np.poly1d([1, 2])", "o.deriv()(1) + len(o)", "o[1] = k"),
+    ("o = np.ma.array([1.0, 2.0], mask=[0, 1])", "o.sum()", "o.mask = [k % 2, 0]"),
+    ("o = np.ma.array([1.0, 2.0], mask=[0, 1])", "o.sum() + o.count()", "o.mask[1] = not o.mask[1]"),
+    ("o = np.ma.array([1.0, 2.0], mask=[0, 1])", "np.ma.filled(o, 5)[0] + o.data[1]", "o[0] = np.ma.masked"),
+    ("o = np.matrix([[1.0, 2.0]])", "o[0, 1] + o.sum()", "o[0, 1] = k"),
+    ("class A(np.ndarray): pass\no = np.zeros(2).view(A); o.q = 1", "o.q + o.sum()", "o.q = k; o += 1"),
+    ("class A(np.ndarray):\n  def total(self): return np.sum(self) * self.q\no = np.ones(2).view(A); o.q = 1",
+     "o.total()", "o.q = k"),
+    ("o = np.zeros(3, dtype=[('p', float)])", "o['p'][0]", "o['p'] = k"),
+    ("o = np.random.RandomState(3)", "o.rand() + o.randint(5)", "o.seed(k)"),
+    ("o = np.random.default_rng(3)", "o.random() + o.bit_generator.random_raw() % 5", "o.random()"),
+    ("o = functools.partial(pow, 2)", "o(2)", "o.__setstate__((pow, (k,), {}, {}))"),
+    ("o = argparse.Namespace(lr=1)", "o.lr", "o.lr = k"),
+    ("o = argparse.ArgumentParser(); o.add_argument('--lr', type=int, default=1)", "o.parse_args([]).lr",
+     "o.set_defaults(lr=k)"),
+    ("o = calendar.Calendar()", "o.firstweekday + next(o.iterweekdays())", "o.firstweekday = k"),
+    ("calendar.setfirstweekday(0)", "calendar.firstweekday() + calendar.monthcalendar(2020, 1)[0][0]",
+     "calendar.setfirstweekday((k + 1) % 4)"),
+    ("o = textwrap.TextWrapper(width=1)", "len(o.wrap('a b c'))", "o.width = k + 1"),
+    ("o = string.Template('$a'); d = {'a': '1'}", "int(o.substitute(d))", "d['a'] = str(k)"),
+    ("o = collections.ChainMap({'a': 1}, {'a': 5})", "o['a']", "o.maps[0].pop('a', 0); o.maps[1]['a'] += 1"),
+    ("o = collections.UserDict(a=1)", "o['a'] + len(o)", "o[k] = 1; o['a'] *= 2"),
+    ("o = collections.UserList([1])", "sum(o)", "o.append(k)"),
+    ("d = {'a': 1}; o = types.MappingProxyType(d)", "o['a']", "d['a'] += 1"),
+    ("o = decimal.getcontext(); o.prec = 5", "decimal.Decimal(1) / 3", "o.prec = k + 1"),
+    ("o = threading.local(); o.v = 1", "o.v", "o.v += k"),
+    ("o = configparser.ConfigParser(); o['a'] = {'b': '1'}", "o.getint('a', 'b')", "o['a']['b'] = str(k)"),
+    # that go on from call to call, or are asked what they have been given
+    ("o = threading.Event()", "2 if o.is_set() else 3", "o.set() if k == 1 else None"),
+    ("o = threading.Semaphore(10)", "(o.acquire(), o._value)[1]", ""),
+    ("o = threading.Lock(); d = [0]", "2 if o.locked() else 3", "o.acquire() if k == 1 else None"),
+    ("o = queue.Queue(); [o.put(i) for i in range(9)]", "o.get() + o.qsize()", "o.put(k)"),
+    ("o = io.StringIO('1\\n2\\n3\\n4\\n5\\n6\\n')", "int(o.readline())", ""),
+    ("o = io.BytesIO(b'abc')", "len(o.getvalue())", "o.seek(0, 2); o.write(b'd')"),
+    ("o = itertools.count(3)", "next(o) + next(o)", "next(o)"),
+    ("o, p = itertools.tee(range(50))", "next(o) + 2 * next(p)", "next(o)"),
+    # asked by way of what they have given
+    ("o = sqlite3.connect(':memory:'); o.execute('create table t(a)'); o.execute('insert into t values(1)')",
+     "o.execute('select sum(a) from t').fetchone()[0]", "o.execute('insert into t values(2)')"),
+    ("rows = '1,2'", "int(next(csv.reader([rows]))[0])", "rows = f'{k},2'"),
+    ("o = [random.Random(1), random.Random(2)]; random.seed(4)", "random.choice(o).random()", ""),
+    ("random.seed(4)", "random.choice(random.sample(range(10), 3))", ""),
+    # which the function remembers for others
+    ("@functools.cache\ndef o(a): return [a]", "o(1)[0]", "o(1)[0] += 1"),
+    ("@functools.lru_cache(None)\ndef o(a): return {'n': a}", "o(1).setdefault('n', 0)", "o(1).clear()"),
+)  # fmt: skip
+CHANGING = (
+    ("o = io.StringIO()", "o.write('a'); n = len(o.getvalue())", "o.getvalue()"),
+    ("o = queue.SimpleQueue()", "o.put(1); n = o.qsize()", "o.qsize()"),
+    ("o = threading.Semaphore(10)", "o.acquire(); n = o._value", "o._value"),
+    ("o = collections.UserDict(a=1)", "o['a'] += 1; n = o['a']", "o.data"),
+    ("@functools.cache\ndef o(a): return [0]", "l = o(1); l[0] += 1; n = l[0]", "o(1)"),
+    ("@functools.cache\ndef o(a): return {}", "l = o(1); l['n'] = l.get('n', 0) + 1; n = l['n']", "o(1)"),
+    ("@functools.cache\ndef o(a): return [0]", "o(1).append(1); n = len(o(1))", "o(1)"),
+)
+_LIBRARIES = (
+    "argparse", "calendar", "collections", "configparser", "csv", "decimal", "functools", "io", "itertools", "queue",
+    "random", "sqlite3", "string", "textwrap", "threading", "types",
+)  # fmt: skip
+
+
+def _outcomes(made: str, lines: str, changed: str, shown: str, jit: Any) -> list[Any]:
+    np.random.seed(5)
+    names: dict[str, Any] = {"aj": aj, "np": np, **{name: __import__(name) for name in _LIBRARIES}}
+    exec(made, names)
+    exec(f"def step(x):\n    {lines}\n    return x * float(n)", names)
+    step, found = jit(names["step"]), []
+    for k in range(5):
+        found.append(step(aj.tensor([1.0 + k, 2.0], dtype=aj.float64)).tolist())
+        found.append(repr(eval(shown, names)))
+        names["k"] = k
+        exec(changed, names)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    with decimal.localcontext():
+        yield
+    calendar.setfirstweekday(0)
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize(("made", "asked", "changed"), PROGRAMS)
+def test_what_an_object_of_a_library_says_is_asked_at_every_call(made: str, asked: str, changed: str) -> None:
+    program = made, f"n = {asked}", changed, "0"
+    assert _outcomes(*program, aj.jit) == _outcomes(*program, lambda f: f)
+
+
+@pytest.mark.parametrize(("made", "lines", "shown"), CHANGING)
+def test_what_the_step_does_to_an_object_of_a_library_is_seen_by_it(made: str, lines: str, shown: str) -> None:
+    program = made, lines, "", shown
+    assert _outcomes(*program, aj.jit) == _outcomes(*program, lambda f: f)
+
+
+def test_files_are_read_at_every_call(tmp_path: Path) -> None:
+    file = tmp_path / "rate"
+
+    def step(x: aj.Tensor) -> aj.Tensor:
+        with open(file) as stream:
+            return x * float(stream.read())
+
+    jitted = aj.jit(step)
+    for rate in (1.0, 2.0, 3.0):
+        file.write_text(str(rate))
+        assert jitted(aj.ones(2)).tolist() == [rate, rate]
+    assert "open() at" in jitted.explain()
