@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.interpolate
+import scipy.sparse
+import scipy.stats
 
 import autojit as aj
 
@@ -47,6 +50,21 @@ PROGRAMS = (
     ("o = decimal.getcontext(); o.prec = 5", "decimal.Decimal(1) / 3", "o.prec = k + 1"),
     ("o = threading.local(); o.v = 1", "o.v", "o.v += k"),
     ("o = configparser.ConfigParser(); o['a'] = {'b': '1'}", "o.getint('a', 'b')", "o['a']['b'] = str(k)"),
+    ("o = scipy.sparse.csr_matrix(np.eye(2))", "(o @ np.ones(2))[0] + o[1, 1]", "o.data[0] += k"),
+    ("o = scipy.sparse.lil_matrix(np.eye(2))", "o[0, 0]", "o[0, 0] += k"),
+    ("o = scipy.interpolate.CubicSpline([0.0, 1.0, 2.0], [0.0, 1.0, 0.0])", "o(0.5)", "o.c[3] += 1"),
+    ("o = scipy.stats.norm(1, 2)", "o.mean()", "o.kwds = {'loc': k}; o.args = ()"),
+    ("o = np.zeros(2)", "2 if o.flags.writeable else 3", "o.flags.writeable = k % 2 == 0"),
+    ("o = np.zeros(2); o.flags.writeable = False", "2 if o.flags.writeable else 3", "o = o.copy() if k == 1 else o"),
+    ("o = np.array([[1], [2, 3]], dtype=object)", "len(o[1]) + np.sum(o)[0]", "o[1].append(1); o[0][0] += 1"),
+    # whose memory C knows only
+    ("o = (ctypes.c_double * 3)(1, 2, 3)", "o[0] + sum(o)", "o[0] += 1"),
+    ("class A(ctypes.Structure): _fields_ = [('f', ctypes.c_int)]\no = A(1)", "o.f", "o.f += 1"),
+    ("o = ctypes.c_int(1)", "o.value", "o.value += 1"),
+    ("o = mmap.mmap(-1, 8); o[0] = 1", "o[0]", "o[0] = k + 3"),
+    ("o = multiprocessing.Value('i', 1, lock=False)", "o.value", "o.value += 1"),
+    ("class A(io.StringIO): pass\no = A('abc')", "len(o.getvalue())", "o.seek(0, 2); o.write('d')"),
+    ("class A(random.Random): pass\no = A(3)", "o.random() + o.randint(0, 5)", "o.seed(k)"),
     # that go on from call to call, or are asked what they have been given
     ("o = threading.Event()", "2 if o.is_set() else 3", "o.set() if k == 1 else None"),
     ("o = threading.Semaphore(10)", "(o.acquire(), o._value)[1]", ""),
@@ -56,6 +74,8 @@ PROGRAMS = (
     ("o = io.BytesIO(b'abc')", "len(o.getvalue())", "o.seek(0, 2); o.write(b'd')"),
     ("o = itertools.count(3)", "next(o) + next(o)", "next(o)"),
     ("o, p = itertools.tee(range(50))", "next(o) + 2 * next(p)", "next(o)"),
+    ("o = iter(range(30))", "sum(v for v, _ in zip(o, range(3)))", ""),
+    ("o = iter(range(30))", "sum(next(o) for _ in range(2)) + [v for v in itertools.islice(o, 2)][1]", ""),
     # asked by way of what they have given
     ("o = sqlite3.connect(':memory:'); o.execute('create table t(a)'); o.execute('insert into t values(1)')",
      "o.execute('select sum(a) from t').fetchone()[0]", "o.execute('insert into t values(2)')"),
@@ -70,20 +90,27 @@ CHANGING = (
     ("o = io.StringIO()", "o.write('a'); n = len(o.getvalue())", "o.getvalue()"),
     ("o = queue.SimpleQueue()", "o.put(1); n = o.qsize()", "o.qsize()"),
     ("o = threading.Semaphore(10)", "o.acquire(); n = o._value", "o._value"),
+    ("o = (ctypes.c_double * 3)(1, 2, 3)", "o[0] += 1; n = o[0]", "list(o)"),
+    ("class A(ctypes.Structure): _fields_ = [('f', ctypes.c_int)]\no = A(1)", "o.f += 1; n = o.f", "o.f"),
+    ("o = multiprocessing.Value('i', 1)", "with o.get_lock(): o.value += 1\n    n = o.value", "o.value"),
+    ("o = itertools.groupby([1, 1, 2, 3, 3, 3, 4, 5])", "v, g = next(o); n = v * len(list(g))", "0"),
+    ("class A: v = 0\no = A", "type.__setattr__(o, 'v', o.v + 1); n = o.v", "o.v"),
+    ("class A: v = 0\no = A", "o.__class__.__setattr__(o, 'v', o.v + 1); n = o.v", "o.v"),
+    ("o = np.ma.array([1.0, 2.0])", "o.mask = [o.count() > 1, 0]; n = o.sum()", "o.count()"),
     ("o = collections.UserDict(a=1)", "o['a'] += 1; n = o['a']", "o.data"),
     ("@functools.cache\ndef o(a): return [0]", "l = o(1); l[0] += 1; n = l[0]", "o(1)"),
     ("@functools.cache\ndef o(a): return {}", "l = o(1); l['n'] = l.get('n', 0) + 1; n = l['n']", "o(1)"),
     ("@functools.cache\ndef o(a): return [0]", "o(1).append(1); n = len(o(1))", "o(1)"),
 )
 _LIBRARIES = (
-    "argparse", "calendar", "collections", "configparser", "csv", "decimal", "functools", "io", "itertools", "queue",
-    "random", "sqlite3", "string", "textwrap", "threading", "types",
+    "argparse", "calendar", "collections", "configparser", "csv", "ctypes", "decimal", "functools", "io", "itertools",
+    "mmap", "multiprocessing", "queue", "random", "sqlite3", "string", "textwrap", "threading", "types",
 )  # fmt: skip
 
 
 def _outcomes(made: str, lines: str, changed: str, shown: str, jit: Any) -> list[Any]:
     np.random.seed(5)
-    names: dict[str, Any] = {"aj": aj, "np": np, **{name: __import__(name) for name in _LIBRARIES}}
+    names: dict[str, Any] = {"aj": aj, "np": np, "scipy": scipy, **{name: __import__(name) for name in _LIBRARIES}}
     exec(made, names)
     exec(f"def step(x):\n    {lines}\n    return x * float(n)", names)
     step, found = jit(names["step"]), []

@@ -5,15 +5,16 @@ What a step reads of an object are keys of its dictionary. That the object still
 
 from __future__ import annotations
 
-from types import GetSetDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
 
-from autojit.core.source import here
+from autojit.core.source import here, is_own
 from autojit.jit.guards import TableGuard
 from autojit.jit.line_by_line import Uncompiled
-from autojit.jit.places import attributes_of, is_a
+from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, own_code
+from autojit.jit.places import attributes_of, defines, is_a
 
 _TABLE = object()  # the key of "which dictionary has an object's attributes"
 
@@ -28,7 +29,26 @@ def note_table(observer: Any, obj: Any) -> None:
         observer.note(obj, _TABLE, name, lambda: attributes_of(obj), table, TableGuard(obj))
 
 
+def is_kept_by_c(member: Any) -> bool:
+    """Whether an attribute that a class defines is kept where Python has no place for it."""
+    kind = type(member)
+    if is_a(member, MemberDescriptorType | GetSetDescriptorType):
+        return True
+    return kind is not property and defines(kind, "__set__") and not is_own_class(kind) and not is_user_class(kind)
+
+
+def _is_of_library(function: Any) -> bool:
+    code = own_code(function) if type(function) is FunctionType else None
+    return code is not None and not is_own(code) and not is_user_code(code, function.__globals__)
+
+
 def refuse_hidden(observer: Any, obj: Any, name: str, member: Any) -> None:
-    """``o.__dict__ = d``, ``o.__class__ = C``, ``f.__code__ = c`` in a step: what C keeps is no place of Python's."""
-    if is_a(member, GetSetDescriptorType) and not is_a(obj, np.ndarray):
+    """``o.__dict__ = d``, ``f.__code__ = c``, ``c_struct.field = 1`` in a step: what C keeps is no place of Python's.
+
+    Nor is what a library's property keeps.
+    """
+    if is_a(obj, np.ndarray) or is_own_class(type(obj)) or is_a(member, MemberDescriptorType):
+        return
+    is_of_library = is_a(member, property) and (not is_user_class(type(obj)) or _is_of_library(member.fset))
+    if is_of_library or is_kept_by_c(member):
         observer.give_up(Uncompiled(f"the step assigns {type(obj).__name__}.{name} at {here()}: ran line by line"))

@@ -10,7 +10,7 @@ import operator
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import BuiltinFunctionType, MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from autojit.jit.attribute_tables import note_table
 from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
+from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a
 from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
@@ -90,6 +91,7 @@ class Contents(ContainerChanges, Tables):
         if is_a(container, _BASES) and not is_user_class(kind):
             self.whole(container, deep=False)
         value = container[key]
+        self.of_library(container)
         if observer.foreign.is_opaque(container):
             observer.foreign.refuse_if_changed(container)
             observer.note_again(container, (LENGTH, shown_key(key)), where, lambda: container[key], value)
@@ -149,10 +151,9 @@ class Contents(ContainerChanges, Tables):
         if self.is_one(value):
             self.whole(value, deep=False)
         elif defines(type(value), "__next__") and not is_own_class(type(value)):
-            raise TraceError(
-                "jit: the step walks an iterator that exists outside it, which goes on from call to call",
-                {"iterator": f"{self.observer.name_of(value)} ({type(value).__name__})", "at": here()},
-                "take the items outside the step and pass them as arguments, or take them one by one with next()",
+            name = f"{self.observer.name_of(value)} ({type(value).__name__})"
+            self.observer.give_up(
+                Uncompiled(f"{name}, walked at {here()}, goes on from call to call: ran line by line")
             )
         return value
 
@@ -160,7 +161,7 @@ class Contents(ContainerChanges, Tables):
         """Something whose truth, text or order is about to be taken."""
         if self.is_one(value):
             self.whole(value)
-        elif type(value).__name__ in BAGS and id(value) in self.observer.outside:
+        elif id(value) in self.observer.outside and (type(value).__name__ in BAGS or is_without_secrets(type(value))):
             self.object(value)  # is compared, or shown, by code in C
 
     def matched(self, value: Any) -> None:
@@ -203,6 +204,9 @@ class Contents(ContainerChanges, Tables):
         is_known = is_user_class(kind) or kind.__name__ in BAGS or is_without_secrets(kind)
         if is_known and not is_module(value):
             table = attributes_of(value)
+            for name in _slots_of(kind):
+                if (part := self.observer.attribute(value, name)) is not value:
+                    self.escape(part)
             if table is not None:
                 observer, own = self.observer, self._own_keys(table)
                 note_table(observer, value)
@@ -216,7 +220,7 @@ class Contents(ContainerChanges, Tables):
                 self._parts_of(table, True, depth)
 
     def of_library(self, value: Any) -> None:
-        """An instance of a library's class that is about to be called."""
+        """An instance of a library's class that is about to be called, or asked for an item."""
         if id(value) in self.observer.outside and is_without_secrets(type(value)):
             self.object(value)
 
@@ -292,6 +296,14 @@ class Contents(ContainerChanges, Tables):
             {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},
             "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
         )
+
+
+def _slots_of(kind: type) -> list[str]:
+    """The slots of a library's class."""
+    if is_user_class(kind):  # whose code reports what it reads
+        return []
+    members = [item for base in kind.__mro__ for item in vars(base).items()]
+    return [name for name, member in members if is_a(member, MemberDescriptorType) and not name.startswith("__")]
 
 
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))

@@ -108,8 +108,10 @@ class ForeignCalls:
         kind = type(value)
         if id(value) not in self.observer.outside or kind in CONTAINERS or is_value(value):
             return False
-        if is_a(value, (*_SEEN_THROUGH, *CONTAINERS)) or is_own_class(kind) or is_user_class(kind):
+        if is_a(value, (*_SEEN_THROUGH, *CONTAINERS)) or is_own_class(kind):
             return False
+        if is_user_class(kind):
+            return any(map(_is_of_c, kind.__mro__[:-1]))
         return not is_without_secrets(kind) or defines(kind, "__next__")
 
     def _is_of_step(self, owner: Any) -> bool:
@@ -146,6 +148,12 @@ class ForeignCalls:
 
     def _read(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         return self.observer.enter(self.observer.draw_unless_of_tensors(function, *args, **kwargs))
+
+
+def _is_of_c(base: type) -> bool:
+    """Whether instances of a class that is written in C have more than their attributes."""
+    is_in_c = bool(base.__flags__ & 1 << 8) or not base.__flags__ & 1 << 9  # immutable, or not made while running
+    return is_in_c and base.__basicsize__ > object.__basicsize__
 
 
 class _Held:

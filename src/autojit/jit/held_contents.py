@@ -91,6 +91,8 @@ def _fill(container: Any, items: Any) -> None:
 
 def parts_of(value: Any) -> list[tuple[Any, Any]]:
     """The items of a container with their keys; also the keys that are objects."""
+    if is_a(value, np.ndarray) and value.dtype.hasobject:
+        return list(enumerate(value.ravel().tolist()))
     if is_a(value, np.ndarray | bytearray | memoryview | array):
         return []
     if is_a(value, dict | MappingProxyType):
@@ -102,6 +104,6 @@ def parts_of(value: Any) -> list[tuple[Any, Any]]:
 def items_of(container: Any, before: Any) -> list[tuple[Any, Any]]:
     """``parts_of`` what a container held when a snapshot of all of it was taken."""
     if is_a(before, np.ndarray | bytes):
-        return []
+        return parts_of(before)
     is_table = is_a(container, dict | MappingProxyType)
     return parts_of(dict(zip(*before, strict=True))) if is_table else list(enumerate(before))

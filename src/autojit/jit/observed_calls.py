@@ -223,7 +223,7 @@ class ObservedCalls(ObservedTexts):
             return self._hidden(function)
         if function.__name__ == "__call__":
             return self._replacement(owner, arguments)
-        if function.__objclass__ is object and function.__name__ in ("__setattr__", "__delattr__"):
+        if function.__objclass__ in (object, type) and function.__name__ in ("__setattr__", "__delattr__"):
             return lambda name, *value: self.changing_attribute(owner, name, lambda: function(name, *value))
         if function.__objclass__ is object and function.__name__ == "__getattribute__":
             return lambda name: self.attribute(owner, name, lambda _, name: function(name))
@@ -239,7 +239,7 @@ class ObservedCalls(ObservedTexts):
         owner, *rest = arguments
         if is_a(owner, TracedNumber):
             return partial(of_digits, function)
-        if function is object.__setattr__ or function is object.__delattr__:
+        if any(function is known for known in _SETTING_ATTRIBUTES):
             return lambda obj, name, *value: self.changing_attribute(obj, name, lambda: function(obj, name, *value))
         if is_a(owner, Tensor) or not is_a(owner, function.__objclass__):
             self._escape(arguments)
@@ -456,6 +456,7 @@ _OF_NUMPYS_GENERATOR = {  # functions that are none of its methods, by id
     id(np.random.sample): np.random.random_sample,
 }
 _BIT_GENERATOR: Any = vars(np.random)["get_bit_generator"]
+_SETTING_ATTRIBUTES = (object.__setattr__, object.__delattr__, type.__setattr__, type.__delattr__)
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _KEEPING = frozenset(("append", "appendleft", "insert", "add", "setdefault", "__setitem__"))  # without a look at it
 _SEARCHING = frozenset(("count", "index", "remove"))

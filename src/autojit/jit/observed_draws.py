@@ -110,7 +110,8 @@ class ObservedDraws:
     def _refuse_drawn(self, draw: Draw) -> None:
         """What is drawn from an object that was drawn, a cursor or a reader, is known when that one is."""
         asked = [own(draw.function, "__self__", None), *draw.args, *draw.kwargs.values()]
-        known = [value for _, value in (*self.drawn, *self.given) if not is_a(value, PRIMITIVES)]
+        known = [value for _, drawn in (*self.drawn, *self.given) for value in (drawn, *flatten(drawn)[0])]
+        known = [value for value in known if not is_a(value, PRIMITIVES)]
         if any(part is value for part in asked for value in known):
             self.give_up_draw(draw, "asks an object that is another one in every call")
 
@@ -177,8 +178,11 @@ class ObservedDraws:
         return self._to_draw_from(value)
 
     def _to_draw_from(self, value: Any) -> Any:
-        """What has been drawn; if something can be drawn from it, it was there before the step."""
-        return self.enter(value) if is_drawn_from(value) else value
+        """What has been drawn; if something can be drawn from it, or a part of it, that was there before the step."""
+        for part in flatten(value)[0]:
+            if is_drawn_from(part):
+                self.enter(part)
+        return value
 
     def _note_decisions(self, draw: Draw) -> None:
         trace: Any = state.trace

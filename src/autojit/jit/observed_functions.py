@@ -38,7 +38,7 @@ MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_bac
 
 def is_own_class(cls: type) -> bool:
     """Whether a class is autojit's own: its state is tensors, or counted in the guard epoch."""
-    module: object = cls.__module__
+    module: object = getattr(cls, "__module__", None)
     return isinstance(module, str) and module.partition(".")[0] == "autojit"
 
 
@@ -65,7 +65,7 @@ def is_user_class(cls: type) -> bool:
     is_immutable = bool(cls.__flags__ & (1 << 8))
     if is_own_class(cls) or (is_immutable and not cls.__flags__ & (1 << 9)):  # built in
         return False
-    name: object = cls.__module__
+    name: object = getattr(cls, "__module__", None)
     module = sys.modules.get(name) if isinstance(name, str) else None
     if module is None or name == "builtins":  # the second: made by code whose globals have no name
         return True
@@ -85,7 +85,8 @@ def class_number(cls: type | None = None) -> int:
 
 def is_without_secrets(kind: type) -> bool:
     """Whether instances of a library's class keep what they know in their attributes, if anything."""
-    return kind.__module__.partition(".")[0] in _WITHOUT_SECRETS
+    module: object = getattr(kind, "__module__", None)  # ``c_double * 3`` may have none
+    return isinstance(module, str) and module.partition(".")[0] in _WITHOUT_SECRETS
 
 
 def is_user_names(table: dict[str, Any]) -> bool:

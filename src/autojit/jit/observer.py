@@ -18,7 +18,6 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
-    GetSetDescriptorType,
     MemberDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -31,7 +30,7 @@ from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
 from autojit.jit import outside_arrays
 from autojit.jit.argument_nests import ArgumentNests
-from autojit.jit.attribute_tables import note_table
+from autojit.jit.attribute_tables import is_kept_by_c, note_table
 from autojit.jit.cached_calls import CachedCalls
 from autojit.jit.container_changes import ContainerChanges
 from autojit.jit.contents import CONTAINERS, Contents
@@ -354,7 +353,7 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
     def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
         kind = type(obj)
         member = static_attribute(kind, name)
-        if is_a(member, MemberDescriptorType | GetSetDescriptorType) or is_a(obj, threading.local):
+        if is_kept_by_c(member) or is_a(obj, threading.local):
             if name not in ("__dict__", "__weakref__"):
                 self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
             return
