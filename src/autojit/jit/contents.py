@@ -24,7 +24,7 @@ from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
-from autojit.jit.places import attributes_of, defines, is_a
+from autojit.jit.places import attributes_of, defines, is_a, module_of
 from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
@@ -188,7 +188,7 @@ class Contents(ContainerChanges, Tables):
             if is_a(value, BuiltinFunctionType) and self.is_one(value.__self__):
                 self.whole(value.__self__)
         elif id(value) in self.observer.outside:
-            if defines(kind, "__next__") and kind.__module__ != "_io" and not is_user_class(kind):
+            if defines(kind, "__next__") and module_of(kind) != "_io" and not is_user_class(kind):
                 self.iterated(value)  # refuses
             self.object(value)
 

@@ -31,7 +31,7 @@ from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, is_without_secrets
-from autojit.jit.places import defines, is_a
+from autojit.jit.places import defines, is_a, module_of
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
 from autojit.jit.traced_number import TracedNumber
@@ -118,7 +118,7 @@ class ForeignCalls:
         """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""
         if owner is None or is_a(owner, ModuleType | type) or id(owner) in self.observer.outside:
             return False
-        return is_a(owner, io.StringIO | io.BytesIO) or type(owner).__module__.partition(".")[0] not in _OF_THE_SYSTEM
+        return is_a(owner, io.StringIO | io.BytesIO) or module_of(type(owner)).partition(".")[0] not in _OF_THE_SYSTEM
 
     def is_container_of_step(self, owner: Any) -> bool:
         """Whether a method's object is a list or the like made by the step, which holds what it is given."""
@@ -237,7 +237,7 @@ _CYTHONS: type = type(np.random.default_rng)  # of functions that Cython has com
 
 def _runs_elsewhere(owner: Any) -> bool:
     """Whether an object runs functions where nobody follows them: a thread, a pool of threads or processes."""
-    return any(f"{base.__module__}.{base.__name__}" in _ELSEWHERE for base in type(owner).__mro__)
+    return any(f"{module_of(base)}.{base.__name__}" in _ELSEWHERE for base in type(owner).__mro__)
 
 
 _ELSEWHERE = ("threading.Thread", "concurrent.futures._base.Executor", "multiprocessing.pool.Pool")

@@ -22,7 +22,7 @@ from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
 from autojit.core.wrapping import own
 from autojit.jit.histories import freed_node, history_of
-from autojit.jit.places import Location, attributes_of
+from autojit.jit.places import Location, attributes_of, module_of
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
 from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
 from autojit.tensor.gradients import hook_keys
@@ -262,7 +262,7 @@ def may_be_changed(value: Any) -> bool:
 
 def is_value(obj: Any) -> bool:
     """Whether an object of the standard library never changes and is equal to others that mean the same."""
-    return type(obj).__module__ in _OF_VALUES and type(obj).__hash__ is not None and not hasattr(obj, "__next__")
+    return module_of(type(obj)) in _OF_VALUES and type(obj).__hash__ is not None and not hasattr(obj, "__next__")
 
 
 def _is_one(a: Any, b: Any) -> bool:

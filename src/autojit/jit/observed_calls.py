@@ -44,7 +44,7 @@ from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
 from autojit.jit.own_settings import note_setting
-from autojit.jit.places import defines, is_a
+from autojit.jit.places import defines, is_a, module_of
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.tensor import Tensor
 
@@ -279,7 +279,7 @@ class ObservedCalls(ObservedTexts):
             return self._hidden(function)
         if is_a(owner, ModuleType) and owner is time and function.__name__ != "sleep":
             return self._hidden(function)
-        if is_a(owner, type) and function.__name__ in ("now", "utcnow", "today") and owner.__module__ == "datetime":
+        if is_a(owner, type) and function.__name__ in ("now", "utcnow", "today") and module_of(owner) == "datetime":
             return self._hidden(function)
         if function is operator.is_ or function is operator.is_not:
             self.identified(*arguments)

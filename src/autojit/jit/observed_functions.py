@@ -20,7 +20,7 @@ from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.histories import history_of
 from autojit.jit.instrumented_code import Hooks, instrumented, is_instrumented
-from autojit.jit.places import defines, is_a
+from autojit.jit.places import defines, is_a, module_of
 from autojit.runtime.object_layout import type_version
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
@@ -38,8 +38,7 @@ MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_bac
 
 def is_own_class(cls: type) -> bool:
     """Whether a class is autojit's own: its state is tensors, or counted in the guard epoch."""
-    module: object = getattr(cls, "__module__", None)
-    return isinstance(module, str) and module.partition(".")[0] == "autojit"
+    return module_of(cls).partition(".")[0] == "autojit"
 
 
 BAGS = ("SimpleNamespace", "Namespace")  # classes of libraries whose instances are what users put there
@@ -52,7 +51,7 @@ _WITHOUT_SECRETS = frozenset((
 def is_module(value: Any) -> bool:
     """Whether an object is an ``nn.Module``; asks its class only, for objects may answer any attribute."""
     bases = type(value).__mro__
-    return any(base.__module__ == "autojit.nn.module" and base.__name__ == "Module" for base in bases)
+    return any(module_of(base) == "autojit.nn.module" and base.__name__ == "Module" for base in bases)
 
 
 def is_user_code(code: CodeType, names: dict[str, Any]) -> bool:
@@ -65,8 +64,8 @@ def is_user_class(cls: type) -> bool:
     is_immutable = bool(cls.__flags__ & (1 << 8))
     if is_own_class(cls) or (is_immutable and not cls.__flags__ & (1 << 9)):  # built in
         return False
-    name: object = getattr(cls, "__module__", None)
-    module = sys.modules.get(name) if isinstance(name, str) else None
+    name = module_of(cls)
+    module = sys.modules.get(name)
     if module is None or name == "builtins":  # the second: made by code whose globals have no name
         return True
     file = getattr(module, "__file__", None)
@@ -85,8 +84,7 @@ def class_number(cls: type | None = None) -> int:
 
 def is_without_secrets(kind: type) -> bool:
     """Whether instances of a library's class keep what they know in their attributes, if anything."""
-    module: object = getattr(kind, "__module__", None)  # ``c_double * 3`` may have none
-    return isinstance(module, str) and module.partition(".")[0] in _WITHOUT_SECRETS
+    return module_of(kind).partition(".")[0] in _WITHOUT_SECRETS
 
 
 def is_user_names(table: dict[str, Any]) -> bool:
@@ -242,11 +240,11 @@ class ObservedFunctions:
     def _of_library(self, value: Any) -> Iterator[Any]:
         """Callables that an object of a library (autojit's, or one in C) keeps."""
         wrapped = type(value).__wrapped__ if defines(type(value), "__wrapped__") else None
-        if type(value).__module__ == "functools":
+        if module_of(type(value)) == "functools":
             wrapped = own(value, "__wrapped__", None) or own(value, "func", None)
         if wrapped is not None and _leads_on(wrapped):
             yield wrapped
-        module = type(value).__module__
+        module = module_of(type(value))
         if is_own_class(type(value)) and not module.startswith("autojit.custom"):  # whose functions others compile
             for part in (*getattr(value, "__dict__", {}).values(), *getattr(type(value), "_hooks_of_all", ())):
                 several = list(part.values()) if is_a(part, dict) else part if is_a(part, list | tuple) else (part,)

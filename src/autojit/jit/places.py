@@ -125,6 +125,12 @@ def static_attribute(cls: type, name: str, after: type | None = None) -> Any:
     return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)
 
 
+def module_of(cls: type) -> str:
+    """The module that a class says it is of; some that C makes (``c_double * 3``) say nothing."""
+    name: object = getattr(cls, "__module__", None)
+    return name if isinstance(name, str) else ""
+
+
 def defines(cls: type, name: str) -> bool:
     """Whether a class or a base has a name; its metaclass, which may answer to any, is not asked."""
     return static_attribute(cls, name) is not MISSING
