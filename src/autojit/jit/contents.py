@@ -299,9 +299,7 @@ class Contents(ContainerChanges, Tables):
 
 
 def _slots_of(kind: type) -> list[str]:
-    """The slots of a library's class."""
-    if is_user_class(kind):  # whose code reports what it reads
-        return []
+    """The slots that a class and its bases declare."""
     members = [item for base in kind.__mro__ for item in vars(base).items()]
     return [name for name, member in members if is_a(member, MemberDescriptorType) and not name.startswith("__")]
 

@@ -14,6 +14,7 @@ Calls of a step that reads a library's object after it has changed it run line b
 
 from __future__ import annotations
 
+import decimal
 import io
 import sys
 import warnings
@@ -112,7 +113,7 @@ class ForeignCalls:
             return False
         if is_user_class(kind):
             return any(map(_is_of_c, kind.__mro__[:-1]))
-        return not is_without_secrets(kind) or defines(kind, "__next__")
+        return not is_without_secrets(kind) or defines(kind, "__next__") or is_a(value, decimal.Context)
 
     def _is_of_step(self, owner: Any) -> bool:
         """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""
