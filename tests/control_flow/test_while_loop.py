@@ -192,6 +192,9 @@ LAYOUTS: dict[str, Callable[[aj.Tensor], aj.Tensor]] = {
     "one column": lambda x: x[..., :1].mT,
     "reversed and transposed": lambda x: x.flip(0).mT,
     "expanded": lambda x: x[:, :1].expand(-1, 3, -1).mT,
+    "one more axis, first": lambda x: x.mT.unsqueeze(0),
+    "one more axis, inside": lambda x: x.mT.unsqueeze(1),
+    "one more axis, last": lambda x: x[:, 1:].mT.unsqueeze(-1),
 }
 
 

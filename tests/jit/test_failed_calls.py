@@ -30,7 +30,7 @@ def made(name: str, jit: Any, fails: list[str]) -> tuple[Any, nn.Parameter, opti
         loss.backward()
         optimizer.step()
         if "refused" in fails:
-            open("nothing")  # noqa: SIM115  (a capture refuses to open files)
+            return iter([loss])  # which can be walked only once
         if "user" in fails:
             raise ValueError("of the user's")
         return loss.detach()

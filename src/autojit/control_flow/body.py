@@ -33,7 +33,7 @@ from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import replace
 from autojit.tensor.memory import laid_out
-from autojit.tensor.memory_orders import copied_order, order_of
+from autojit.tensor.memory_orders import copied_order, lie_alike, order_of
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
@@ -360,8 +360,9 @@ class Body:
         """The ``result`` for a carry that was ``given``, then ``new``: it lies as copies of both, if these agree."""
         before = copied_order(layout_of(given), type_of(given))
         with self.entered():
-            after = order_of(layout_of(new))
-        return laid_out(result, before) if before == after and before is not None else result
+            layout = layout_of(new)
+        after = order_of(layout)
+        return laid_out(result, after) if after is not None and lie_alike(before, after, layout.shape) else result
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Run the function; what it did to memory outside is taken back.

@@ -199,6 +199,16 @@ def copied_order(array: NDArray[Any], kind: TensorType) -> Order:
     return order_of(in_order_of([array], array.dtype))
 
 
+def lie_alike(a: Order, b: Order, shape: Sequence[int]) -> bool:
+    """Whether elements lie in two orders alike: where an axis of one element lies tells nothing."""
+
+    def axes(order: Order) -> tuple[Any, ...]:
+        found: Any = range(len(shape)) if order is None else order
+        return found if found[:1] == ("strides",) else tuple([axis for axis in found if shape[axis] != 1])
+
+    return axes(a) == axes(b)
+
+
 def outermost_first(array: NDArray[Any]) -> tuple[int, ...]:
     """The axes by falling strides; of those with the same, one of size 1 lies inside the other."""
     strides, shape = array.strides, array.shape
