@@ -57,6 +57,11 @@ PROGRAMS = (
     ("o = np.zeros(2)", "2 if o.flags.writeable else 3", "o.flags.writeable = k % 2 == 0"),
     ("o = np.zeros(2); o.flags.writeable = False", "2 if o.flags.writeable else 3", "o = o.copy() if k == 1 else o"),
     ("o = np.array([[1], [2, 3]], dtype=object)", "len(o[1]) + np.sum(o)[0]", "o[1].append(1); o[0][0] += 1"),
+    ("o = np.zeros((2, 3))", "o.shape[0]", "o.shape = (3, 2) if k % 2 == 0 else (2, 3)"),
+    ("o = np.zeros((2, 3))", "o.strides[0] + o.itemsize", "o = np.asfortranarray(o) if k == 1 else o"),
+    ("o = np.zeros((2, 3))", "2 if o.base is None else 3", "o = o[:] if k == 1 else o"),
+    ("class A:\n  __slots__ = ('v',)\no = A(); o.v = [1]", "len(copy.deepcopy(o).v)", "o.v.append(k)"),
+    ("o = decimal.Context(prec=2)", "o.divide(decimal.Decimal(1), decimal.Decimal(7))", "o.prec = k + 1"),
     # whose memory C knows only
     ("o = (ctypes.c_double * 3)(1, 2, 3)", "o[0] + sum(o)", "o[0] += 1"),
     ("class A(ctypes.Structure): _fields_ = [('f', ctypes.c_int)]\no = A(1)", "o.f", "o.f += 1"),
@@ -97,14 +102,16 @@ CHANGING = (
     ("class A: v = 0\no = A", "type.__setattr__(o, 'v', o.v + 1); n = o.v", "o.v"),
     ("class A: v = 0\no = A", "o.__class__.__setattr__(o, 'v', o.v + 1); n = o.v", "o.v"),
     ("o = np.ma.array([1.0, 2.0])", "o.mask = [o.count() > 1, 0]; n = o.sum()", "o.count()"),
+    ("o = np.zeros((2, 3))", "n = o.shape[0]; o.shape = (3, 2) if n == 2 else (2, 3)", "o.shape"),
+    ("o = np.arange(3.0)", "o.resize(o.size + 1, refcheck=False); n = o.size + o.sum()", "o"),
     ("o = collections.UserDict(a=1)", "o['a'] += 1; n = o['a']", "o.data"),
     ("@functools.cache\ndef o(a): return [0]", "l = o(1); l[0] += 1; n = l[0]", "o(1)"),
     ("@functools.cache\ndef o(a): return {}", "l = o(1); l['n'] = l.get('n', 0) + 1; n = l['n']", "o(1)"),
     ("@functools.cache\ndef o(a): return [0]", "o(1).append(1); n = len(o(1))", "o(1)"),
 )
 _LIBRARIES = (
-    "argparse", "calendar", "collections", "configparser", "csv", "ctypes", "decimal", "functools", "io", "itertools",
-    "mmap", "multiprocessing", "queue", "random", "sqlite3", "string", "textwrap", "threading", "types",
+    "argparse", "calendar", "collections", "configparser", "copy", "csv", "ctypes", "decimal", "functools", "io",
+    "itertools", "mmap", "multiprocessing", "queue", "random", "sqlite3", "string", "textwrap", "threading", "types",
 )  # fmt: skip
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-import numpy as np
-
 from autojit.core.source import here, is_own
 from autojit.jit.guards import TableGuard
 from autojit.jit.line_by_line import Uncompiled
@@ -47,7 +45,7 @@ def refuse_hidden(observer: Any, obj: Any, name: str, member: Any) -> None:
 
     Nor is what a library's property keeps.
     """
-    if is_a(obj, np.ndarray) or is_own_class(type(obj)) or is_a(member, MemberDescriptorType):
+    if is_own_class(type(obj)) or is_a(member, MemberDescriptorType):
         return
     is_of_library = is_a(member, property) and (not is_user_class(type(obj)) or _is_of_library(member.fset))
     if is_of_library or is_kept_by_c(member):

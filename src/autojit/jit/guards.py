@@ -9,6 +9,7 @@ another object is no change.
 
 from __future__ import annotations
 
+import decimal
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -262,7 +263,8 @@ def may_be_changed(value: Any) -> bool:
 
 def is_value(obj: Any) -> bool:
     """Whether an object of the standard library never changes and is equal to others that mean the same."""
-    return module_of(type(obj)) in _OF_VALUES and type(obj).__hash__ is not None and not hasattr(obj, "__next__")
+    is_one = module_of(type(obj)) in _OF_VALUES and type(obj).__hash__ is not None
+    return is_one and not isinstance(obj, decimal.Context) and not hasattr(obj, "__next__")
 
 
 def _is_one(a: Any, b: Any) -> bool:

@@ -354,6 +354,8 @@ class ObservedCalls(ObservedTexts):
             self.contents.length(owner)
         elif (instead := self.contents.repeating(function, self._is_dropped)) is not None:
             return instead
+        elif name == "resize":
+            self.give_up(Uncompiled(f"the step resizes {self.name_of(owner)} at {here()}: ran line by line"))
         elif name in _CHANGING:
             self.contents.rearranged(owner)
         else:
@@ -463,7 +465,7 @@ _SEARCHING = frozenset(("count", "index", "remove"))
 _CHANGING = frozenset(
     (
         "pop", "popitem", "popleft", "clear", "update", "setdefault", "remove", "discard", "sort", "reverse", "insert",
-        "rotate", "fill", "resize", "put", "itemset", "partition", "move_to_end", "__setitem__", "__delitem__",
+        "rotate", "fill", "put", "itemset", "partition", "move_to_end", "__setitem__", "__delitem__",
         "__iadd__",
     )
 )  # fmt: skip

@@ -310,7 +310,7 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
         """Guard an attribute that was read; ``held``: what the object's own dictionary had."""
         kind = type(obj)
         where = f"{self.name_of(obj)}.{name}"
-        if kind is ModuleType or (is_a(obj, ModuleType) and static_attribute(kind, name) is MISSING):
+        if kind is ModuleType or is_a(obj, ModuleType):
             if not is_user_module(obj):
                 note_name(self, obj, name, where)
                 return self._enter_if_observable(value)

@@ -34,15 +34,18 @@ if TYPE_CHECKING:
 
 BUFFERS = (np.ndarray, array, bytearray, memoryview)
 _OF_LIBRARIES = (mmap.mmap, ctypes.Array)  # read by functions of theirs
+_FORM = frozenset(("base", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"))
 _SHOWING = frozenset(("T", "mT", "real", "imag", "base", "data", "obj", "flat", "ctypes", "_arr"))
 
 
 def attribute(observer: Observer, obj: Any, name: str) -> Any:
     """``obj.name`` of a container; what shows the memory of an array from outside is such an array, too."""
     value = getattr(obj, name)
-    if name == "flags" and is_a(obj, np.ndarray) and id(obj) in observer.outside:
-        observer.mean(obj)  # equal arrays may have others
-        observer.note(obj, name, f"{observer.name_of(obj)}.flags", lambda: obj.flags.num, value.num)
+    if name in _FORM and is_a(obj, np.ndarray) and id(obj) in observer.outside:
+        if name in ("base", "flags", "strides"):
+            observer.mean(obj)  # equal arrays may have others
+        read: Callable[[], Any] = (lambda: obj.flags.num) if name == "flags" else lambda: getattr(obj, name)
+        observer.note(obj, name, f"{observer.name_of(obj)}.{name}", read, read())
     if name in _SHOWING and is_a(obj, np.ndarray | memoryview) and id(obj) in observer.outside:
         if is_a(value, BUFFERS):
             return observer.enter(value, f"{observer.name_of(obj)}.{name}")
