@@ -48,6 +48,7 @@ class ObservedDraws:
         self.places: dict[int, Place] = {}  # by id: iterators and generators, and where the function found them
         self.meant: dict[int, Any] = {}  # by id: objects of which it counts which one they are; see ``mean``
         self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
+        self._objects_drawn: dict[int, Any] = {}  # by id
         self._position = 0
         self.body = ""  # what messages call the body that runs: of a loop, or a branch
 
@@ -109,10 +110,8 @@ class ObservedDraws:
 
     def _refuse_drawn(self, draw: Draw) -> None:
         """What is drawn from an object that was drawn, a cursor or a reader, is known when that one is."""
-        asked = [own(draw.function, "__self__", None), *draw.args, *draw.kwargs.values()]
-        known = [value for _, drawn in (*self.drawn, *self.given) for value in (drawn, *flatten(drawn)[0])]
-        known = [value for value in known if not is_a(value, PRIMITIVES)]
-        if any(part is value for part in asked for value in known):
+        asked = (own(draw.function, "__self__", None), *draw.args, *draw.kwargs.values())
+        if any(id(part) in self._objects_drawn for part in asked):
             self.give_up_draw(draw, "asks an object that is another one in every call")
 
     def _is_of_step(self, value: Any) -> bool:
@@ -179,7 +178,9 @@ class ObservedDraws:
 
     def _to_draw_from(self, value: Any) -> Any:
         """What has been drawn; if something can be drawn from it, or a part of it, that was there before the step."""
-        for part in flatten(value)[0]:
+        for part in (value, *flatten(value)[0]):
+            if not is_a(part, PRIMITIVES):
+                self._objects_drawn[id(part)] = part
             if is_drawn_from(part):
                 self.enter(part)
         return value
