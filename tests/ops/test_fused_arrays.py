@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.ir.graph import Graph
+from autojit.ops.fused import COMPOSITES, Fused
 from autojit.ops.fused_arrays import ARRAY_COMPOSITES, FusedArrays
 from autojit.tensor import kernels
 from autojit.tensor.kernels import LARGE, in_one_step
+from autojit.tensor.tensor import type_of
 
 SIDE = 80
 assert SIDE * SIDE > LARGE
@@ -93,6 +97,53 @@ def test_one_node_has_the_value_and_derivatives_of_the_parts(name: str) -> None:
             rtol=1e-9,
             atol=1e-9,
         )
+
+
+def masking_ops(graph: Graph) -> list[str]:
+    """The ops that may zero cotangents on the way from the results to the operands."""
+    active, reached, found = set(graph.inputs), set(graph.outputs), []
+    for node in graph.nodes:
+        if node.op.is_differentiable and not active.isdisjoint(node.inputs):
+            active.update(node.outputs)
+    for node in reversed(graph.nodes):
+        if not reached.isdisjoint(active.intersection(node.outputs)):
+            reached.update(node.inputs)
+            found += [node.op.name] if node.op.masks_cotangents else []
+    return found
+
+
+OTHER_OPTIONS: list[tuple[str, tuple[Any, ...]]] = [
+    *[("norm", (p, (1,), False)) for p in (0.0, 1.0, 2.0, -1.0, float("inf"), -float("inf"))],
+    ("distances", (1.0,)),
+    ("softmax_cotangent", (1, False)),
+    ("log_softmax_cotangent", (1, True)),
+    ("pointwise_losses", ("smooth_l1", (0.0,), "mean")),
+    ("pointwise_losses", ("logit_loss", (), "sum")),
+]
+
+
+def test_a_composite_masks_where_its_parts_do() -> None:
+    chosen = {name: case for name, case in cases().items() if name not in WITHOUT_DERIVATIVES}
+    for name, options in [*((name, options) for name, (options, _) in chosen.items()), *OTHER_OPTIONS]:
+        results = 3 if name == "normalized_with_moments" else 1
+        op = FusedArrays(name, options, None, (), results)
+        parts = masking_ops(op.graph([type_of(t) for t in chosen[name][1]]))
+        assert op.masks_cotangents == bool(parts), (name, options, parts)
+
+
+POINTWISE_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "clamp": (-1, 1), "hardtanh": (-1.0, 1.0), "huber": (0.5,), "lerp": (0.5,), "smooth_l1": (0.5,),
+    "softplus": (1.0, 20.0), "threshold": (0.1, 0.2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_an_elementwise_composite_masks_where_its_parts_do(name: str) -> None:
+    options, places = POINTWISE_OPTIONS.get(name, ()), signature(COMPOSITES[name]).parameters.values()
+    count = max(1, sum(place.default is place.empty for place in places) - len(options))
+    op = Fused(name, options)
+    parts = masking_ops(op.graph((), aj.float32, aj.device("cpu"), count))
+    assert op.masks_cotangents == bool(parts), parts
 
 
 def test_one_kernel_serves_every_size() -> None:

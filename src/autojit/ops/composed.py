@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -68,6 +68,7 @@ def is_common(dtype: DType) -> bool:
 class Mean(Composed):
     """Arithmetic mean over ``axes`` (sorted, unique), which ``keepdim`` keeps with extent 1. Linear."""
 
+    masks_cotangents: ClassVar[bool] = False
     axes: tuple[int, ...]
     keepdim: bool
 
@@ -121,6 +122,7 @@ def _in_one_step(composite: str, options: tuple[Any, ...], *operands: Any) -> An
 class Normalised(Composed, abstract=True):
     """An op along ``axis`` (at least one element) that keeps the shape."""
 
+    masks_cotangents: ClassVar[bool] = False
     axis: int
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
@@ -189,6 +191,7 @@ class LogSoftmax(Normalised):
 class Stack(Composed):
     """Operands of one type side by side along the new axis ``axis``. Any dtype; linear."""
 
+    masks_cotangents: ClassVar[bool] = False
     axis: int
 
     def result_type(self, *types: TensorType) -> TensorType:
@@ -231,6 +234,8 @@ class Stack(Composed):
 class MseLoss(Composed):
     """The mean of the squared differences of two operands of one shape."""
 
+    masks_cotangents: ClassVar[bool] = False
+
     def result_of(self, *types: TensorType) -> TensorType:
         x, y = types
         if x.dtype is not y.dtype or x.shape != y.shape:
@@ -272,7 +277,7 @@ class MseLoss(Composed):
 
 def _slope(x: Any, y: Any, y_bar: Any) -> Any:
     d = sub(x, y)
-    return mul(add(d, d), _share(y_bar, d.spec.shape, tuple(range(d.spec.ndim))))
+    return cotangent_product(_share(y_bar, d.spec.shape, tuple(range(d.spec.ndim))), add(d, d))
 
 
 @record

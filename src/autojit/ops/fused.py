@@ -7,6 +7,7 @@ all, ``expand`` gives the composite.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,13 +26,14 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
+from autojit.ops.cotangent_masks import masking
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["COMPOSITES", "Fused"]
+__all__ = ["COMPOSITES", "Fused", "zeroes_cotangents"]
 
 COMPOSITES: dict[str, Callable[..., Any]] = {
     name: getattr(module, name)
@@ -47,24 +49,45 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     )
     for name in names
 }  # fmt: skip
+_DENSE = {
+    "addcdiv", "addcmul", "distances", "fraction", "gated", "gelu", "inner_product", "kron", "lerp", "logit",
+    "logit_loss", "logsigmoid", "logsumexp", "mish", "norm", "normalized", "normalized_with_moments", "outer",
+    "probability_loss", "rms_normalized", "shifted_and_scaled", "silu", "softsign", "squared_errors", "tanhshrink",
+    "var",
+}  # fmt: skip
+
+
+def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
+    """Whether an op of the composite, of this file or ``fused_arrays.py``, is one that ``masks_cotangents``."""
+    if name == "pointwise_losses":
+        return zeroes_cotangents(*options[:2])
+    if name in ("norm", "distances"):  # other powers have derivative 0 at 0 by a mask, or are extrema
+        return not (options[0] == 1 or -math.inf < options[0] < 0)
+    if name in ("softmax_cotangent", "log_softmax_cotangent"):
+        return bool(options[-1])
+    return name not in _DENSE and (name, *options) != ("smooth_l1", 0)
 
 
 @record
 class Fused(Elementwise):
-    """The composite ``COMPOSITES[composite](*operands, *options)``, or its adjoint, taken ``order`` times.
+    """The composite ``COMPOSITES[composite](*operands, *options)``, or an adjoint of it, of any order.
 
-    The operands of an adjoint are those of what it is the adjoint of, then the cotangents of its results; its own
-    results, ``count`` of them, are the cotangents of those operands.
+    ``adjoints`` says of each adjoint taken so far whether its cotangents may be masked. The operands of an adjoint are
+    those of what it is the adjoint of, then the cotangents of its results; its own results, ``count`` of them, are the
+    cotangents of those operands.
     """
 
-    masks_cotangents: ClassVar[bool] = True
     composite: str
     options: tuple[Any, ...]
-    order: int = 0
+    adjoints: tuple[bool, ...] = ()
     count: int = 1
 
     lowering: ClassVar[str] = "composite"
     accepts: ClassVar[tuple[str, ...]] = ("float",)
+
+    @property
+    def masks_cotangents(self) -> bool:  # type: ignore[override]
+        return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
 
     @property
     def shown_name(self) -> str:
@@ -80,9 +103,10 @@ class Fused(Elementwise):
 
     def graph(self, shape: tuple[int, ...], dtype: DType, device: Any, operands: int) -> Graph:
         """The composite as a graph of operands of one shape."""
-        if self.order:
-            inner = Fused(self.composite, self.options, self.order - 1, operands - self.count)
-            return transforms_port().adjoint(inner.graph(shape, dtype, device, self.count), is_masked=True)  # type: ignore[no-any-return]
+        if self.adjoints:
+            *before, is_masked = self.adjoints
+            inner = Fused(self.composite, self.options, tuple(before), operands - self.count)
+            return transforms_port().adjoint(inner.graph(shape, dtype, device, self.count), is_masked=is_masked)  # type: ignore[no-any-return]
         builder = GraphBuilder()
         values = [builder.input(TensorType(shape, dtype, device)) for _ in range(operands)]
         found = COMPOSITES[self.composite](*[builder.tracer(v) for v in values], *self.options)
@@ -106,7 +130,7 @@ class Fused(Elementwise):
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         cotangents = y_bar if self.count > 1 else (y_bar,)
         given = [primals[0]._literal(0, primals[0].spec) if c is None else c for c in cotangents]
-        adjoint = Fused(self.composite, self.options, self.order + 1, len(primals))
+        adjoint = Fused(self.composite, self.options, (*self.adjoints, masking.is_on), len(primals))
         found = bind(adjoint, *primals, *given)
         return (found,) if adjoint.count == 1 else tuple(found)
 
@@ -124,5 +148,5 @@ class Fused(Elementwise):
         if dtype.kind != "float":
             return []
         x, y = draws((2, 3), dtype, 1), draws((2, 3), dtype, 2)
-        adjoint = Fused("silu", (), 1)
+        adjoint = Fused("silu", (), (False,))
         return [(Fused("silu", ()), (x,)), (Fused("elu", (1.5,)), (x,)), (adjoint, (x, y)), (adjoint, (x[:1], y))]

@@ -22,6 +22,8 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.inline import inline
 from autojit.ir.op import Op, Operands, bind
+from autojit.ops.cotangent_masks import masking
+from autojit.ops.fused import zeroes_cotangents
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Pad
 from autojit.ops.sources import zeros_like
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ARRAY_COMPOSITES", "FusedArrays"]
 
+Adjoint = tuple[tuple[int, ...], bool]
 ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {name: getattr(composites, name) for name in composites.__all__}
 
 
@@ -40,19 +43,23 @@ ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {name: getattr(composites, nam
 class FusedArrays(Op):
     """The composite ``ARRAY_COMPOSITES[composite](*operands, *options)``, of ``results`` results, or an adjoint of it.
 
-    ``adjoints`` says of which operands each of the adjoints taken so far gives the cotangents: those of n operands and
-    m results take these operands and then m cotangents. ``wanted`` names the operands whose cotangents the VJP rule is
-    asked for; None: all that have one.
+    ``adjoints`` says of which operands each of the adjoints taken so far gives the cotangents, and whether those it is
+    given may be masked: of n operands and m results it takes these operands and then m cotangents. ``wanted`` names
+    the operands whose cotangents the VJP rule is asked for; None: all that have one.
     """
 
     composite: str
     options: tuple[Any, ...]
     wanted: tuple[int, ...] | None = None
-    adjoints: tuple[tuple[int, ...], ...] = ()
+    adjoints: tuple[Adjoint, ...] = ()
     results: int = 1
 
     lowering: ClassVar[str] = "composite"
     reads_operands: ClassVar[bool] = True
+
+    @property
+    def masks_cotangents(self) -> bool:  # type: ignore[override]
+        return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
 
     @property
     def shown_name(self) -> str:
@@ -60,7 +67,7 @@ class FusedArrays(Op):
 
     @property
     def n_outputs(self) -> int:  # type: ignore[override]
-        return len(self.adjoints[-1]) if self.adjoints else self.results
+        return len(self.adjoints[-1][0]) if self.adjoints else self.results
 
     def result_type(self, *types: TensorType) -> Any:
         found = tuple([v.type for v in self.graph(types).outputs])
@@ -95,7 +102,8 @@ class FusedArrays(Op):
         wanted = self.wanted
         if wanted is None:
             wanted = tuple([i for i, x in enumerate(primals) if x.spec.dtype.is_differentiable])
-        adjoint = FusedArrays(self.composite, self.options, None, (*self.adjoints, wanted), self.results)
+        adjoints = (*self.adjoints, (wanted, masking.is_on))
+        adjoint = FusedArrays(self.composite, self.options, None, adjoints, self.results)
         found = bind(adjoint, *primals, *given)
         places = dict(zip(wanted, (found,) if adjoint.n_outputs == 1 else found, strict=True))
         return [places.get(i) for i in range(len(primals))]
@@ -122,7 +130,7 @@ class FusedArrays(Op):
         return [
             (FusedArrays("normalized", ((0,), 1e-5, False, False)), (x,)),
             (norm, (x, w)),
-            (FusedArrays("normalized", norm.options, None, ((0, 1),)), (x, w, y)),
+            (FusedArrays("normalized", norm.options, None, (((0, 1), False),)), (x, w, y)),
         ]
 
 
@@ -206,13 +214,13 @@ def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: Any) -> P
 def _related(
     composite: str,
     options: tuple[Any, ...],
-    adjoints: tuple[tuple[int, ...], ...],
+    adjoints: tuple[Adjoint, ...],
     results: int,
     types: tuple[TensorType, ...],
 ) -> tuple[TensorType, ...]:
     if not adjoints:
         return types
-    bars = len(adjoints[-2]) if len(adjoints) > 1 else results
+    bars = len(adjoints[-2][0]) if len(adjoints) > 1 else results
     inner = _related(composite, options, adjoints[:-1], results, types[: len(types) - bars])
     return (*inner, *[v.type for v in _graph_of(composite, options, adjoints[:-1], results, inner).outputs])
 
@@ -221,14 +229,15 @@ def _related(
 def _graph_of(
     composite: str,
     options: tuple[Any, ...],
-    adjoints: tuple[tuple[int, ...], ...],
+    adjoints: tuple[Adjoint, ...],
     results: int,
     types: tuple[TensorType, ...],
 ) -> Graph:
     if adjoints:
-        bars = len(adjoints[-2]) if len(adjoints) > 1 else results
+        bars = len(adjoints[-2][0]) if len(adjoints) > 1 else results
         inner = _graph_of(composite, options, adjoints[:-1], results, types[: len(types) - bars])
-        return transforms_port().adjoint(inner, adjoints[-1], is_masked=True)  # type: ignore[no-any-return]
+        wanted, is_masked = adjoints[-1]
+        return transforms_port().adjoint(inner, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
     builder = GraphBuilder()
     operands = [builder.tracer(builder.input(t)) for t in types]
     found = ARRAY_COMPOSITES[composite](*operands, *options)
