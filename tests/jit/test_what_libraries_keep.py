@@ -61,6 +61,9 @@ PROGRAMS = (
     ("o = np.zeros((2, 3))", "o.strides[0] + o.itemsize", "o = np.asfortranarray(o) if k == 1 else o"),
     ("o = np.zeros((2, 3))", "2 if o.base is None else 3", "o = o[:] if k == 1 else o"),
     ("class A:\n  __slots__ = ('v',)\no = A(); o.v = [1]", "len(copy.deepcopy(o).v)", "o.v.append(k)"),
+    ("class A:\n  __slots__ = ('v', 'w')\no = A(); o.v = [1]", "len(copy.deepcopy(o).v)", "o.v.append(k); o.w = o"),
+    ("class A:\n  __slots__ = ('v', 'w')\no = A(); p = A(); o.w = p; p.w = o; p.v = [1]", "len(copy.deepcopy(o).w.v)",
+     "p.v.append(k)"),
     ("o = decimal.Context(prec=2)", "o.divide(decimal.Decimal(1), decimal.Decimal(7))", "o.prec = k + 1"),
     # whose memory C knows only
     ("o = (ctypes.c_double * 3)(1, 2, 3)", "o[0] + sum(o)", "o[0] += 1"),

@@ -10,6 +10,7 @@ import operator
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import BuiltinFunctionType, MappingProxyType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -204,9 +205,11 @@ class Contents(ContainerChanges, Tables):
         is_known = is_user_class(kind) or kind.__name__ in BAGS or is_without_secrets(kind)
         if is_known and not is_module(value):
             table = attributes_of(value)
+            slots = {}
             for name in _slots_of(kind):
-                if (part := self.observer.attribute(value, name)) is not value:
-                    self.escape(part)
+                with suppress(AttributeError):  # it holds nothing, which is noted, too
+                    slots[name] = self.observer.attribute(value, name)
+            self._parts_of(slots, True, depth)
             if table is not None:
                 observer, own = self.observer, self._own_keys(table)
                 note_table(observer, value)
