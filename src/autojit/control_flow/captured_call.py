@@ -7,7 +7,7 @@ the op: its first pass over loops puts the body's own ops in its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,8 @@ from autojit.autograd.engine import run_backward, zeros_of
 from autojit.control_flow.body import Body
 from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.ir.builder import GraphBuilder
-from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.concrete import concrete, is_open
+from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.segment import needed_nodes
@@ -54,6 +55,11 @@ class Call(Op, abstract=True):
     def adjoint(self) -> Call:
         """Inputs, then cotangents of the outputs with a history, to cotangents of the inputs with one."""
         raise NotImplementedError(self.name)
+
+    def of_sizes(self, sizes: Mapping[str, int]) -> Op:
+        """See `ir.op.Op.of_sizes`."""
+        is_closed = not any(is_open(v.type.shape) for v in values_of(self.graph))
+        return self if is_closed else SizedCall(self, sizes)
 
     @property
     def n_outputs(self) -> int:  # type: ignore[override]
@@ -223,6 +229,25 @@ class BatchedCall(Call):
         return BatchedCall(
             self.call.adjoint(), (*self.flags, *bars), self.size, [not self.flags[k] for k in self.wanted]
         )
+
+
+class SizedCall(Call):
+    """A call for given values of its open sizes. Its history stays that of the call, whose sizes stay open."""
+
+    def __init__(self, call: Call, sizes: Mapping[str, int]) -> None:
+        self.call, self.sizes = call, dict(sizes)
+        self.graph = concrete(call.graph, sizes)
+
+    @property
+    def with_history(self) -> list[int]:
+        return self.call.with_history
+
+    @property
+    def wanted(self) -> list[int]:
+        return self.call.wanted
+
+    def adjoint(self) -> SizedCall:
+        return SizedCall(self.call.adjoint(), self.sizes)
 
 
 def body_graph(body: Body) -> Graph:

@@ -54,6 +54,8 @@ def _partly(n: SymbolicSize, sizes: Mapping[str, int]) -> int:
 
 
 def _concrete_op(op: Op, sizes: Mapping[str, int]) -> Op:
+    if op.of_sizes is not None:
+        return op.of_sizes(sizes)
     given = [getattr(op, name) for name in op.__match_args__]
     found = [concrete(value, sizes) for value in given]
     return op if all(a is b for a, b in zip(found, given, strict=True)) else type(op)(*found)

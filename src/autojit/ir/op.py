@@ -104,6 +104,7 @@ class Op:
     is_random: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False  # axes lie in memory as those of the operands (``tensor.axis_orders``)
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
+    of_sizes: ClassVar[Callable[..., Op] | None] = None  # of ops whose parameters do not tell: for values of open sizes
     of_pair: ClassVar[Callable[..., Any] | None] = None  # what dispatch calls of an elementwise op with two arrays
     masks_cotangents: ClassVar[bool] = True  # the VJP rule may zero elements of a cotangent that is not 0 there
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise

@@ -16,7 +16,7 @@ from autojit.ops.shape import reshape
 NESTED = frozenset(("cond", "scan", "while_loop"))
 """Ops that hold graphs."""
 
-CALLS = frozenset(("captured_call", "batched_call"))
+CALLS = frozenset(("captured_call", "batched_call", "sized_call"))
 """Ops that stand for a captured body."""
 
 

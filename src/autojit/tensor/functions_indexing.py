@@ -50,10 +50,11 @@ def _line(index: Tensor, what: str) -> Tensor:
 def from_the_front(index: Tensor) -> Tensor:
     """An index whose negative entries are outside: only ``x[index]``, ``take`` and their kin count from the end.
 
-    They become a place that the look-up refuses.
+    They become a place that the look-up refuses. What layers do not change is looked at itself: a history that keeps it
+    then sees its changes.
     """
     array = index._array
-    if type(array) is np.ndarray and state.divert is None and not (array.size and array.min() < 0):
+    if type(array) is np.ndarray and state.trace is None and not (array.size and array.min() < 0):
         return index
     return counted_with(where(lt(index, 0), sub(index, number(FROM_THE_FRONT, int64)), index), index)
 
