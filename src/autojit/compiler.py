@@ -53,7 +53,7 @@ def compile(
     Raises:
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
-    with uncollected(), undivided, headroom():
+    with undivided, uncollected(), headroom():
         return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, lasting, forms)
 
 

@@ -6,6 +6,7 @@ threads write them, and long enough that most interrupts find native code runnin
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ import autojit as aj
 
 INTERRUPTS = 40
 MOST_S = 5.0
+PATIENCE_S = 60.0  # less than whoever started the process has: it says itself where it hangs
 
 
 def make_step(counters: list[Any], is_opaque: bool) -> Any:
@@ -52,6 +54,7 @@ def check(counters: list[Any], before: int) -> int:
 
 def main() -> None:
     """Interrupt steps at random moments: while they are captured, compiled, and run."""
+    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.setswitchinterval(1e-4)  # the thread that sends must get its turn while a step is captured
     rng = random.Random(0)

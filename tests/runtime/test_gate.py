@@ -61,7 +61,7 @@ def test_a_thread_that_has_the_gate_is_told_so_and_keeps_it() -> None:
 
 def test_python_waits_for_a_native_call_and_lets_none_begin() -> None:
     gate = Gate()
-    gate._words[0] = 12345  # as a native call of another thread
+    gate.words[0] = 12345  # as a native call of another thread
     entered = threading.Event()
 
     def work() -> None:
@@ -70,8 +70,8 @@ def test_python_waits_for_a_native_call_and_lets_none_begin() -> None:
 
     waiting = threading.Thread(target=work)
     waiting.start()
-    assert not entered.wait(0.05) and gate._words[1] == 1
-    gate._words[0] = 0
+    assert not entered.wait(0.05) and gate.words[1] == 1
+    gate.words[0] = 0
     waiting.join(10)
     assert entered.is_set() and not gate.is_taken()
 
@@ -79,7 +79,7 @@ def test_python_waits_for_a_native_call_and_lets_none_begin() -> None:
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
 def test_ctrl_c_while_waiting_gives_the_gate_up() -> None:
     gate = Gate()
-    gate._words[0] = 12345
+    gate.words[0] = 12345
     before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
@@ -88,7 +88,7 @@ def test_ctrl_c_while_waiting_gives_the_gate_up() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    gate._words[0] = 0
+    gate.words[0] = 0
     assert not gate.is_taken()
     with gate.held():
         pass

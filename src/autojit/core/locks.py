@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from autojit.core.late_interrupts import late_interrupts
+
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _repairs: list[Callable[[], None]] = []
 
@@ -39,12 +41,13 @@ def is_mine(lock: Any) -> bool:
 @contextmanager
 def without_waiting(lock: Any) -> Iterator[bool]:
     """Enter the lock if no other thread holds it; whether it was entered."""
-    is_taken = lock.acquire(blocking=False)
-    try:
-        yield is_taken
-    finally:
-        if is_taken:
-            lock.release()
+    with late_interrupts:
+        is_taken = lock.acquire(blocking=False)
+        try:
+            yield is_taken
+        finally:
+            if is_taken:
+                lock.release()
 
 
 def _after_fork_in_child() -> None:

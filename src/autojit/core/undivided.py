@@ -1,4 +1,4 @@
-"""Work that a fork must not cut in two: imports that were left for later, and LLVM.
+"""Work that neither a fork nor an interrupt must cut in two: imports that were left for later, and LLVM.
 
 A forked child inherits what other threads were in the middle of and not the threads that would finish it: a half-made
 module, whose import waits for ever, or LLVM with its locks taken. So a fork waits until no thread is inside. So does
@@ -14,6 +14,8 @@ import atexit
 import os
 import threading
 from typing import Any
+
+from autojit.core.late_interrupts import late_interrupts
 
 
 class _Here(threading.local):
@@ -33,6 +35,7 @@ class Undivided:
         self._here = _Here()
 
     def __enter__(self) -> None:
+        late_interrupts.__enter__()  # what an interrupt cut in two would count as inside for ever
         me, here = threading.get_ident(), self._here
         with self._changed:
             if not here.depth and not here.is_helper:
@@ -45,6 +48,7 @@ class Undivided:
             self._inside -= 1
             self._here.depth -= 1
             self._changed.notify_all()
+        late_interrupts.__exit__()
 
     def let_in(self) -> None:
         """The calling thread works for one that is inside, which waits for it: it never waits at the door."""
@@ -52,6 +56,7 @@ class Undivided:
 
     def before_fork(self) -> None:
         """Hold the lock with no other thread inside."""
+        late_interrupts.__enter__()
         self._changed.acquire()
         self._close()
 
@@ -60,11 +65,13 @@ class Undivided:
         self._closed_by = 0
         self._changed.notify_all()
         self._changed.release()
+        late_interrupts.__exit__()
 
     def after_fork_in_child(self) -> None:
         """The same, where those who waited do not exist."""
         self._closed_by = 0
         self._changed = threading.Condition(threading.RLock())
+        late_interrupts.__exit__()
 
     def at_exit(self) -> None:
         """Wait until no other thread is inside; those that come then wait for the end."""

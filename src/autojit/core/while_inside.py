@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import in_forked_child, new_lock
 
 
@@ -25,11 +26,12 @@ class WhileInside:
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Inside, the change holds, in all threads."""
-        self.enter()
-        try:
-            yield
-        finally:
-            self.leave()
+        with late_interrupts:
+            self.enter()
+            try:
+                yield
+            finally:
+                self.leave()
 
     def enter(self) -> None:
         """This thread is inside, once more; it leaves as often."""
@@ -56,7 +58,7 @@ class WhileInside:
     @contextmanager
     def put_back(self) -> Iterator[None]:
         """Inside, things are as they are when nobody is inside; who enters or leaves meanwhile waits."""
-        with self._lock:
+        with late_interrupts, self._lock:
             if self._depths:
                 self._end()
             try:

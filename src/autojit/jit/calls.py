@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
@@ -126,12 +127,16 @@ class Fixed(Exception):
 
 @contextmanager
 def alone(lock: Any, natives: NativeCalls) -> Iterator[None]:
-    """With a function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it."""
-    with without_waiting(lock) as is_taken:
-        if is_taken:
+    """With a function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it.
+
+    All that a call through Python keeps is kept under this lock: interrupts come late.
+    """
+    with late_interrupts:
+        with without_waiting(lock) as is_taken:
+            if is_taken:
+                yield
+                return
+        if natives.is_inside():
+            raise Reentered
+        with lock:
             yield
-            return
-    if natives.is_inside():
-        raise Reentered
-    with lock:
-        yield

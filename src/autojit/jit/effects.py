@@ -16,6 +16,7 @@ from typing import Any
 
 from autojit.autograd.engine import run_backward
 from autojit.core.errors import TraceError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.source import here
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
@@ -458,18 +459,20 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
+    if not callable(signal.getsignal(signal.SIGINT)):
         yield
         return
-    waiting = _Interrupt(handler)
-    signal.signal(signal.SIGINT, waiting.note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if waiting.noted is not None:
-            handler(*waiting.noted)
+    with late_interrupts:
+        handler = signal.getsignal(signal.SIGINT)
+        assert callable(handler)
+        waiting = _Interrupt(handler)
+        signal.signal(signal.SIGINT, waiting.note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            if waiting.noted is not None:
+                handler(*waiting.noted)
 
 
 __all__ = ["ArgumentWrite", "Effects", "uninterrupted"]

@@ -16,6 +16,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.core.config import config
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import new_lock
 from autojit.jit.places import attributes_of
 
@@ -93,10 +94,12 @@ _FULL = 2 if sys.version_info < (3, 14) else 1
 
 def _around_collections(phase: str, info: dict[str, int]) -> None:
     if phase == "start" and info["generation"] >= _FULL:
-        _lent.extend(filter(None, [methods.lend() for methods in tuple(_all)]))
-    elif phase == "stop":
-        while _lent:
-            _lent.pop().take_back()
+        with late_interrupts:
+            _lent.extend(filter(None, [methods.lend() for methods in tuple(_all)]))
+    elif phase == "stop" and _lent:
+        with late_interrupts:
+            while _lent:
+                _lent.pop().take_back()
 
 
 gc.callbacks.append(_around_collections)

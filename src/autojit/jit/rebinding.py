@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.core.errors import TraceError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.wrapping import own
 from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
@@ -294,10 +295,10 @@ class Rebinding:
     def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
         """A call without a step, given what has been drawn for it."""
         if not given:
-            with eager():
+            with late_interrupts.at_once(), eager():
                 return self.function(*args, **kwargs)
         observer = Observer(is_at_once=True)
-        with observer.observing(), eager():
+        with late_interrupts.at_once(), observer.observing(), eager():
             observer.enter(self.function)
             observer.enter_drawn(args, kwargs)
             observer.given = given

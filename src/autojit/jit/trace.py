@@ -23,6 +23,7 @@ import numpy as np
 
 from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.ports import ports
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
@@ -134,6 +135,8 @@ class Trace(
     # -- the protocol
 
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
+        if late_interrupts.kept is not None:
+            late_interrupts.poll()  # a function that loops for ever is stopped here
         place = here_inside() if place is None else place
         if self.taken:
             self.look_at_taken()

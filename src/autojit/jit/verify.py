@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.jit.draws import Drawn
 from autojit.jit.failed_calls import NotYet
 from autojit.jit.reachable import GENERATOR, PLACES, RANDOM, Saved, Walk, world_of
@@ -179,7 +180,7 @@ class _World:
         modes = state.grad_enabled, state.inference, state.detour
         try:
             state.detour = "eager"
-            with reference_only():
+            with late_interrupts.at_once(), reference_only():
                 result, error = _outcome(function, args, kwargs)
             if not self.draws and (state.drawn != self.drawn or threading.active_count() == 1):
                 self.draws = True

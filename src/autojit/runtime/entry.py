@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.once import once
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
@@ -201,7 +202,7 @@ class NativeEntry:
     def _with_gate(self, args: Any, kwargs: Any) -> Any:
         """A call by the one thread that has the gate: fills up rings and has new sizes accepted."""
         gate = self._spec.gate
-        with gate.lock:
+        with late_interrupts, gate.lock:
             gate.check()
             try:
                 gate.close()
@@ -217,7 +218,7 @@ class NativeEntry:
                 self._head[HEAD.index("failure")] = self._retry_head[HEAD.index("failure")]
                 return found
             finally:
-                gate.open()
+                gate.words[1] = 0
 
     def _accept(self) -> bool:
         """Whether new values of the open sizes are welcome; open rings then hold tensors for them."""

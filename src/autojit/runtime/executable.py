@@ -207,7 +207,7 @@ class Executable:
                 gate.close()
                 return self.run_inside(inputs, outputs, sizes)
             finally:
-                gate.open()
+                gate.words[1] = 0
 
     def run_inside(
         self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int] = ()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autojit.core.config import config
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import is_mine, new_lock
 
 GATE_WORDS = 2  # the thread of the native call, 0: none; 1 while Python has the gate or waits for it
@@ -37,14 +38,14 @@ class Gate:
                 gate.close()
                 ...
             finally:
-                gate.open()
+                gate.words[1] = 0  # natively again; a store, because an interrupt would come before a call
     """
 
-    __slots__ = ("__weakref__", "_words", "address", "lock")
+    __slots__ = ("__weakref__", "address", "lock", "words")
 
     def __init__(self) -> None:
-        self._words = (ctypes.c_int64 * GATE_WORDS)()
-        self.address = ctypes.addressof(self._words)
+        self.words = (ctypes.c_int64 * GATE_WORDS)()
+        self.address = ctypes.addressof(self.words)
         self.lock = new_lock()
 
     def check(self) -> None:
@@ -53,20 +54,17 @@ class Gate:
         Raises:
             Reentered: the calling thread has the gate already.
         """
-        if self._words[1] or self._words[0] == threading.get_ident():
+        if self.words[1] or self.words[0] == threading.get_ident():
             raise Reentered("a step was called in the middle of a call of it by the same thread")
 
     def close(self) -> None:
         """Let no native call begin any more, and wait for the one that runs."""
-        self._words[1] = 1
+        self.words[1] = 1
         wait_s = _SHORTEST_WAIT_S
-        while self._words[0]:
+        while self.words[0]:
             time.sleep(wait_s)
+            late_interrupts.poll()
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-
-    def open(self) -> None:
-        """Let native calls begin again."""
-        self._words[1] = 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -75,21 +73,21 @@ class Gate:
         Raises:
             Reentered: the calling thread has it.
         """
-        with self.lock:
+        with late_interrupts, self.lock:
             self.check()
             try:
                 self.close()
                 yield
             finally:
-                self.open()
+                self.words[1] = 0
 
     def is_mine(self) -> bool:
         """Whether the calling thread has the gate."""
-        return self._words[0] == threading.get_ident() or (bool(self._words[1]) and is_mine(self.lock))
+        return self.words[0] == threading.get_ident() or (bool(self.words[1]) and is_mine(self.lock))
 
     def is_taken(self) -> bool:
         """Whether any thread has it or waits for it."""
-        return bool(self._words[0] or self._words[1])
+        return bool(self.words[0] or self.words[1])
 
     def expect_mine(self) -> None:
         """In checked builds, see that the calling thread may touch what the gate is for."""
@@ -99,5 +97,5 @@ class Gate:
         """In a forked child: whether another thread of the parent had the gate, which is free now."""
         if self.is_mine() or not self.is_taken():
             return False
-        self._words[0] = self._words[1] = 0
+        self.words[0] = self.words[1] = 0
         return True

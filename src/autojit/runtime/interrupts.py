@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.codegen.cpu.control_ir import INTERRUPTED
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import in_forked_child
 from autojit.core.once import once
 from autojit.runtime.host import cached_host_target
@@ -100,6 +101,7 @@ def raise_again(exception: Sequence[int]) -> None:
 
 
 _is_loaded: list[bool] = []
+late_interrupts.is_asked = is_asked
 
 
 @in_forked_child

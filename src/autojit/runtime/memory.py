@@ -31,6 +31,7 @@ CACHED_FROM_BYTES = 256 << 10
 """Smaller arrays come from NumPy: the C library recycles blocks of that size by itself."""
 
 _DEFAULT_CACHE_LIMIT_BYTES = 1 << 30
+_WITHOUT_WAITING = (False,)
 
 
 class Mapping:
@@ -140,11 +141,16 @@ class BlockCache:
         daemon thread had. Whoever has the lock now, or takes it next, does the work.
         """
         self._returned.append(block)
-        while self._returned and self._lock.acquire(blocking=False):
+        while self._returned:
+            taken: list[bool] = []
             try:
+                taken.extend(map(self._lock.acquire, _WITHOUT_WAITING))  # in one call, which no interrupt cuts in two
+                if not taken[0]:
+                    return
                 self._collect_returned()
             finally:
-                self._lock.release()
+                if True in taken:
+                    self._lock.release()
 
     def _collect_returned(self) -> None:
         """Count and keep, or drop, what was given back. The caller holds the lock."""

@@ -1,0 +1,79 @@
+"""Ctrl-C in autojit's own bookkeeping leaves nothing behind, wherever it comes; and it still comes soon."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit.core.late_interrupts import late_interrupts
+from tests.acceptance.processes import run_python
+
+KINDS = ("cold", "warm", "again", "differentiated")
+
+
+@pytest.mark.parametrize("check", ["0", "1"], ids=["", "checked"])
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, check: str) -> None:
+    count = ["--count", "40"] if check == "0" else ["--count", "20", "--only", "warm"]
+    arguments = ["-m", "tests.jit.interrupting", *count]
+    found = run_python(arguments, tmp_path, AUTOJIT_OPT_LEVEL="0", AUTOJIT_CHECK=check)
+    assert ", 0 left something behind" in found.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_an_interrupt_leaves_nothing_behind_at_length(tmp_path: Path, kind: str, seed: int) -> None:
+    arguments = ["-m", "tests.jit.interrupting", "--count", "1000", "--only", kind, "--seed", str(seed)]
+    found = run_python(arguments, tmp_path, AUTOJIT_OPT_LEVEL="0")
+    assert ", 0 left something behind" in found.stdout
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_users_code_is_interrupted_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), late_interrupts:
+        interrupt()  # a frame of this module
+
+
+def test_bookkeeping_is_interrupted_when_it_has_ended() -> None:
+    done: list[str] = []
+    scope: dict[str, Any] = {"__name__": "autojit.pretended", "done": done, "raise_signal": signal.raise_signal}
+    exec("def work():\n    raise_signal(2)\n    done.append('all')\n", scope)
+    with pytest.raises(KeyboardInterrupt), late_interrupts, late_interrupts:
+        scope["work"]()
+    assert done == ["all"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_handlers_run_when_they_should() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+    try:
+        with late_interrupts:
+            signal.raise_signal(signal.SIGUSR1)
+            assert heard == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
+def test_a_function_that_never_ends_is_interrupted_while_it_is_captured() -> None:
+    def step(x: Any) -> Any:
+        while True:
+            x = x + 1
+
+    before = signal.signal(signal.SIGALRM, lambda *_: interrupt())
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            aj.jit(step)(aj.ones(3))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not late_interrupts.depth
