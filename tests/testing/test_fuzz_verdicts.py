@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from autojit.testing.fuzz.running import load
+from autojit.testing.fuzz.running import Seen, load
 from autojit.testing.fuzz.showing import report
-from autojit.testing.fuzz.verdicts import _reads_alike, judge
+from autojit.testing.fuzz.verdicts import MORE_SHAKES, _reads_alike, _Rounding, judge
+from autojit.testing.fuzz.watching import Fact
 from tests.testing.test_fuzz_findings import HEAD
 
 
@@ -87,3 +89,26 @@ def test_a_product_that_leaves_the_range_of_float16_in_eager_mode_only_is_no_fin
     assert not judge(load(HEAD + text.replace("WRONG", "0"), "range"), "float16").is_finding  # seed 3004119
     wrong = text.replace("WRONG", "(50 if jit is aj.jit else 0)")
     assert judge(load(HEAD + wrong, "wrong"), "float16").is_finding
+
+
+@pytest.mark.parametrize(
+    ("moved", "found", "after_amplified"),
+    [
+        ([0.0, 0.2, 0.0], [0.2, 0.0, 0.0], True),  # a step along a gradient of nothing but rounding may go either way
+        ([0.0, 0.2, 0.0], [0.9, 0.0, 0.0], False),
+        ([0.0, 0.0, 0.0], [1e-3, 0.0, 0.0], False),
+    ],
+)
+def test_after_an_amplified_rounding_numbers_move_as_their_neighbours_do(
+    moved: list[float], found: list[float], after_amplified: bool
+) -> None:
+    """Draws do not show every outcome of what follows such a step; before one, each number answers for itself."""
+
+    def seen(values: list[float]) -> Seen:
+        return Seen([Fact("call 2: w", "value", np.array(values, np.float32))], None, "", None, None, [])
+
+    rounding = _Rounding(lambda jit, see: None, seen([0.0, 0.0, 0.0]), "float32")
+    rounding._others = [seen(moved)] * MORE_SHAKES
+    compiled = seen(found).facts[0]
+    assert not rounding.explains(0, compiled)
+    assert rounding.explains(0, compiled, is_amplified=True) == after_amplified

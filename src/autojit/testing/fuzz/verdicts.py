@@ -77,7 +77,7 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, rounding: _Rounding) -
             return Verdict("structure", a.place, mode, f"{a.aspect} at {a.place}", f"{b.aspect} at {b.place}", True)
         if not _equal(a, b, rounding.dtype):
             found = Verdict(a.aspect, a.place, mode, _text(a.value), _text(b.value), True)
-            if (a.aspect == "value" or rounded is not None) and rounding.explains(k, b):
+            if (a.aspect == "value" or rounded is not None) and rounding.explains(k, b, rounded is not None):
                 rounded = rounded or found._replace(kind="rounding", is_finding=False)
             elif a.aspect not in MINOR:
                 return found
@@ -211,11 +211,15 @@ class _Rounding:
         self.program, self.eager, self.dtype = program, eager, dtype
         self._others: list[Seen] = []
 
-    def explains(self, index: int, compiled: Fact | None) -> bool:
-        """Whether the eager run's fact differs as much by itself; ``compiled``: the compiled run's in its place."""
-        return any(self._explains(index, compiled, shakes) for shakes in (SHAKES, MORE_SHAKES))
+    def explains(self, index: int, compiled: Fact | None, is_amplified: bool = False) -> bool:
+        """Whether the eager run's fact differs as much by itself; ``compiled``: the compiled run's in its place.
 
-    def _explains(self, index: int, compiled: Fact | None, shakes: int) -> bool:
+        Where rounding has been ``is_amplified`` before (the sign of a gradient that is nothing but rounding decided a
+        step), what follows is one of more outcomes than are drawn: a number may be off as far as any beside it moves.
+        """
+        return any(self._explains(index, compiled, shakes, is_amplified) for shakes in (SHAKES, MORE_SHAKES))
+
+    def _explains(self, index: int, compiled: Fact | None, shakes: int, is_amplified: bool) -> bool:
         fact = self.eager.facts[index]
         others = [seen.facts[index] if index < len(seen.facts) else None for seen in self._shaken(shakes)]
         kept = [other for other in others if other is not None and other[:2] == fact[:2]]
@@ -226,7 +230,10 @@ class _Rounding:
         if not _is_float(fact) or not _is_float(compiled):
             return any(not _equal(fact, other, self.dtype) for other in kept)
         moved = np.max([_distances(fact, other) for other in kept], axis=0)
-        is_near = _distances(fact, compiled) <= EXPLAINED * moved + _tolerances(fact.value, self.dtype)
+        most = EXPLAINED * moved
+        if is_amplified:
+            most = np.maximum(most, 2 * moved.max(initial=0.0, where=np.isfinite(moved)))
+        is_near = _distances(fact, compiled) <= most + _tolerances(fact.value, self.dtype)
         if self.dtype == "float16" or np.asarray(fact.value).dtype == np.float16:
             # whose products overflow: where one in between did, eager mode knows no number
             is_near |= ~np.isfinite(fact.value)
