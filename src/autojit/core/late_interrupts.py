@@ -65,10 +65,10 @@ class LateInterrupts:
         self._wrapped = {number: _Wrapped(self, number) for number in _NUMBERS}
         self._found: tuple[Any, ...] = ()  # the handlers when they were last looked at
         self._with_handler: list[int] = []  # signals that have one in Python
-        self._thread = threading.main_thread()
+        self._main = threading.main_thread().ident
 
     def __enter__(self) -> None:
-        if threading.current_thread() is not self._thread:
+        if threading.get_ident() != self._main:
             return
         if self.depth:
             self.depth += 1
@@ -81,7 +81,7 @@ class LateInterrupts:
             raise
 
     def __exit__(self, *error: object) -> None:
-        if threading.current_thread() is not self._thread:
+        if threading.get_ident() != self._main:
             return
         if self.depth > 1:
             self.depth -= 1
@@ -97,13 +97,13 @@ class LateInterrupts:
 
     def poll(self) -> None:
         """Raise what is kept: here it does no harm."""
-        if self.kept is not None and threading.current_thread() is self._thread:
+        if self.kept is not None and threading.get_ident() == self._main:
             self._raise_kept()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
         """While the user's function runs line by line: interrupts come as in eager mode, but where this is entered."""
-        if threading.current_thread() is not self._thread:
+        if threading.get_ident() != self._main:
             yield
             return
         before, self.floor = self.floor, self.depth
@@ -137,8 +137,8 @@ class LateInterrupts:
 
     def _after_fork_in_child(self) -> None:
         """The thread that forked is the main thread here."""
-        if self._thread is not threading.main_thread():
-            self._thread, self.depth, self.floor, self.kept = threading.main_thread(), 0, 0, None
+        if self._main != threading.get_ident():
+            self._main, self.depth, self.floor, self.kept = threading.get_ident(), 0, 0, None
 
 
 late_interrupts: Any = LateInterrupts()
