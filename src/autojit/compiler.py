@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autojit.codegen.cpu.lower import lower
 from autojit.codegen.cpu.lowered import LoweredStep
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.recursion import headroom
 from autojit.core.uncollected import uncollected
 from autojit.core.undivided import undivided
@@ -70,10 +71,13 @@ def _compile(
     optimized = optimize(graph)
     begin_products(product_dtypes(optimized))
     times.append(time.perf_counter())
+    late_interrupts.poll()
     plan = schedule(optimized, donated, kept, forms)
     times.append(time.perf_counter())
+    late_interrupts.poll()
     lowered = lower(plan, cached_host_target())
     times.append(time.perf_counter())
+    late_interrupts.poll()
     executable = build_executable(lowered, fixed_inputs, fixed_outputs, kept)
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")

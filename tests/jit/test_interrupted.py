@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import autojit as aj
+from autojit import compiler
 from autojit.core.late_interrupts import late_interrupts
+from autojit.runtime import llvm
+from autojit.runtime.host import cached_host_target
 from tests.acceptance.processes import run_python
 
 KINDS = ("cold", "warm", "again", "differentiated")
@@ -77,3 +81,53 @@ def test_a_function_that_never_ends_is_interrupted_while_it_is_captured() -> Non
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert not late_interrupts.depth
+
+
+STAGES = ("optimize", "schedule", "lower", "build_executable")
+
+
+@pytest.mark.parametrize("stage", STAGES[:3])
+def test_an_interrupted_compilation_ends_with_its_stage(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def watched(name: str) -> Any:
+        made = getattr(compiler, name)
+        scope = {"__name__": "autojit.pretended", "raise_signal": signal.raise_signal, "begun": begun, "made": made}
+        lines = [f"    begun.append('{name}')", *["    raise_signal(2)"] * (name == stage), "    return made(*given)"]
+        exec("\n".join(["def run(*given):", *lines]), scope)
+        return scope["run"]
+
+    weight = aj.ones(3)
+
+    @aj.jit
+    def step(x: Any) -> Any:
+        weight.add_(x.sin())
+        return weight * 2
+
+    with monkeypatch.context() as patched:
+        for name in STAGES:
+            patched.setattr(compiler, name, watched(name))
+        with pytest.raises(KeyboardInterrupt):
+            step(aj.zeros(3))
+    assert begun[-1] == stage
+    assert float(step(aj.zeros(3)).sum()) == 6
+    assert not late_interrupts.depth
+
+
+def test_kernels_that_wait_to_be_compiled_are_left_out_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    def one(text: str, *others: Any) -> bytes:
+        compiled.append(text)
+        if threading.current_thread() is threading.main_thread():
+            scope["interrupted"]()
+        return b""
+
+    scope: dict[str, Any] = {"__name__": "autojit.pretended", "raise_signal": signal.raise_signal}
+    exec("def interrupted():\n    raise_signal(2)", scope)
+    monkeypatch.setattr(llvm, "_compile", one)
+    monkeypatch.setattr(llvm, "available_cores", lambda: 2)
+    monkeypatch.setattr(llvm, "helper", lambda work, name: None)
+    with pytest.raises(KeyboardInterrupt):
+        llvm.compile_all([str(k) for k in range(9)], cached_host_target())
+    assert len(compiled) == 1

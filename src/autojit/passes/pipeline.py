@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autojit.core.config import config
+from autojit.core.late_interrupts import late_interrupts
 from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
@@ -57,6 +58,7 @@ def optimize(graph: Graph) -> Graph:
         verify(graph, after="recording")
     graph = optimize_bodies(graph, optimize)
     for run in NEEDED if config.passes == "none" else PASSES:
+        late_interrupts.poll()
         graph = run(graph)
         if config.check:
             verify(graph, after=run.__name__)

@@ -17,6 +17,7 @@ from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
 from autojit.core.undivided import undivided
@@ -26,6 +27,8 @@ from autojit.runtime.interrupts import signals_address
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import parallel_for_address
+
+_POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 
 class _Kernels:
@@ -180,7 +183,9 @@ class Loading:
             CompileError: LLVM rejects a text.
         """
         if self._thread is not None:
-            self._thread.join()
+            while self._thread.is_alive():
+                self._thread.join(_POLL_S)
+                late_interrupts.poll()
             self._thread = None
         if self._error is not None:
             raise self._error

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.codegen.target import HostTarget
 from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.once import once
 from autojit.core.undivided import undivided
 from autojit.runtime.beside import helper
@@ -96,9 +97,13 @@ def _work_off(
         except IndexError:
             return
         try:
+            late_interrupts.poll()
             results[index] = _compile(text, target, opt_level, pass_level)
+        except CompileError as error:
+            results[index] = error
         except BaseException as error:
             results[index] = error
+            waiting.clear()  # who is stopped stops all
 
 
 def assembly(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
