@@ -177,12 +177,11 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     kind = type_of(leaf) if shape is None else type_of(leaf).with_shape(shape)
     value = trace.builder.input(kind)
     trace.known[value] = leaf._array
-    trace.give(value, leaf._array, storage_offset(leaf))
     shell = leaf._stand_in(wrap_value(value))
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
-    trace.arguments.append(shell)
+    trace.give_tensor(shell, value, leaf._array, storage_offset(leaf))
     if leaf._view is not None and made_in_inference(leaf):
         found.inference = True
         mark_inference(shell)

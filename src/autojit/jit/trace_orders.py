@@ -19,11 +19,13 @@ from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
     from autojit.jit.trace_entries import StateEntry
+    from autojit.tensor.tensor import Tensor
 
 
 class TraceOrders:
     """The part of a trace that knows how values lie in memory."""
 
+    arguments: list[Tensor]
     builder: GraphBuilder
     definition: dict[Value, Node]
     state: dict[int, StateEntry]
@@ -32,7 +34,7 @@ class TraceOrders:
         self.orders: dict[Value, Any] = {}  # stand-ins; None: row-major
         self.given: dict[Value, Any] = {}  # of arguments: their arrays' (shape, strides, dtype) in this call
         self.relied_on: dict[Value, Order] = {}  # arguments and state whose order the capture depends on
-        self._offsets: dict[Value, int] = {}
+        self._begins: dict[int, tuple[Value, int]] = {}  # by id of an argument: its value, where it is in its storage
         self.offsets_asked: dict[Value, int] = {}  # those of arguments that the capture depends on
         self._memory: dict[int, tuple[Storage, Any]] = {}  # by id of a traced storage: what stands for its memory
 
@@ -41,17 +43,25 @@ class TraceOrders:
         def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
         def _index(self) -> None: ...
 
-    def give(self, value: Value, array: Any, offset: int = 0) -> None:
-        """An argument's value lies as this array, ``offset`` elements behind the beginning of its storage."""
+    def give(self, value: Value, array: Any) -> None:
+        """An argument's value lies as this array."""
         self.given[value] = array.shape, array.strides, array.dtype
-        self._offsets[value] = offset
+
+    def give_tensor(self, argument: Tensor, value: Value, array: Any, offset: int) -> None:
+        """So does that of an argument which begins ``offset`` elements behind the beginning of its storage."""
+        self.give(value, array)
+        self.arguments.append(argument)
+        self._begins[id(argument)] = value, offset
 
     def offset_of(self, storage: Storage) -> int:
         """Where an argument begins in the storage that it has outside; the step holds for such arguments."""
-        offset = self._offsets.get(storage.value) if storage.value is not None else None
-        if offset is not None and storage.value is not None:
-            self.offsets_asked[storage.value] = offset
-        return offset or 0
+        for argument in self.arguments:
+            own = argument._storage
+            if own is not None and own.memory is storage.memory:
+                value, offset = self._begins[id(argument)]
+                self.offsets_asked[value] = offset
+                return offset
+        return 0
 
     def order_of(self, value: Value) -> Any:
         """A stand-in for a value: an array that lies as it does in eager mode; None for row-major order."""

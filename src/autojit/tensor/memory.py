@@ -23,6 +23,8 @@ from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, stora
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.graph import Value
+
 
 class MemoryFormat:
     """An order of the axes in memory: ``contiguous_format``, ``channels_last``, ``preserve_format``, ..."""
@@ -146,10 +148,18 @@ def storage_offset(self: Tensor) -> int:
         return (_address(self._array) - _address(storage.array)) // int(self._array.itemsize)
     if self._view is None:
         return before
-    root = np.empty(storage.value.type.shape, np.bool_) if storage.value is not None else storage.array
+    root = storage.array if storage.value is None else _lying_as(storage.value)
     assert root is not None
     seen = seen_through(root, storage_chain(self))
     return before + (_address(seen) - _address(root)) // int(root.itemsize)
+
+
+def _lying_as(value: Value) -> NDArray[Any]:
+    """An array that lies as a traced value does."""
+    shape = tuple(int(n) for n in value.type.shape)
+    assert state.trace is not None
+    found: NDArray[Any] | None = state.trace.order_of(value)
+    return np.empty(shape, np.bool_) if found is None else found
 
 
 def _concrete(t: Tensor) -> NDArray[Any]:
