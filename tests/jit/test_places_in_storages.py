@@ -65,6 +65,42 @@ def test_places_are_those_of_eager_mode(layout: str, write: str, is_argument: bo
         assert dict(zip(SEEN, found, strict=True)) == dict(zip(SEEN, expected, strict=True))
 
 
+@pytest.mark.parametrize("is_argument", [True, False], ids=["argument", "state"])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_bases_and_storages_are_those_of_eager_mode(layout: str, write: str, is_argument: bool) -> None:
+    for question in (
+        lambda x: x._is_view(),
+        lambda x: x._base is None,
+        lambda x: x[1:]._base is x,
+        lambda x: (x.untyped_storage().nbytes(), x.storage().size(), len((x * 2)[1:].untyped_storage())),
+    ):
+
+        def ask(x: Any, question: Any = question) -> Any:
+            with aj.no_grad():
+                WRITES[write](x)
+            return question(x)
+
+        expected, state = ask(_made(layout)), _made(layout)
+        jitted = aj.jit(ask if is_argument else lambda ask=ask, state=state: ask(state))
+        for _ in range(3):
+            assert jitted(*[_made(layout)] * is_argument) == expected
+
+
+def test_elements_of_a_storage_are_those_of_this_call() -> None:
+    weight = aj.ones(2, 2)
+
+    def ask(x: Any) -> Any:
+        return x.storage().tolist(), (x * weight)[1:].storage()[1], weight.storage().tolist()
+
+    jitted = aj.jit(ask)
+    for k in range(4):
+        x = aj.tensor([[1.0, 2.0], [3.0, 4.0 + k]])
+        assert jitted(x) == ask(x)
+        weight.mul_(2)
+    assert "the elements of the storage" in str(jitted.explain())
+
+
 def test_arguments_that_begin_elsewhere_are_told_apart() -> None:
     @aj.jit
     def step(x: Any) -> Any:

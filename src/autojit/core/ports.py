@@ -76,6 +76,12 @@ class Trace(Protocol):
         """Python asks how often a tensor was changed: an error for one from outside, which has a past."""
         ...
 
+    def asked_memory(self, t: Any, what: str, always: bool = False) -> None:
+        """Python asks for ``what`` of the memory behind a tensor, which a step does not know of arguments that show
+        parts of memory outside, or ``always`` not: such calls run line by line.
+        """
+        ...
+
     def concretize(self, value: Any) -> Any:
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...

@@ -181,7 +181,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
-    trace.give_tensor(shell, value, leaf._array, storage_offset(leaf))
+    trace.give_tensor(shell, value, leaf, storage_offset(leaf))
     if leaf._view is not None and made_in_inference(leaf):
         found.inference = True
         mark_inference(shell)

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import out_of_memory_in_step
+from autojit.core.source import here
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.line_by_line import LineByLine, Uncompiled
 from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import Order, order_of, result_order, row_major, stand_in
 from autojit.tensor.storage import Storage
+from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
     from autojit.jit.trace_entries import StateEntry
-    from autojit.tensor.tensor import Tensor
 
 
 class TraceOrders:
@@ -35,6 +37,7 @@ class TraceOrders:
         self.given: dict[Value, Any] = {}  # of arguments: their arrays' (shape, strides, dtype) in this call
         self.relied_on: dict[Value, Order] = {}  # arguments and state whose order the capture depends on
         self._begins: dict[int, tuple[Value, int]] = {}  # by id of an argument: its value, where it is in its storage
+        self._parts: list[Tensor] = []  # arguments that are views, or show parts of their memory
         self.offsets_asked: dict[Value, int] = {}  # those of arguments that the capture depends on
         self._memory: dict[int, tuple[Storage, Any]] = {}  # by id of a traced storage: what stands for its memory
 
@@ -42,16 +45,27 @@ class TraceOrders:
 
         def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
         def _index(self) -> None: ...
+        def give_up(self, reason: LineByLine) -> None: ...
 
     def give(self, value: Value, array: Any) -> None:
         """An argument's value lies as this array."""
         self.given[value] = array.shape, array.strides, array.dtype
 
-    def give_tensor(self, argument: Tensor, value: Value, array: Any, offset: int) -> None:
+    def give_tensor(self, shell: Tensor, value: Value, given: Tensor, offset: int) -> None:
         """So does that of an argument which begins ``offset`` elements behind the beginning of its storage."""
+        array = given._array
         self.give(value, array)
-        self.arguments.append(argument)
-        self._begins[id(argument)] = value, offset
+        self.arguments.append(shell)
+        self._begins[id(shell)] = value, offset
+        memory = None if given._storage is None else given._storage.array
+        if given._view is not None or (memory is not None and array is not None and memory.size != array.size):
+            self._parts.append(shell)
+
+    def asked_memory(self, t: Tensor, what: str, always: bool = False) -> None:
+        """See `core.ports.Trace.asked_memory`."""
+        storage = t._storage
+        if always or any(t is x or (storage is not None and x._storage is storage) for x in self._parts):
+            self.give_up(Uncompiled(f"the step asks for {what} of {type_of(t)} at {here()}: ran line by line"))
 
     def offset_of(self, storage: Storage) -> int:
         """Where an argument begins in the storage that it has outside; the step holds for such arguments."""

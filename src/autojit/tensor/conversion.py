@@ -326,6 +326,8 @@ def is_inference(self: Tensor) -> bool:
 
 def _is_view(self: Tensor) -> bool:
     """Whether the tensor is a view whose base's history follows writes through it."""
+    if state.trace is not None:
+        state.trace.asked_memory(self, "the base")
     return self._view is not None and self._view.base is not None
 
 

@@ -194,6 +194,11 @@ class UntypedStorage:
         storage = storage_of(owner)
         self._array = storage.array if storage.array is not None else state.trace.memory_of(storage)  # type: ignore[union-attr]
         self.device = owner.device
+        self._owner = owner
+
+    def _ask(self, what: str, always: bool = False) -> None:
+        if state.trace is not None:
+            state.trace.asked_memory(self._owner, what, always)
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -202,6 +207,7 @@ class UntypedStorage:
 
     def nbytes(self) -> int:
         """The number of bytes."""
+        self._ask("the size of the storage")
         assert self._array is not None
         return int(self._array.nbytes)
 
@@ -219,6 +225,7 @@ class TypedStorage(UntypedStorage):
 
     def size(self) -> int:
         """The number of elements."""
+        self._ask("the size of the storage")
         assert self._array is not None
         return int(self._array.size)
 
@@ -226,6 +233,7 @@ class TypedStorage(UntypedStorage):
 
     def tolist(self) -> list[Any]:
         """The elements as Python numbers."""
+        self._ask("the elements of the storage", always=True)
         assert self._array is not None
         return self._array.reshape(-1).tolist()
 

@@ -174,6 +174,8 @@ class Tensor:
 
     @property
     def _base(self) -> Tensor | None:
+        if state.trace is not None:
+            state.trace.asked_memory(self, "the base")
         return None if self._view is None else self._view.base
 
     @property
