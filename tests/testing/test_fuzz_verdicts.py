@@ -7,7 +7,7 @@ import pytest
 
 from autojit.testing.fuzz.running import Seen, load
 from autojit.testing.fuzz.showing import report
-from autojit.testing.fuzz.verdicts import MORE_SHAKES, _reads_alike, _Rounding, judge
+from autojit.testing.fuzz.verdicts import MORE_SHAKES, _is_open, _reads_alike, _Rounding, judge
 from autojit.testing.fuzz.watching import Fact
 from tests.testing.test_fuzz_findings import HEAD
 
@@ -112,3 +112,13 @@ def test_after_an_amplified_rounding_numbers_move_as_their_neighbours_do(
     compiled = seen(found).facts[0]
     assert not rounding.explains(0, compiled)
     assert rounding.explains(0, compiled, is_amplified=True) == after_amplified
+
+
+@pytest.mark.parametrize(("shared", "is_open"), [([[], [0]], True), ([[], []], False), ([[0]], False)])
+def test_strides_of_gradients_are_open_only_beside_a_returned_view(shared: list[list[int]], is_open: bool) -> None:
+    """A step that returns a view of its argument and something computed from it: parts are added outside (91016001)."""
+    found = Fact("after call 1: gradient of order 1[0]", "strides", (1, 3))
+    facts = [Fact(f"call 1: result tensor {k}", "memory", arguments) for k, arguments in enumerate(shared)]
+    seen = Seen([*facts, found], None, "", None, None, [])
+    assert _is_open(found, seen, seen, lambda jit, see: None) == is_open
+    assert not _is_open(Fact("call 1: result[0]", "strides", (1, 3)), seen, seen, lambda jit, see: None)

@@ -94,13 +94,22 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, rounding: _Rounding) -
 
 
 def _is_open(found: Fact, eager: Seen, compiled: Seen, program: ProgramFunction) -> bool:
-    """What docs/jit.md leaves open: strides of gradients of loops, and whether gradients of nothing have a history."""
+    """What docs/jit.md leaves open: strides of gradients of loops and of returned views beside what was computed; and
+    whether gradients of nothing have a history.
+    """
     if "grad" not in found.place:
         return False
     if found.aspect in ("requires_grad", "is_leaf"):
         values = [fact.value for seen in (eager, compiled) for fact in seen.facts if fact[:2] == (found.place, "value")]
         return all(not np.any(value) for value in values)
-    return found.aspect == "strides" and bool(_names(program) & LOOPS)
+    return found.aspect == "strides" and (bool(_names(program) & LOOPS) or _returns_a_view_and_more(eager))
+
+
+def _returns_a_view_and_more(eager: Seen) -> bool:
+    """Whether a call gave several tensors of which one shows memory of an argument: its gradient is added outside."""
+    shared = [fact for fact in eager.facts if fact.aspect == "memory"]
+    several = {fact.place.partition(":")[0] for fact in shared if fact.place.endswith("result tensor 1")}
+    return any(fact.value and fact.place.partition(":")[0] in several for fact in shared)
 
 
 def _left_alike(eager: Seen, compiled: Seen, dtype: str) -> bool:
