@@ -112,6 +112,22 @@ CHANGING = (
     ("@functools.cache\ndef o(a): return {}", "l = o(1); l['n'] = l.get('n', 0) + 1; n = l['n']", "o(1)"),
     ("@functools.cache\ndef o(a): return [0]", "o(1).append(1); n = len(o(1))", "o(1)"),
 )
+TOLD = (
+    (
+        "o = queue.SimpleQueue()",
+        "o.put(1); o.put(len(x)); o.put(k); n = 1",
+        "[o.get() for _ in range(o.qsize())]",
+        True,
+    ),
+    ("o = io.StringIO()", "o.write('a'); o.write(f'{x[0].item()}'); n = 1", "o.getvalue()", True),
+    ("o = io.StringIO()", "o.write('a'); o.seek(0); o.write('b'); n = 1", "o.getvalue()", True),
+    ("o = io.StringIO()", "w = csv.writer(o); w.writerow([1]); w.writerow([2]); n = 1", "o.getvalue()", False),
+    ("o = queue.Queue()", "o.put(1); o.put(2); n = o.qsize()", "list(o.queue)", False),
+    ("o = queue.Queue()", "o.put(1); p = o.qsize; o.put(2); n = p()", "list(o.queue)", False),
+    ("o = queue.Queue()", "o.put(1); o.put(2); n = len(o.queue)", "list(o.queue)", False),
+    ("o = queue.Queue()", "n = o.qsize(); o.put(1); o.put(n)", "list(o.queue)", True),
+    ("o = threading.Event()", "o.set(); o.clear(); o.set(); n = o.is_set()", "o.is_set()", False),
+)
 _LIBRARIES = (
     "argparse", "calendar", "collections", "configparser", "copy", "csv", "ctypes", "decimal", "functools", "io",
     "itertools", "mmap", "multiprocessing", "queue", "random", "sqlite3", "string", "textwrap", "threading", "types",
@@ -120,7 +136,13 @@ _LIBRARIES = (
 
 def _outcomes(made: str, lines: str, changed: str, shown: str, jit: Any) -> list[Any]:
     np.random.seed(5)
-    names: dict[str, Any] = {"aj": aj, "np": np, "scipy": scipy, **{name: __import__(name) for name in _LIBRARIES}}
+    names: dict[str, Any] = {
+        "aj": aj,
+        "np": np,
+        "scipy": scipy,
+        "k": 0,
+        **{name: __import__(name) for name in _LIBRARIES},
+    }
     exec(made, names)
     exec(f"def step(x):\n    {lines}\n    return x * float(n)", names)
     step, found = jit(names["step"]), []
@@ -150,6 +172,14 @@ def test_what_an_object_of_a_library_says_is_asked_at_every_call(made: str, aske
 def test_what_the_step_does_to_an_object_of_a_library_is_seen_by_it(made: str, lines: str, shown: str) -> None:
     program = made, lines, "", shown
     assert _outcomes(*program, aj.jit) == _outcomes(*program, lambda f: f)
+
+
+@pytest.mark.parametrize(("made", "lines", "shown", "is_compiled"), TOLD)
+def test_an_object_of_a_library_is_told_things_in_order(made: str, lines: str, shown: str, is_compiled: bool) -> None:
+    program, steps = (made, lines, "", shown), []
+    found = _outcomes(*program, lambda f: steps.append(aj.jit(f)) or steps[-1])
+    assert found == _outcomes(*program, lambda f: f)
+    assert not is_compiled or "line by line" not in steps[0].explain(), steps[0].explain()
 
 
 def test_files_are_read_at_every_call(tmp_path: Path) -> None:

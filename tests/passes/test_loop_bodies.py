@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from autojit.core.errors import UsageError
 from autojit.ir import Graph, Node, Value, evaluate, parse_graph, verify
 from autojit.passes.hoist_steps import hoist_steps
 from autojit.passes.loop_bodies import optimize_bodies
@@ -41,6 +42,15 @@ GROWING = """(x: f64[3], w: f64[3]) {
   return z
 }"""
 
+SUMMING = """(h: f64[2, 3], s: f64[4, 3], t: f64[2, 5], xs: f64[6, 2, 3], w: f64[3, 3], u: f64[4, 2], v: f64[3, 5]) {
+  last: f64[2, 3], left: f64[4, 3], right: f64[2, 5] = scan[body=(h: f64[2, 3], s: f64[4, 3], t: f64[2, 5],
+    x: f64[2, 3], w: f64[3, 3], u: f64[4, 2], v: f64[3, 5]) {
+    a: f64[2, 3] = matmul(h, w); b: f64[2, 3] = add(a, x); d: f64[2, 3] = tanh(b); e: f64[4, 3] = matmul(u, d);
+    p: f64[4, 3] = add(s, e); f: f64[2, 5] = matmul(d, v); q: f64[2, 5] = add(t, f); return d, p, q },
+    carries=3, stacks=1, length=6, reverse=False](h, s, t, xs, w, u, v);
+  return last, left, right
+}"""
+
 
 def arrays(graph: Graph) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
@@ -55,7 +65,9 @@ PASSES = [open_bodies, merge_scans, prune_bodies, share_steps, hoist_steps, resu
 
 
 @pytest.mark.parametrize("run", [*PASSES, optimize], ids=lambda run: run.__name__)
-@pytest.mark.parametrize("text", [CELL, ASKING, GROWING], ids=["scan", "asking scan", "while_loop"])
+@pytest.mark.parametrize(
+    "text", [CELL, ASKING, GROWING, SUMMING], ids=["scan", "asking scan", "while_loop", "summing scan"]
+)
 def test_passes_preserve_meaning(run: Callable[[Graph], Graph], text: str) -> None:
     graph = parse_graph(text)
     for order in range(3):
@@ -112,6 +124,37 @@ def test_products_outside_of_the_recurrence_leave_the_loop() -> None:
     hoisted = verify(prune_bodies(hoist_steps(graph)))
     assert [text.count("matmul") for text in scans(hoisted)] == [1, 1]
     assert sum(node.op.name == "matmul" for node in hoisted.nodes) == 4
+
+
+def test_sums_of_products_with_what_all_steps_share_are_products_after_the_loop() -> None:
+    found = verify(hoist_steps(parse_graph(SUMMING)))
+    (left,) = scans(found)
+    assert left.count("matmul") == 1
+    assert sum(node.op.name == "matmul" for node in found.nodes) == 2
+
+
+@pytest.mark.parametrize("carries", [1, 2, 3])
+def test_a_loop_that_only_asks_keeps_what_it_asks_of(carries: int) -> None:
+    names = [f"c{k}" for k in range(carries)]
+    given = ", ".join(f"{name}: f64[3]" for name in names)
+    asked = " ".join(
+        f"b{k}: bool[3] = gt({name}, x); r{k}: bool[3] = require[refusal='{name} is too small', kind='usage'](b{k});"
+        for k, name in enumerate(names)
+    )
+    graph = parse_graph(
+        f"({given}, xs: f64[4, 3]) {{ {', '.join(f'l{k}: f64[3]' for k in range(carries))} = scan[body=({given}, "
+        f"x: f64[3]) {{ {asked} return {', '.join(names)} }}, carries={carries}, stacks=1, length=4, reverse=False]"
+        f"({', '.join(names)}, xs); return {', '.join(f'l{k}' for k in range(carries))} }}"
+    )
+    pruned = verify(prune_bodies(graph))
+    assert len(pruned.nodes) == 1
+    steps = np.arange(12.0).reshape(4, 3)
+    starts = [np.full(3, 20.0 + k) for k in range(carries)]
+    for start, found in zip(starts, evaluate(pruned, [*starts, steps]), strict=True):
+        np.testing.assert_array_equal(start, found)
+    for k in range(carries):
+        with pytest.raises(UsageError, match=f"c{k} is too small"):
+            evaluate(pruned, [*starts[:k], np.full(3, 10.0), *starts[k + 1 :], steps])
 
 
 def test_the_derivative_of_a_loop_goes_on_from_its_tapes() -> None:

@@ -73,7 +73,11 @@ class Trace(Protocol):
         ...
 
     def asked_version(self, t: Any) -> None:
-        """Python asks how often a tensor was changed: an error for one from outside, which has a past."""
+        """Python asks how often a tensor was changed: of one from outside, which has a past, no step knows it."""
+        ...
+
+    def cannot(self, why: str) -> None:
+        """The function does what no step can, said as "the step ...": such calls run line by line."""
         ...
 
     def asked_memory(self, t: Any, what: str, always: bool = False) -> None:
@@ -168,8 +172,10 @@ class Trace(Protocol):
         """Whether an option has the value that the step has given it, or takes as an argument."""
         ...
 
-    def change_later(self, holder: Any, change: Any, *args: Any, **kwargs: Any) -> bool:
-        """Make a call after every run, which changes options of an optimiser; False where that cannot be."""
+    def change_later(self, holders: Any, change: Any, *args: Any, **kwargs: Any) -> bool:
+        """Make a call after every run, which changes ``holders`` (an optimiser, its groups, its schedule); False where
+        that cannot be.
+        """
         ...
 
     def begin(self, tensor: Any, of: Any = None) -> None:

@@ -7,11 +7,9 @@ one, so nothing in the capture may ask for what it will have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.core.errors import TraceError
-from autojit.core.source import here
 from autojit.jit.places import Location
 from autojit.jit.read_hooks import active
 from autojit.runtime.entry_spec import MISSING
@@ -19,9 +17,6 @@ from autojit.runtime.entry_spec import MISSING
 
 class TraceOptions:
     """The part of a trace that knows options of optimisers."""
-
-    def __init__(self) -> None:
-        self._later: dict[int, Any] = {}  # by id: optimisers and groups that a call after the step changes
 
     def assigns(self, options: dict[str, Any], name: str) -> bool:
         """An option is about to be assigned; False where nobody could do it again at the next call."""
@@ -35,19 +30,16 @@ class TraceOptions:
         self.check_not_later(options)
         return active.observer is not None and active.observer.is_of_step(options, name)
 
-    def change_later(self, holder: Any, change: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-        """Make a call that changes options of an optimiser after every run; False where nobody could."""
+    def change_later(self, holders: Sequence[Any], change: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+        """Make a call that changes ``holders`` after every run; False where nobody could."""
         if active.observer is None:
             return False
-        self._later.update((id(part), part) for part in (holder, *holder.param_groups))
+        for holder in holders:
+            active.observer.foreign.note_change(holder)
         active.observer.defer(change, *args, **kwargs)
         return True
 
     def check_not_later(self, part: Any) -> None:
-        """TraceError where an optimiser or a group is asked whose options the step has changed by a later call."""
-        if id(part) in self._later:
-            raise TraceError(
-                "jit: options of an optimiser are read after a schedule's step, which is made when the step has run",
-                {"read": here()},
-                "call the schedule's step() last, or outside the function under @aj.jit",
-            )
+        """Where an optimiser or group is asked that the step changes by a later call, its calls run line by line."""
+        if active.observer is not None:
+            active.observer.foreign.refuse_if_changed(part)

@@ -20,7 +20,7 @@ import numpy as np
 
 from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize, hint_of
-from autojit.core.source import SourceLocation, here
+from autojit.core.source import SourceLocation
 from autojit.jit.guards import Guard, same, stand_ins
 from autojit.jit.line_by_line import LineByLine, NewPlaces
 from autojit.jit.observed_functions import is_user_class
@@ -58,16 +58,11 @@ def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwar
 _SEEDED = (random.Random, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
 
 
-def refuse_unseeded(function: Any, arguments: Sequence[Any]) -> None:
-    """A generator made in the step, or what seeds one, would be another one at every call."""
+def is_unseeded(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether it makes a generator, or what seeds one, that is another one at every call."""
     is_one = type(function) is type and issubclass(function, _SEEDED) and not is_user_class(function)
     is_seeded = any(given is not None for given in arguments)
-    if function is random.SystemRandom or ((is_one or function is np.random.default_rng) and not is_seeded):
-        raise TraceError(
-            "jit: a random number generator without a seed in a captured step",
-            {"at": here()},
-            "make it outside the step: what the step draws from it is drawn anew at every call",
-        )
+    return function is random.SystemRandom or ((is_one or function is np.random.default_rng) and not is_seeded)
 
 
 class Place:

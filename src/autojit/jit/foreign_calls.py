@@ -32,7 +32,7 @@ from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, is_without_secrets
-from autojit.jit.places import defines, is_a, module_of
+from autojit.jit.places import attributes_of, defines, is_a, module_of, static_attribute
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
 from autojit.jit.traced_number import TracedNumber
@@ -103,6 +103,18 @@ class ForeignCalls:
         if known is not None:
             name = self.observer.name_of(obj)
             self.observer.give_up(Uncompiled(f"{name} is read at {here()} and changed at {known[1]}: ran line by line"))
+
+    def refuse_attribute(self, obj: Any, name: str) -> None:
+        """``refuse_if_changed`` for an attribute; a method is no question yet, it may be a second thing to be told."""
+        if id(obj) not in self._changed:
+            return
+        member = static_attribute(type(obj), name)
+        if is_own_class(type(obj)):
+            is_method = own(member, "is_made_later", False)
+        else:
+            is_method = type(member) in _METHODS and name not in (attributes_of(obj) or ())
+        if not is_method:
+            self.refuse_if_changed(obj)
 
     def is_opaque(self, value: Any) -> bool:
         """Whether an object from outside keeps what cannot be seen: of a library's class, and no container."""
@@ -180,6 +192,7 @@ class _System:
 
 
 _SYSTEM = _System()
+_METHODS = (FunctionType, type(list.append), type(object.__init__))
 _SEEN_THROUGH = (
     *PRIMITIVES, Tensor, np.ndarray, np.generic, np.dtype, np.ufunc, type, ModuleType, FunctionType, MethodType,
     BuiltinFunctionType, MethodWrapperType, range, slice, type(Ellipsis), type(NotImplemented), BaseException,

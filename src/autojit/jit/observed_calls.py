@@ -30,7 +30,7 @@ from autojit.core.wrapping import own
 from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.attribute_tables import note_table
 from autojit.jit.context_variables import context_call, is_of_context
-from autojit.jit.draws import GENERATORS, outside_of_capture, refuse_unseeded
+from autojit.jit.draws import GENERATORS, is_unseeded, outside_of_capture
 from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
@@ -163,7 +163,10 @@ class ObservedCalls(ObservedTexts):
         kind = type(function)
         if (instead := self.cached.replacement(function, arguments)) is not None:
             return instead
-        refuse_unseeded(function, arguments)
+        if is_unseeded(function, arguments):
+            self.give_up(
+                Uncompiled(f"the step makes a random number generator without a seed at {here()}: ran line by line")
+            )
         if function is builtins.len:  # another one while a capture has open sizes
             return self._len
         if is_a(function, BuiltinFunctionType):

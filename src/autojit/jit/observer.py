@@ -280,7 +280,7 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
             return getattr(obj, name)
         if is_a(obj, Tensor):
             self.attributes.read(obj, name)
-        self.foreign.refuse_if_changed(obj)
+        self.foreign.refuse_attribute(obj, name)
         if is_a(obj, type) and self.is_class_made_inside(obj):
             return getattr(obj, name)
         table = attributes_of(obj)

@@ -102,7 +102,6 @@ class Trace(
         TraceOrders.__init__(self)
         TraceForms.__init__(self)
         TraceData.__init__(self)
-        TraceOptions.__init__(self)
         TraceMemory.__init__(self)
         TraceTexts.__init__(self)
         TracePasses.__init__(self)

@@ -9,7 +9,7 @@ from weakref import WeakSet
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.histories import history_of
-from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory
+from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory, Uncompiled
 from autojit.jit.trace_entries import GradEntry
 from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import AccumulateGrad, Edge, Node, next_number
@@ -110,6 +110,14 @@ class TracePasses:
             self.outer.give_up(reason)
         self.given_up = reason
         raise GivenUp(reason)
+
+    def cannot(self, why: str) -> None:
+        """The function does what no step can: its calls run line by line.
+
+        Raises:
+            TraceError: in a captured body (``give_up``).
+        """
+        self.give_up(Uncompiled(f"{why} at {here()}: ran line by line"))
 
     def leaves_used(self) -> list[Tensor]:
         """Leaves whose sums the function may see too early: those touched, and those whose gradient somebody has."""

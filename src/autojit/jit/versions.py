@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autojit.core.errors import TraceError
-from autojit.core.source import here
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor
 
@@ -26,15 +24,15 @@ class TraceVersions:
     arguments: list[Tensor]
     _before: dict[int, Any]
 
+    if TYPE_CHECKING:
+
+        def cannot(self, why: str) -> None: ...
+
     def asked_version(self, t: Tensor) -> None:
-        """TraceError for a tensor from outside: other calls of the step find another version."""
+        """The version of a tensor from outside is another one in other calls of the step: they run line by line."""
         is_given = any(t is x or (x._storage is not None and t._storage is x._storage) for x in self.arguments)
         if is_given or t._array is not None:
-            raise TraceError(
-                "jit: the version of a tensor from outside the step, which hangs on how often it has been changed",
-                {"tensor": t, "at": here()},
-                "ask for it outside the step and pass it as an argument",
-            )
+            self.cannot("the step asks for the version of a tensor from outside")
 
     def moved(self) -> list[tuple[Storage, int]]:
         """The storages outside whose versions the function has moved on, and by how much."""

@@ -2,8 +2,8 @@
 
 A compiled step looks again at what it reads of an optimiser when the epoch has moved on, and at no other time. So every
 change of which parameters, which options and which state there are has to count: these containers are the dictionaries
-and lists of torch's interface, and count. In a captured step such a change would happen once: it is refused, but for
-containers that the step has made, and for state that is begun.
+and lists of torch's interface, and count. In a captured step such a change would happen once: its calls run line by
+line, but for containers that the step has made, and for state that is begun.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from autojit.core.counted_dict import OF_DICT, counting
-from autojit.core.errors import TraceError
-from autojit.core.source import here
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor.state import bump_guard_epoch, is_tracing
 from autojit.tensor.state import state as now
@@ -32,17 +30,9 @@ def made_now() -> Any:
 
 
 def count_change(made_in: Any, what: str) -> None:
-    """Before a change: it counts.
-
-    Raises:
-        TraceError: a captured step changes what it has not made.
-    """
+    """Before a change: it counts. Calls of a step that changes what it has not made run line by line."""
     if now.trace is not None and (made_in is None or made_in() is not now.trace):
-        raise TraceError(
-            f"{what} of an optimiser changed inside a compiled step, which would happen only once, while tracing",
-            {"at": here()},
-            "do it outside the function under @aj.jit",
-        )
+        now.trace.cannot(f"the step changes {what} of an optimiser that exists outside it")
     bump_guard_epoch()
 
 

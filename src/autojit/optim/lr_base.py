@@ -44,17 +44,13 @@ def _after_captured_steps(step: Callable[..., None]) -> Callable[..., None]:
         trace = state.trace
         if trace is None or self.optimizer.is_made_in(trace):
             step(self, *args, **kwargs)
-        elif not trace.change_later(self.optimizer, stepping, self, *args, **kwargs):
-            raise _in_capture("step()")
+        elif not trace.change_later(
+            (self, self.optimizer, *self.optimizer.param_groups), stepping, self, *args, **kwargs
+        ):
+            trace.cannot("the step makes a schedule's step where it may be made often")
 
+    stepping.is_made_later = True  # type: ignore[attr-defined]
     return stepping
-
-
-def _in_capture(what: str) -> RuntimeError:
-    return RuntimeError(
-        f"{what} of a learning-rate schedule inside a compiled step would happen only once, while tracing\n"
-        "  fix  call it outside the function under @aj.jit"
-    )
 
 
 class LRScheduler:
@@ -74,7 +70,7 @@ class LRScheduler:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         if state.trace is not None and not optimizer.is_made_in(state.trace):
-            raise _in_capture("making")
+            state.trace.cannot("the step makes a schedule for an optimiser that exists outside it")
         self.optimizer = optimizer
         for place, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:

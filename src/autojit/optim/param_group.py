@@ -161,10 +161,7 @@ class ParamGroup(dict[str, Any]):
         if self._made_in is not None and self._made_in() is trace:
             self._drop_slots(name, None)
         elif name == "params" or not trace.assigns(self, name):
-            raise RuntimeError(
-                f"param_group[{name!r}] was written inside a compiled step, where it would happen only once, while "
-                "tracing\n  fix  change it outside the function under @aj.jit"
-            )
+            trace.cannot(f"the step changes {name!r} of an optimiser's group, which exists outside it,")
         elif name in self._baked:  # by this capture alone, or else others look at their guards
             self._baked.discard(name)
             bump_guard_epoch()

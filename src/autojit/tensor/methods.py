@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from autojit.core.errors import TraceError, UsageError
+from autojit.core.errors import UsageError
 from autojit.core.source import here
 from autojit.ir.op import Op, bind
 from autojit.tensor import (
@@ -211,11 +211,7 @@ def _shape_changing(name: str, function: Callable[..., Any], is_followed: bool =
     def change(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
         check_writable(self, name)
         if state.trace is not None and self._array is not None and not state.trace.has_begun(self):
-            raise TraceError(
-                f"{name}: a step cannot give a tensor from outside another shape",
-                {"tensor": self},
-                f"use {name[:-1]}(), or pass the tensor as an argument of the step",
-            )
+            state.trace.cannot(f"the step gives a tensor that exists outside it another shape by {name}()")
         before, storage = self._view, storage_of(self)
         seen = function(self, *arguments, **options)
         if seen._grad_fn is not None and seen is not self:

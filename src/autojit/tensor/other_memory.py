@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError, UsageError
+from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
@@ -72,11 +72,7 @@ def set_data(self: Tensor, other: Tensor) -> None:
         if not _is_its_own(self, other):
             state.trace.leave_memory(self)
     elif self._array is not None and other._array is not None:
-        raise TraceError(
-            "data: a step cannot let a handle that it has made look at the memory of another tensor from outside",
-            {"handle": self, "data": other, "at": here()},
-            "make another handle: w.detach() or w.data",
-        )
+        state.trace.cannot("the step lets a handle that it has made look at the memory of a tensor from outside")
     else:
         counter, made = storage_of(self), alias(other)
         assert made._storage is not None
@@ -96,11 +92,7 @@ def _is_its_own(self: Tensor, other: Tensor) -> bool:
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Look at the memory of ``source`` from now on (an empty one without ``source``); counts as an in-place change."""
     if state.trace is not None:
-        raise TraceError(
-            "set_: a captured step cannot tell who else looks at the memory that a tensor leaves",
-            {"tensor": self},
-            "use copy_(), or assign a new tensor to the place that holds it",
-        )
+        state.trace.cannot("the step lets a tensor look at other memory by set_()")
     if state.grad_enabled and self._requires_grad and self._grad_fn is None:
         raise leaf_written(self, "set_")
     if state.grad_enabled and shows_grad(self):
@@ -122,9 +114,7 @@ def _check_resizable(self: Tensor) -> None:
     if shows_grad(self) and not state.inference:
         raise UsageError("cannot resize variables that require grad", {"tensor": self}, "resize a detached copy")
     if state.trace is not None:
-        raise TraceError(
-            "resize_: memory that grows or shrinks cannot be captured", {"tensor": self}, "make a new tensor instead"
-        )
+        state.trace.cannot("the step lets the memory of a tensor grow or shrink by resize_()")
 
 
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
