@@ -43,13 +43,6 @@ def test_the_argument_has_its_new_form_afterwards(form: str, use: str, shape: tu
     agree(make)
 
 
-def test_a_tensor_from_outside_keeps_its_shape() -> None:
-    w = aj.ones(2, 3)
-    with pytest.raises(RuntimeError, match="another shape"):
-        aj.jit(lambda: w.t_())()
-    assert w.shape == (2, 3)
-
-
 def test_a_result_of_an_argument_with_a_history() -> None:
     def run(wrap: Callable[..., Any]) -> Any:
         w = aj.tensor([[1.0, 2.0]], requires_grad=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import calendar
 import decimal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import scipy.sparse
 import scipy.stats
 
 import autojit as aj
+
+pytestmark = pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
 
 PROGRAMS = (
     # of NumPy and the like, which keep what they know in attributes
@@ -151,6 +154,9 @@ def _outcomes(made: str, lines: str, changed: str, shown: str, jit: Any) -> list
         found.append(repr(eval(shown, names)))
         names["k"] = k
         exec(changed, names)
+    for value in names.values():
+        if isinstance(value, sqlite3.Connection | sqlite3.Cursor):
+            value.close()
     return found
 
 

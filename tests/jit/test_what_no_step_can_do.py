@@ -19,13 +19,19 @@ def _batch(k: int) -> aj.Tensor:
     return aj.tensor(np.random.RandomState(k).uniform(0.5, 1.5, (3, 2)))
 
 
-def _training(after: Callable[[Any, Any], Any], kind: Any = optim.SGD, **options: Any) -> Callable[[], Step]:
+def _halved(optimizer: Any) -> Any:
+    return optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+
+def _training(
+    after: Callable[[Any, Any], Any], kind: Any = optim.SGD, rates: Any = _halved, **options: Any
+) -> Callable[[], Step]:
     """A training step with a schedule and something ``after`` it, given the optimiser and the schedule."""
 
     def make() -> Step:
         model = nn.Linear(2, 1).double()
         optimizer = kind(model.parameters(), lr=0.1, **options)
-        schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        schedule = rates(optimizer)
 
         def step(x: aj.Tensor) -> Any:
             optimizer.zero_grad()
@@ -39,12 +45,23 @@ def _training(after: Callable[[Any, Any], Any], kind: Any = optim.SGD, **options
     return make
 
 
-def _stepped(read: Callable[[Any, Any], Any]) -> Callable[[], Step]:
+class _OwnRates(optim.lr_scheduler.LRScheduler):
+    seen = ()
+
+    def get_lr(self) -> list[Any]:
+        return [rate / (1 + self.last_epoch) for rate in self.base_lrs]
+
+    def step(self, epoch: int | None = None) -> None:
+        super().step(epoch)
+        self.seen = (*self.seen, self.last_epoch)
+
+
+def _stepped(read: Callable[[Any, Any], Any], rates: Any = _halved) -> Callable[[], Step]:
     def after(optimizer: Any, schedule: Any) -> Any:
         schedule.step()
         return read(optimizer, schedule)
 
-    return _training(after)
+    return _training(after, rates=rates)
 
 
 def _more_parameters(optimizer: Any, schedule: Any) -> int:
@@ -148,6 +165,10 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
     "get_last_lr() after schedule.step()": _stepped(lambda optimizer, schedule: schedule.get_last_lr()),
     "last_epoch after schedule.step()": _stepped(lambda optimizer, schedule: schedule.last_epoch),
     "state_dict() after schedule.step()": _stepped(lambda optimizer, schedule: schedule.state_dict()["last_epoch"]),
+    "vars() after schedule.step()": _stepped(lambda optimizer, schedule: vars(schedule)["last_epoch"]),
+    "getattr() after schedule.step()": _stepped(lambda optimizer, schedule: getattr(schedule, "_step_count")),  # noqa: B009
+    "state_dict() after the user's schedule.step()": _stepped(lambda o, schedule: schedule.state_dict(), _OwnRates),
+    "the user's attributes after schedule.step()": _stepped(lambda o, schedule: list(schedule.seen), _OwnRates),
     "two schedule.step()": _stepped(lambda optimizer, schedule: schedule.step()),
     "add_param_group": _training(_more_parameters),
     "load_state_dict": _training(_rewound, momentum=0.9),
@@ -173,6 +194,8 @@ COMPILED = {"two schedule.step()"}
 
 
 def _flat(found: Any) -> list[Any]:
+    if isinstance(found, dict):
+        return _flat(list(found.values()))
     if isinstance(found, list | tuple):
         return [leaf for part in found for leaf in _flat(part)]
     return [found.detach().clone() if isinstance(found, aj.Tensor) else found]

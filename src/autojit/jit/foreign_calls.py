@@ -109,10 +109,10 @@ class ForeignCalls:
         if id(obj) not in self._changed:
             return
         member = static_attribute(type(obj), name)
-        if is_own_class(type(obj)):
-            is_method = own(member, "is_made_later", False)
-        else:
+        if self.is_opaque(obj):  # its methods are looked at when they are called
             is_method = type(member) in _METHODS and name not in (attributes_of(obj) or ())
+        else:
+            is_method = own(member, "is_made_later", False)
         if not is_method:
             self.refuse_if_changed(obj)
 

@@ -389,6 +389,7 @@ class ObservedCalls(ObservedTexts):
     def _vars(self, obj: Any) -> Any:
         if is_a(obj, Tensor):
             self.attributes.read(obj, "__dict__")
+        self.foreign.refuse_if_changed(obj)
         table = vars(obj)
         if id(obj) in self.outside or is_a(obj, ModuleType):
             note_table(self, obj)
