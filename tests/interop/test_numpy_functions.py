@@ -24,6 +24,7 @@ def _flat(result: Any) -> list[Any]:
 def no_rounding_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's own 0/0 in the reference
+        warnings.filterwarnings("ignore", "numpy.fix is deprecated", DeprecationWarning)
         yield
 
 

@@ -170,6 +170,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:functools.partial will be a method descriptor:FutureWarning")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", SPECIAL)
 @pytest.mark.parametrize("owner", ["metaclass", "class"])

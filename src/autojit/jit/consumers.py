@@ -47,6 +47,8 @@ def _effects() -> dict[int, Callable[[int], tuple[int, int]]]:
         "CONVERT_VALUE": _fixed(1, 1),
         "FORMAT_WITH_SPEC": _fixed(2, 1),
         "STORE_FAST": _fixed(1, 0),
+        "STORE_FAST_LOAD_FAST": _fixed(1, 1),
+        "STORE_FAST_STORE_FAST": _fixed(2, 0),
         "POP_TOP": _fixed(1, 0),
         "CALL": lambda arg: (arg + 2, 1),
         "CALL_KW": lambda arg: (arg + 3, 1),
@@ -99,6 +101,8 @@ class Consumers:
             return self.use(k) if is_part else 0
         if name == "STORE_FAST":
             return self._waits(arg)
+        if name in _PAIRS:  # which store the topmost value under the first name
+            return self._waits(arg & 15 if above else arg >> 4)
         if name in _NESTS and not (name == "BUILD_MAP" and above % 2):  # a key is looked at
             return RETURNS * (self.use(k) == RETURNS)
         if name == "RETURN_VALUE":
@@ -120,10 +124,11 @@ class Consumers:
         """What an instruction does with a variable: what ``use`` says, if it is about that, else CALLS."""
         name, arg = _NAME[self.instructions[place].op], self.instructions[place].arg
         if name in _PAIRS:
-            pair = arg >> 4, arg & 15
-            if variable not in pair:
-                return CALLS
-            return self.use(place, int(pair[0] == variable)) if name.startswith("LOAD") else 0
+            first, second = arg >> 4, arg & 15
+            loads = [] if name == "STORE_FAST_STORE_FAST" else [(second, 0)]
+            loads += [(first, 1)] if name.startswith("LOAD") else []
+            uses = [self.use(place, above) for loaded, above in loads if loaded == variable]
+            return 0 if 0 in uses else max(uses, default=CALLS)
         if arg != variable or name not in _LOADS:
             return CALLS * (arg != variable or name not in _ELSEWHERE)
         return self.use(place)

@@ -12,7 +12,6 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import MethodType
 from typing import Any
@@ -63,7 +62,7 @@ from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
 from autojit.jit.verify import Comparison, NotYetCompared, check_option
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
-from autojit.runtime.gate import Reentered
+from autojit.runtime.gate import UNLESS_REENTERED
 from autojit.tensor.state import guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
@@ -172,7 +171,7 @@ class JitFunction:
         for native in self._recent[mode]:
             if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
                 continue
-            with suppress(Reentered):
+            with UNLESS_REENTERED:
                 found = native.attempt(*given, **named)
                 if type(found) is not Refusal:
                     self._installed[mode] = native.call
@@ -188,7 +187,7 @@ class JitFunction:
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
         try:
-            with suppress(Reentered), alone(self._lock, self.natives):
+            with UNLESS_REENTERED, alone(self._lock, self.natives):
                 return self._rebound(args, kwargs, carried(self.function))
         except LineByLine as reason:
             self.counts.note(str(reason))

@@ -61,8 +61,7 @@ def is_user_code(code: CodeType, names: dict[str, Any]) -> bool:
 
 def is_user_class(cls: type) -> bool:
     """Whether a class is the user's (see ``is_user_code``)."""
-    is_immutable = bool(cls.__flags__ & (1 << 8))
-    if is_own_class(cls) or (is_immutable and not cls.__flags__ & (1 << 9)):  # built in
+    if is_own_class(cls) or cls.__flags__ & (1 << 8):  # none that Python code made is immutable
         return False
     name = module_of(cls)
     module = sys.modules.get(name)
@@ -70,8 +69,6 @@ def is_user_class(cls: type) -> bool:
         return True
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
-        if is_immutable:  # Cython's, of its functions
-            return False
         return module.__name__ == "__main__" or module.__name__ not in sys.stdlib_module_names
     return not _is_library_file(file, vars(module))
 

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.source import is_own
@@ -81,13 +82,16 @@ class ObservedTexts(ObservedDraws):
 
 
 def can_wait(use: int) -> bool:
-    """Whether nothing looks at what the innermost observed frame (three calls up) makes, before the run is over.
+    """Whether nothing looks at what the innermost frame of the user's makes, before the run is over.
 
     ``use``: of ``instrumented_code``, HELD, or RETURNED; what a captured function returns itself leaves the step.
     """
     if not use & RETURNED:
         return bool(use & HELD)
-    caller = sys._getframe(3).f_back
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_own(frame.f_code):
+        frame = frame.f_back
+    caller = None if frame is None else frame.f_back
     return caller is not None and caller.f_code.co_qualname in _CAPTURING and is_own(caller.f_code)
 
 

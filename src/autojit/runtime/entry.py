@@ -13,7 +13,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -47,7 +46,7 @@ from autojit.runtime.entry_spec import (
 )
 from autojit.runtime.entry_words import ARGUMENT, HEAD, KINDS, REASONS, RING, RING_ENTRY
 from autojit.runtime.executable import POINTER_BYTES, data_address
-from autojit.runtime.gate import GATE_WORDS, Reentered
+from autojit.runtime.gate import GATE_WORDS, UNLESS_REENTERED
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -192,7 +191,7 @@ class NativeEntry:
 
         A program that keeps its results (a list of losses) comes here once for every `capacity` calls.
         """
-        with suppress(Reentered):
+        with UNLESS_REENTERED:
             found = self._with_gate(args, kwargs)
             if type(found) is not Refusal:
                 return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from autojit.runtime.entry_spec import (
     Slots,
     TensorArgument,
 )
-from autojit.runtime.gate import Reentered
+from autojit.runtime.gate import UNLESS_REENTERED
 
 
 class PythonEntry:
@@ -59,7 +58,7 @@ class PythonEntry:
         if type(found) is not Refusal or self._spec.fallback is None:
             return found
         if found is Refusal.BUSY:
-            with suppress(Reentered):
+            with UNLESS_REENTERED:
                 found = self.attempt(*args, **kwargs)
         return self._spec.fallback(*args, **kwargs) if type(found) is Refusal else found
 

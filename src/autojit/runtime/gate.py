@@ -27,6 +27,19 @@ class Reentered(RuntimeError):
     """A thread asked for a gate that it has: from a signal handler, a finaliser, or an op that the step calls back."""
 
 
+class _UnlessReentered:
+    """Passes over ``Reentered`` alone: ``contextlib.suppress`` would put others in the place of groups of errors."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> bool:
+        return kind is Reentered
+
+
+UNLESS_REENTERED = _UnlessReentered()
+
+
 class Gate:
     """See the module. ``address`` is that of the words.
 
