@@ -9,7 +9,7 @@ from autojit.control_flow.body import Body, forget_history, takes_grad, write_ba
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
-from autojit.core.errors import UsageError
+from autojit.core.errors import AutojitError, CompileError, TraceError, UsageError, WideIntegerError
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
@@ -45,7 +45,8 @@ def truth(value: Any, what: str) -> Any:
 def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     """``true_fn(*operands)`` where ``pred`` is true, else ``false_fn(*operands)``; compiled into one step with both.
 
-    Outside of ``@aj.jit`` the chosen function runs as plain Python. In a compiled step both are compiled and one runs;
+    Outside of ``@aj.jit`` the chosen function runs as plain Python. In a compiled step both are compiled and one runs
+    (where capturing one raises, the step splits on ``pred`` as on an ``if``);
     gradients flow through the one that ran, to operands and to tensors that the functions close over. In a batch
     (``vmap``) whose elements differ in ``pred``, both run and each element takes its own result.
 
@@ -82,8 +83,33 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
     found: list[tuple[list[Any], TreeSpec]] = []
     for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):
         body = Body(f"cond: {name}")
-        found.append(flatten(body.call(function, operands)))
+        try:
+            found.append(flatten(body.call(function, operands)))
+        except Exception as error:
+            if not (_is_of_function(error) and _can_choose(pred)):
+                raise
+            break
         branches.append(body)
+    else:
+        return _either(pred, branches, found)
+    return (true_fn if pred else false_fn)(*operands)  # which raises only if it is the one that is taken
+
+
+def _is_of_function(error: Exception) -> bool:
+    """Whether a branch raises an error, and not autojit what guides or ends a capture."""
+    is_refusal = isinstance(error, TraceError | CompileError | WideIntegerError)
+    return not is_refusal and not type(error).__module__.startswith("autojit.jit.")
+
+
+def _can_choose(pred: Tensor) -> bool:
+    """Whether Python may look at the predicate, and the step be one of what it sees."""
+    try:
+        return bool(pred) or True
+    except AutojitError:  # in a body, or in a batch
+        return False
+
+
+def _either(pred: Tensor, branches: Sequence[Body], found: Sequence[tuple[list[Any], TreeSpec]]) -> Any:
     (leaves, tree), (others, other_tree) = found
     check_same_tree("cond: the result of false_fn", other_tree, tree, "that of true_fn", _BOTH)
     places = _tensors(tree, leaves, others)
