@@ -104,9 +104,10 @@ def _is_of_function(error: Exception) -> bool:
 def _can_choose(pred: Tensor) -> bool:
     """Whether Python may look at the predicate, and the step be one of what it sees."""
     try:
-        return bool(pred) or True
+        bool(pred)
     except AutojitError:  # in a body, or in a batch
         return False
+    return True
 
 
 def _either(pred: Tensor, branches: Sequence[Body], found: Sequence[tuple[list[Any], TreeSpec]]) -> Any:

@@ -21,7 +21,11 @@ LEFT_OUT = (
     "test_races.py", "test_interrupts.py", "test_cache.py", "test_memory.py", "test_all_rows.py", "test_graphs.py",
 )  # fmt: skip
 LONGEST_S = 6.0  # of a test that is a killer: longer ones find little that shorter ones do not
-PLAIN = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error", "--import-mode=importlib")
+PLAIN = (
+    "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning",
+    "--import-mode=importlib",
+)  # fmt: skip
+"""How tests run here; the warning is about autojit itself, which is imported before pytest begins."""
 Note = Callable[[str, float], None]  # a test passed, in so many seconds
 
 
