@@ -42,7 +42,7 @@ test: $(VENV)/installed-test ## the whole test suite, doctests and the code of d
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: test-machines
-test-machines: $(VENV)/installed-test ## what numbers decide, as on other machines: BLAS, registers, threads, versions (ARGS="--short")
+test-machines: $(VENV)/installed-test ## as on other machines: BLAS, registers, threads, versions, other Pythons (ARGS="--short")
 	$(BIN)/python tools/test_machines.py --workers $(WORKERS) $(ARGS)
 
 .PHONY: fuzz

@@ -2,8 +2,9 @@
 
 A row of the matrix is one way in which a machine may differ from this one: OpenBLAS's kernels (``OPENBLAS_CORETYPE``
 changes the order of sums), NumPy's own vector loops (``NPY_DISABLE_CPU_FEATURES``), the width of the vector registers
-that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, and the versions
-of what we build on. ``--short`` runs the rows and files that differ most; ``--list`` only prints the rows.
+that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, the versions of
+what we build on, and those of Python that are installed here. ``--short`` runs the rows and files that differ most;
+``--list`` only prints the rows.
 
 Registers wider than the machine's are not run: ``tests/runtime/test_llvm.py`` assembles for them.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -47,14 +49,21 @@ VERSIONED = (
 )
 
 
+OBSERVED = ("tests/jit", "tests/control_flow", "tests/functions", "tests/interop", "tests/runtime", "tests/optim")
+"""What bytecode, classes of the standard library and NumPy's newest version decide."""
+
+
 class Row(NamedTuple):
-    """One machine: its name, what the environment says of it, the tests that could notice, other versions' packages."""
+    """One machine: its name, what the environment says of it, the tests that could notice, other versions' packages,
+    and the interpreter.
+    """
 
     name: str
     environment: dict[str, str]
     tests: Sequence[str] = NUMERIC
     packages: tuple[str, ...] = ()
     is_short: bool = False
+    python: str = sys.executable
 
 
 def widest_bytes() -> int:
@@ -84,6 +93,23 @@ def rows() -> Iterator[Row]:
     yield Row("checked kernels", {"AUTOJIT_CHECK": "1", "AUTOJIT_NUM_THREADS": "3"}, is_short=True)
     yield Row("oldest versions", {}, VERSIONED, _versions(oldest=True))
     yield Row("newest versions", {}, VERSIONED, _versions(oldest=False))
+    for version in re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()):
+        if version == f"3.{sys.version_info[1]}":
+            continue
+        python = _interpreter(version)
+        if python:
+            yield Row(f"Python {version}", {}, OBSERVED, _versions(oldest=False), python=python)
+        else:
+            print(f"Python {version}: not installed here")
+
+
+def _interpreter(version: str) -> str:
+    """A Python of this version that runs: from PATH, or one of pyenv's; "" if there is none."""
+    known = (Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python{version}")
+    for found in (shutil.which(f"python{version}"), *map(str, sorted(known))):
+        if found and subprocess.run([found, "-c", "import venv, ctypes"], capture_output=True).returncode == 0:
+            return found
+    return ""
 
 
 def _dispatched() -> str:
@@ -116,7 +142,7 @@ def environment_of(row: Row) -> str:
     python, stamp = place / "bin" / "python", place / "installed"
     wanted = "\n".join(row.packages)
     if not stamp.exists() or stamp.read_text() != wanted:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+        subprocess.run([row.python, "-m", "venv", "--clear", str(place)], check=True)
         install = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
         tools = ("pytest", "pytest-xdist", "hypothesis", "mpmath", "scipy", "scikit-learn", "matplotlib", "safetensors")
         subprocess.run([*install, *row.packages, *tools], check=True)
