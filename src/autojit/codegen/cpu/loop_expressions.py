@@ -321,6 +321,13 @@ def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:
 
 def _reads_memory(expr: Expr) -> bool:
     """Whether computing the expression reads a buffer, perhaps for a position."""
-    if expr.kind in ("load", "lookup") or any(True for _ in _opaque_names(expr.index)):
-        return True
-    return any(_reads_memory(a) for a in expr.args)
+    stack, met = [expr], {expr}
+    while stack:
+        found = stack.pop()
+        if found.kind in ("load", "lookup") or any(True for _ in _opaque_names(found.index)):
+            return True
+        for part in found.args:
+            if part not in met:
+                met.add(part)
+                stack.append(part)
+    return False
