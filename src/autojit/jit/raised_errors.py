@@ -41,7 +41,7 @@ def of_values(trace: Trace, arguments: Sequence[ArgumentLeaf], leaves: Sequence[
     except TraceError:
         raise
     except BaseException as error:
-        if not type(error).__module__.startswith("autojit.jit."):
+        if not (trace.is_compared or type(error).__module__.startswith("autojit.jit.")):
             refusal = _refusal(trace) if isinstance(error, Exception) else None
             if refusal is not None:
                 refusal.__context__ = None

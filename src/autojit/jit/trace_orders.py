@@ -16,7 +16,7 @@ from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.line_by_line import LineByLine, Uncompiled
 from autojit.ops.shape import Reshape
-from autojit.tensor.memory_orders import Order, order_of, result_order, row_major, stand_in
+from autojit.tensor.memory_orders import Order, laid_alike, order_of, result_order, row_major, stand_in
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -34,7 +34,7 @@ class TraceOrders:
 
     def __init__(self) -> None:
         self.orders: dict[Value, Any] = {}  # stand-ins; None: row-major
-        self.given: dict[Value, Any] = {}  # of arguments: their arrays' (shape, strides, dtype) in this call
+        self.given: dict[Value, Any] = {}  # of arguments: their (shape, strides, dtype) in this call
         self.relied_on: dict[Value, Order] = {}  # arguments and state whose order the capture depends on
         self._begins: dict[int, tuple[Value, int]] = {}  # by id of an argument: its value, where it is in its storage
         self._parts: list[Tensor] = []  # arguments that are views, or show parts of their memory
@@ -49,7 +49,7 @@ class TraceOrders:
 
     def give(self, value: Value, array: Any) -> None:
         """An argument's value lies as this array."""
-        self.given[value] = array.shape, array.strides, array.dtype
+        self.given[value] = *laid_alike(array, value.type), array.dtype
 
     def give_tensor(self, shell: Tensor, value: Value, given: Tensor, offset: int) -> None:
         """So does that of an argument which begins ``offset`` elements behind the beginning of its storage."""

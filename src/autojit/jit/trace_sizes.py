@@ -67,6 +67,11 @@ class TraceSizes:
         self._made: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
         self._compared = 0  # nodes that these know
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether this is such a second capture: its sizes are no call's, and it has no values."""
+        return self.shift != 0
+
     if TYPE_CHECKING:
 
         def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...

@@ -78,6 +78,18 @@ def stand_in(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> ND
     return None if made.flags.c_contiguous else made
 
 
+def laid_alike(array: NDArray[Any], of: TensorType) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of what lies in memory as the array does; where open sizes have other hints it is another."""
+    shape, order = hinted(of.shape), order_of(array)
+    if array.shape == shape or (order is not None and order[:1] == ("strides",)):
+        return shape, array.strides
+    steps, step = [0] * len(shape), array.itemsize
+    for axis in reversed(range(len(shape)) if order is None else order):
+        steps[axis] = step
+        step *= max(shape[axis], 1)
+    return shape, tuple(steps)
+
+
 def result_order(
     op: Op, operands: Sequence[NDArray[Any] | None], types: Sequence[TensorType], result: TensorType
 ) -> NDArray[Any] | None:
