@@ -111,15 +111,16 @@ def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
         leaf._set_grad(add(before, grad))
     elif before.layout is not strided:
         before._become(add(before, grad))
-    elif state.trace is not None or state.layers or grad.layout is not strided or not _is_ordinary(before):
+    elif state.trace is not None or state.layers or grad.layout is not strided or not _is_ordinary(before, grad):
         before.add_(grad)  # which refuses what must not be written: made in inference mode, expanded, read-only
     else:
         _add_in_place(before, grad)
 
 
-def _is_ordinary(total: Tensor) -> bool:
+def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
     """Whether nothing can forbid to add to a gradient, which is no view: inference tensors count as views."""
-    return total._view is None and total._array.flags.writeable
+    array = total._array
+    return total._view is None and array.flags.writeable and array.shape == grad._array.shape
 
 
 def _add_in_place(total: Tensor, grad: Tensor) -> None:

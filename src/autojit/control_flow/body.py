@@ -60,7 +60,8 @@ class BodyTrace(Trace):
         if t._array is not None:
             return False
         storage = t._storage
-        value = t._value if storage is None or storage.value is None else storage.value
+        is_kept_apart = t._view is not None and t._view.base is None and not t._view.chain  # see `counted_with`
+        value = t._value if storage is None or storage.value is None or is_kept_apart else storage.value
         self._index()
         return value is not None and (value in self.definition or value in self.builder.inputs)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import DType, dtype_of_numpy, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
@@ -66,9 +66,14 @@ class Gather(Gathering):
     def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
         within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
         try:
-            return np.take_along_axis(x[within], index, self.axis)
+            found = np.take_along_axis(x[within], index, self.axis)
         except IndexError:
             raise out_of_range(self.name, index, self.axis, x.shape[self.axis]) from None
+        if found.shape != index.shape:  # NumPy has broadcast it to an operand without elements
+            given, at = (TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in (x, index))
+            check_aligned(self.name, given, at, self.axis)
+            return np.empty(index.shape, x.dtype)
+        return found
 
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         place = fetch(1, index, types[0].shape[self.axis])
@@ -107,10 +112,14 @@ class IndexSelect(Gathering):
         return x.with_shape((*x.shape[: self.axis], index.shape[0], *x.shape[self.axis + 1 :]))
 
     def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+        extent = x.shape[self.axis]
         try:
-            return np.take(x, index, self.axis)
+            found = np.take(x, index, self.axis)
         except IndexError:
-            raise out_of_range(self.name, index, self.axis, x.shape[self.axis]) from None
+            raise out_of_range(self.name, index, self.axis, extent) from None
+        if not found.size and ((index < -extent) | (index >= extent)).any():  # which NumPy does not look at then
+            raise out_of_range(self.name, index, self.axis, extent)
+        return found
 
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         place = fetch(1, (index[self.axis],), types[0].shape[self.axis])

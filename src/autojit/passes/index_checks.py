@@ -2,7 +2,8 @@
 
 How to read: ``IndexChecks`` is told the nodes from the last to the first by dead-code elimination, which drops unread
 look-ups, and then says which checks must be made in their place. No check is made of indices that cannot be outside,
-nor where a look-up with the same indices in an axis of the same extent is computed as a whole.
+nor where a look-up with the same indices in an axis of the same extent is computed as a whole. A look-up that another
+axis leaves without elements looks at none of its indices, so these are checked by themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autojit.core.sizes import expression_of, is_symbolic
+from autojit.core.sizes import expression_of, is_symbolic, surely_equal, surely_less
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise, Reindex
 from autojit.ops.indexing import Gathering
@@ -46,7 +47,8 @@ class IndexChecks:
         elif node.op.looks_up:
             for place, axis, extent in node.op.look_ups(*[v.type for v in node.inputs]):
                 key = (node.inputs[place], _hashed(extent))
-                if is_live and (is_whole or not isinstance(node.op, Gathering)):
+                is_computed = is_live and (is_whole or not isinstance(node.op, Gathering))
+                if is_computed and not _may_be_skipped(node, node.inputs[place]):
                     self.done.add(key)
                 else:
                     self.wanted[key] = (node, axis, extent)
@@ -77,6 +79,21 @@ def _hashed(extent: Any) -> Any:
 def _check(node: Node, axis: int, index: Value, extent: Any) -> Node:
     check = InRange(node.source.callee or node.op.shown_name, axis, extent, str(node.inputs[0].type))
     return Node(check, (index,), (Value(check.result_type(index.type)),), node.source)
+
+
+def _may_be_skipped(node: Node, index: Value) -> bool:
+    """Whether there can be indices, and yet no element that is looked up by them or in what they point at."""
+    base, walked = node.inputs[0].type.shape, _walked(node).type.shape
+    others = [_hashed(n) for n in walked if not surely_less(0, n)]
+    for extent in index.type.shape:
+        if _hashed(extent) in others:
+            others.remove(_hashed(extent))
+    return bool(others) or any(surely_equal(n, 0) for n in base)
+
+
+def _walked(node: Node) -> Value:
+    """The value whose elements are each looked up once: what is picked, or what is put into its place."""
+    return node.outputs[0] if isinstance(node.op, Gathering) else node.inputs[1]
 
 
 def _read_as_a_whole(node: Node, is_whole: bool) -> Iterator[Value]:

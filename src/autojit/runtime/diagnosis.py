@@ -17,11 +17,11 @@ import numpy as np
 
 from autojit.core.errors import AutojitError, OutOfMemoryError, out_of_memory_in_step
 from autojit.core.sizes import surely_equal
-from autojit.ir.concrete import concrete
+from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ops.base import Elementwise
-from autojit.ops.counted_positions import Extent
+from autojit.ops.counted_positions import Counting, Extent
 from autojit.ops.shape import Reshape
 
 if TYPE_CHECKING:
@@ -147,22 +147,27 @@ def _before(node: Node, nodes: Sequence[Node]) -> list[Node]:
 
 
 def _needed(chosen: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
-    """Nodes and what their operands depend on, in order."""
+    """Nodes and what their operands depend on, in order; with what counts sizes that they are of."""
     roots = set(chosen)
     wanted: set[Value] = set()
+    sizes: set[str] = set()
     found: list[Node] = []
     for node in reversed(nodes):
-        if node in roots or not wanted.isdisjoint(node.outputs):
+        counts = isinstance(node.op, Counting) and not sizes.isdisjoint(symbols_of(node.op.count))
+        if counts or node in roots or not wanted.isdisjoint(node.outputs):
             found.append(node)
             wanted.update(node.inputs)
+            sizes.update(symbols_of(node.op))
     return found[::-1]
 
 
 def _first_error(graph: Graph, nodes: Sequence[Node], inputs: Sequence[Any]) -> tuple[Exception, Node] | None:
     """The first error of nodes that are computed one by one, and whose it is."""
     known = dict(zip(graph.inputs, inputs, strict=True))
+    telling = list(graph.inputs)  # by their shapes: what the sizes are
     for node in nodes:
-        given = tuple(dict.fromkeys((*graph.inputs, *node.inputs)))  # all inputs: they tell what the sizes are
+        given = tuple(dict.fromkeys((*telling, *node.inputs)))
+        telling += node.outputs if isinstance(node.op, Counting) else ()
         try:
             results = evaluate(Graph(given, (node,), node.outputs), [known[v] for v in given])
             known.update(zip(node.outputs, results, strict=True))

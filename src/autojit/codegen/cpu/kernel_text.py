@@ -318,7 +318,7 @@ class KernelFunction:
         wrapped = self.line(f"select i1 {negative}, i64 {shifted}, i64 {index}")
         last = self.number(size_max(extent - 1, 0))
         inside = self.line(f"call i64 @llvm.umin.i64(i64 {wrapped}, i64 {last})")
-        left = self.line(f"zext i1 {self.line(f'icmp ne i64 {wrapped}, {inside}')} to i8")
+        left = self.line(f"zext i1 {self.line(f'icmp uge i64 {wrapped}, {self.number(extent)}')} to i8")
         before = self.line(f"load i8, ptr {flag}")
         self.lines.append(f"  store i8 {self.line(f'or i8 {before}, {left}')}, ptr {flag}")
         return inside

@@ -300,9 +300,15 @@ class ExpressionPrinter(KernelFunction):
             if found is None:
                 base = self.index(term.base, memo, phase)
                 opcode = "udiv" if isinstance(term, Quotient) else "urem"
-                found = memo[term] = self.line(f"{opcode} i64 {base}, {self.number(term.divisor)}")
+                found = memo[term] = self.line(f"{opcode} i64 {base}, {self._divisor(term.divisor)}")
             return found
         return self.expr(self.program.lookups[term.text], memo, phase).text
+
+    def _divisor(self, size: int) -> str:
+        """A size to divide by: 1 where it is 0 as the step counts it, for an index that points at nothing."""
+        if surely_less(0, size):
+            return self.number(size)
+        return self.line(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
 
 
 def _is_worth_keeping(expr: Expr) -> bool:

@@ -77,7 +77,7 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, rounding: _Rounding) -
             return Verdict("structure", a.place, mode, f"{a.aspect} at {a.place}", f"{b.aspect} at {b.place}", True)
         if not _equal(a, b, rounding.dtype):
             found = Verdict(a.aspect, a.place, mode, _text(a.value), _text(b.value), True)
-            if (a.aspect == "value" or rounded is not None) and rounding.explains(k, b, rounded is not None):
+            if (a.aspect in ("value", "shape") or rounded is not None) and rounding.explains(k, b, rounded is not None):
                 rounded = rounded or found._replace(kind="rounding", is_finding=False)
             elif a.aspect not in MINOR:
                 return found
@@ -238,6 +238,8 @@ class _Rounding:
             return False
         if not _is_float(fact) or not _is_float(compiled):
             return any(not _equal(fact, other, self.dtype) for other in kept)
+        if np.shape(fact.value) != np.shape(compiled.value):  # of as many as a comparison lets through
+            return any(np.shape(other.value) != np.shape(fact.value) for other in kept)
         moved = np.max([_distances(fact, other) for other in kept], axis=0)
         most = EXPLAINED * moved
         if is_amplified:
