@@ -45,6 +45,10 @@ test: $(VENV)/installed-test ## the whole test suite, doctests and the code of d
 test-machines: $(VENV)/installed-test ## as on other machines: BLAS, registers, threads, versions, other Pythons (ARGS="--short")
 	$(BIN)/python tools/test_machines.py --workers $(WORKERS) $(ARGS)
 
+.PHONY: golden
+golden: $(VENV)/installed-test ## graphs, schedules, plans and kernels of 300 steps as recorded (ARGS="--write" records)
+	$(BIN)/python -m tests.golden $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/installed-test ## random programs in changing environments, eager against compiled (ARGS="--seconds 600")
 	$(BIN)/python -m autojit.testing.fuzz --workers $(WORKERS) $(ARGS)

@@ -31,7 +31,7 @@ def print_literal(value: object) -> str:
     if isinstance(value, TensorType):
         return repr(str(value))
     if isinstance(value, Graph):
-        return " ".join(print_lines(value, _names(value)))
+        return " ".join(print_lines(value, names_of(value)))
     return repr(value)
 
 
@@ -41,7 +41,8 @@ def print_op(op: Op) -> str:
     return f"{op.name}[{inner}]" if inner else op.name
 
 
-def _names(graph: Graph) -> dict[Value, str]:
+def names_of(graph: Graph) -> dict[Value, str]:
+    """A name for each value of a graph: its own where no earlier value has it, else ``v`` and a number."""
     taken: dict[str, Value] = {}
     names: dict[Value, str] = {}
     values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
@@ -68,7 +69,7 @@ def print_node(node: Node, names: dict[Value, str]) -> str:
 
 def print_graph(graph: Graph, *, sources: bool = False) -> str:
     """The graph as text: on one line when it fits, else a line per node; ``sources`` appends the user's lines."""
-    head, *body, tail, end = print_lines(graph, _names(graph))
+    head, *body, tail, end = print_lines(graph, names_of(graph))
     one_line = " ".join([head, *body, tail, end])
     if len(one_line) <= _LINE and not sources:
         return one_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from autojit.ir.text import _names
+from autojit.ir.text import names_of
 from autojit.schedule.bands import Band
 from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def print_schedule(schedule: Schedule) -> str:
     """The kernels in order."""
-    names = _names(schedule.graph)
+    names = names_of(schedule.graph)
     lines = [f"{len(schedule.kernels)} kernels, arena {schedule.memory.peak_bytes} bytes"]
     for number, kernel in enumerate(_flat(schedule, lines)):
         reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
