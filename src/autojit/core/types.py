@@ -61,6 +61,10 @@ class TensorType:
     def with_dtype(self, dtype: DType) -> TensorType:
         return TensorType(self.shape, dtype, self.device)
 
+    def on(self, device: Device) -> TensorType:
+        """The same shape and dtype on a device."""
+        return self if self.device == device else TensorType(self.shape, self.dtype, device)
+
     def drop(self, axes: tuple[int, ...]) -> TensorType:
         """Without the given non-negative axes."""
         return self.with_shape(tuple(n for axis, n in enumerate(self.shape) if axis not in axes))

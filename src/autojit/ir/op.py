@@ -101,6 +101,7 @@ class Op:
     n_outputs: ClassVar[int] = 1
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
+    moves: ClassVar[bool] = False  # the op's own rule says where the result lies; else that is where the operands do
     is_random: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False  # axes lie in memory as those of the operands (``tensor.axis_orders``)
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
@@ -175,8 +176,9 @@ class Op:
         return None
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
-        """The static parameters as (name, value) pairs."""
-        return tuple((name, getattr(self, name)) for name in self.__match_args__)
+        """The static parameters as (name, value) pairs; that a source is on the CPU goes without saying."""
+        found = tuple((name, getattr(self, name)) for name in self.__match_args__)
+        return found[:-1] if found and found[-1] == ("device", getattr(type(self), "device", None)) else found
 
     def unbroadcast(self, x_bar: Any, x: Any) -> Any:
         """Bring the cotangent of an operand to the operand's shape; only broadcasting ops have work here."""

@@ -7,6 +7,7 @@ import math
 import re
 from typing import Any
 
+from autojit.core.device import Device, device
 from autojit.core.dtypes import BY_SHORT, DType
 from autojit.core.size_text import parse_size
 from autojit.core.types import TensorType, parse_type
@@ -30,6 +31,8 @@ def print_literal(value: object) -> str:
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, TensorType):
         return repr(str(value))
+    if isinstance(value, Device):
+        return f"device({str(value)!r})"
     if isinstance(value, Graph):
         return " ".join(print_lines(value, names_of(value)))
     return repr(value)
@@ -168,6 +171,8 @@ def _literal(tree: ast.expr) -> Any:
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
         if tree.func.id in ("min", "max"):
             return parse_size(tree)
+        if tree.func.id == "device":
+            return device(*map(ast.literal_eval, tree.args))
         return Op.registry[tree.func.id](**{str(k.arg): _literal(k.value) for k in tree.keywords})
     return ast.literal_eval(tree)
 

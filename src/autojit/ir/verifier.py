@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from autojit.core.errors import VerificationError
 from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.result_types import placed_types
 
 
 def verify(graph: Graph, after: str = "construction") -> Graph:
     """Return the graph unchanged, or raise VerificationError naming the broken invariant and the node.
 
     Checks: each value is defined once and before its uses; operand types satisfy the op's type rule and give the
-    recorded result types; outputs are defined.
+    recorded result types, on the operands' device; outputs are defined.
     """
     defined: set[Value] = set()
     for value in graph.inputs:
@@ -35,7 +36,7 @@ def _define(value: Value, defined: set[Value], after: str) -> None:
 
 
 def _check_types(node: Node, after: str) -> None:
-    found = node.op.result_type(*[v.type for v in node.inputs])
+    found = placed_types(node.op, *[v.type for v in node.inputs])
     expected = (found,) if node.op.n_outputs == 1 else tuple(found)
     recorded = tuple(v.type for v in node.outputs)
     if expected != recorded:

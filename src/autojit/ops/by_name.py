@@ -14,4 +14,4 @@ def apply(name: str, *operands: Any, **parameters: Any) -> Any:
 
 def source(name: str, like: Any, **parameters: Any) -> Any:
     """An op without operands, computed or recorded where the operand ``like`` is."""
-    return like._bind(Op.registry[name](**parameters), ())
+    return like._bind(Op.registry[name](**{"device": like.spec.device, **parameters}), ())

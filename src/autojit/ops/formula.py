@@ -198,7 +198,7 @@ def _formula(cone: list[int], made: dict[int, Step], types: Sequence[TensorType 
         op, places, results = made[number]
         inputs = tuple([read(place) for place in places])
         known[number] = Value(results[0].with_shape(()))
-        op = Full(op.value, op.dtype, ()) if isinstance(op, Full) else op
+        op = Full(op.value, op.dtype, (), op.device) if isinstance(op, Full) else op
         nodes.append(Node(op, inputs, (known[number],)))
     body = Graph(tuple(operands.values()), tuple(nodes), (known[cone[-1]],))
     return Formula(body), tuple(operands), made[cone[-1]][2]

@@ -1,6 +1,6 @@
 """Sources: ops without operands (constants, index ramps), and literals in the company of an operand.
 
-A source has nobody to say whether it computes or records, so its functions take an operand ``like`` that decides.
+A source has nobody to say whether it computes or records, nor where: its functions take an operand ``like`` that does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.device import Device
+from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, float64, int64
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
@@ -39,6 +39,7 @@ class Full(Source):
     value: Number
     dtype: DType
     shape: Shape
+    device: Device = CPU
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Full and self._key() == other._key()
@@ -46,11 +47,11 @@ class Full(Source):
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> tuple[str, str, Shape]:
-        return repr(self.value), self.dtype.short, self.shape
+    def _key(self) -> tuple[str, str, Shape, Device]:
+        return repr(self.value), self.dtype.short, self.shape, self.device
 
     def result_type(self) -> TensorType:
-        return TensorType(self.shape, self.dtype)
+        return TensorType(self.shape, self.dtype, self.device)
 
     def eager(self) -> NDArray[Any]:
         return np.full(self.shape, self.value, self.dtype.numpy)
@@ -70,9 +71,10 @@ class SizeValue(Source):
 
     size: int
     dtype: DType
+    device: Device = CPU
 
     def result_type(self) -> TensorType:
-        return TensorType((), self.dtype)
+        return TensorType((), self.dtype, self.device)
 
     def eager(self) -> NDArray[Any]:
         return np.asarray(hint_of(self.size)).astype(self.dtype.numpy)
@@ -92,11 +94,12 @@ class Iota(Source):
     shape: Shape
     axis: int
     dtype: DType
+    device: Device = CPU
 
     def result_type(self) -> TensorType:
         if not 0 <= self.axis < len(self.shape):
             raise ArgumentError("iota: the axis is out of range", {"shape": self.shape, "axis": self.axis})
-        return TensorType(self.shape, self.dtype)
+        return TensorType(self.shape, self.dtype, self.device)
 
     def eager(self) -> NDArray[Any]:
         ramp = np.arange(self.shape[self.axis]).astype(self.dtype.numpy)
@@ -120,10 +123,11 @@ class Constant(Structured):
     data: str
     dtype: DType
     shape: Shape
+    device: Device = CPU
     lowering: ClassVar[str] = "constant"
 
     def result_type(self) -> TensorType:
-        return TensorType(self.shape, self.dtype)
+        return TensorType(self.shape, self.dtype, self.device)
 
     def eager(self) -> NDArray[Any]:
         flat = np.frombuffer(bytes.fromhex(self.data), self.dtype.numpy)
@@ -176,18 +180,18 @@ def ones_like(x: Operand) -> Any:
 
 def iota(like: Operand, shape: Shape, axis: int = 0, dtype: DType = int64) -> Any:
     """Positions along an axis."""
-    return like._bind(Iota(shape, axis, dtype), ())
+    return like._bind(Iota(shape, axis, dtype, like.spec.device), ())
 
 
 def arange(like: Operand, length: int, dtype: DType = int64) -> Any:
     """0, 1, ..., length - 1."""
-    return like._bind(Iota((length,), 0, dtype), ())
+    return like._bind(Iota((length,), 0, dtype, like.spec.device), ())
 
 
 def constant(like: Operand, values: NDArray[Any], dtype: DType = float64) -> Any:
     """A small table as a constant of the graph; large arrays should be operands instead."""
     table = np.ascontiguousarray(values, dtype=dtype.numpy)
-    return like._bind(Constant(table.tobytes().hex(), dtype, table.shape), ())
+    return like._bind(Constant(table.tobytes().hex(), dtype, table.shape, like.spec.device), ())
 
 
 _SCALAR_TYPES: dict[tuple[DType, Device], TensorType] = {}

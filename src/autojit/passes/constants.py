@@ -110,7 +110,7 @@ class ConstantFolder:
             return x
         if product.factor == -1:
             return self.apply(NEG, x)
-        (literal,) = self.builder.apply(Full(product.factor, x.type.dtype, ()), ())
+        (literal,) = self.builder.apply(Full(product.factor, x.type.dtype, (), x.type.device), ())
         self._note(self.builder.nodes[-1])
         return self.apply(MUL, x, literal)
 

@@ -29,7 +29,7 @@ def fill_empty(graph: Graph) -> Graph:
             builder.nodes.append(Node(node.op, inputs, node.outputs, node.source))
             continue
         for output in node.outputs:
-            full = Full(value, output.type.dtype, output.type.shape)  # type: ignore[arg-type]
+            full = Full(value, output.type.dtype, output.type.shape, output.type.device)  # type: ignore[arg-type]
             (renamed[output],) = builder.apply(full, (), node.source)
     return builder.finish([renamed.get(v, v) for v in graph.outputs])
 

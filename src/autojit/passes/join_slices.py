@@ -84,7 +84,7 @@ def _with_gaps(pieces: list[Piece], whole: Value, axis: int, node: Node) -> tupl
         if start > reached:
             shape = tuple(start - reached if a == axis else n for a, n in enumerate(whole.type.shape))
             zeros = Value(whole.type.with_shape(shape))
-            nodes.append(Node(Full(0, whole.type.dtype, shape), (), (zeros,), node.source))
+            nodes.append(Node(Full(0, whole.type.dtype, shape, whole.type.device), (), (zeros,), node.source))
             parts.append(zeros)
         if value is not None:
             parts.append(value)

@@ -185,7 +185,7 @@ def _scatter(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     if others != [n for a, n in enumerate(base.spec.shape) if a != op.axis]:
         return None
     extent = base.spec.shape[op.axis]
-    position = base.builder.apply(Iota(base.spec.shape, op.axis, index.spec.dtype), ())[0]
+    position = base.builder.apply(Iota(base.spec.shape, op.axis, index.spec.dtype, base.spec.device), ())[0]
     scalar = index.spec.with_shape(())
     bind(InRange(op.shown_name, op.axis, extent, str(base.spec)), index)
     zero = index._literal(0, scalar)

@@ -14,6 +14,7 @@ from autojit.core.errors import DeviceError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
+from autojit.ir.result_types import common_device, devices_differ
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import replace
 from autojit.tensor.op_node import OpNode
@@ -26,6 +27,7 @@ class ToDevice(Op):
     """A copy on another device."""
 
     device: Device
+    moves = True
 
     def result_type(self, x: TensorType) -> TensorType:
         return TensorType(x.shape, x.dtype, self.device)
@@ -108,24 +110,11 @@ class DeviceLayer(Layer):
 
 def _common(op: Op, operands: Sequence[Tensor]) -> Device:
     """Where the operands are. Numbers on the CPU (tensors of rank 0) may be combined with tensors anywhere."""
-    found: Device | None = None
-    for t in operands:
-        spec = type_of(t)
-        if spec.ndim == 0 and spec.device == CPU:
-            continue
-        if found is not None and spec.device != found:
-            raise _mixed(op.name, operands)
-        found = spec.device
-    return CPU if found is None else found
+    return common_device(op.name, [type_of(t) for t in operands])
 
 
 def _mixed(what: str, operands: Sequence[Tensor]) -> DeviceError:
-    places = list(dict.fromkeys(str(type_of(t).device) for t in operands))
-    return DeviceError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {places[0]} and {places[1]}!",
-        {"op": what, **{f"operand {k}": t for k, t in enumerate(operands)}},
-        "move one operand: x.to(y.device)",
-    )
+    return devices_differ(what, [type_of(t) for t in operands], {f"operand {k}": t for k, t in enumerate(operands)})
 
 
 def _tell_node(results: Sequence[Tensor], operands: Sequence[Tensor]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU
+from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError, UsageError, out_of_memory, tensor_expected
 from autojit.core.ports import sparse_port
@@ -365,10 +365,10 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     """A constant: every element is ``value``. Zero-dimensional ones are kept and shared; nobody writes to them."""
     if state.trace is not None:
         if not type.shape:
-            return number(value, type.dtype)
+            return number(value, type.dtype, type.device)
         if is_symbolic(value) or is_of_step(value):
-            return apply(BroadcastTo(type.shape), number(value, type.dtype))  # type: ignore[no-any-return]
-        op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape)
+            return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))  # type: ignore[no-any-return]
+        op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.shape or type.device is not CPU:
         made = wrap(np.full(type.shape, value, type.dtype.numpy))
@@ -394,12 +394,12 @@ def digits(value: Any) -> Any:
 
 
 def _with_digits(op: Op) -> Op:
-    given = [value for _, value in op.parameters()]
+    given = [getattr(op, name) for name in op.__match_args__]
     found = list(map(digits, given))
     return op if all(map(operator.is_, found, given)) else type(op)(*found)
 
 
-def number(value: Any, dtype: DType) -> Tensor:
+def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
     """A Python number as a 0-d constant of a dtype; UsageError for a whole one that the dtype does not hold."""
     if state.trace is not None:
         if is_symbolic(value):
@@ -407,7 +407,7 @@ def number(value: Any, dtype: DType) -> Tensor:
         elif is_of_step(value):
             made = wrap_value(value_of(value.as_operand().to(dtype)))
         else:
-            made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, ()), ())[0])
+            made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, (), place), ())[0])
         made.__dict__["is_number"] = True
         return made
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants

@@ -1,0 +1,148 @@
+"""Where values lie is in their types: sources and literals are where they are used, results where operands are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autojit.ops  # noqa: F401
+from autojit.core.device import CPU, Device
+from autojit.core.dtypes import ALL_DTYPES, float32, int64
+from autojit.core.errors import DeviceError
+from autojit.core.types import TensorType
+from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
+from autojit.ir.builder import Tracer
+from autojit.ir.graph import Node, Value
+from autojit.ops import sources
+from autojit.passes.pipeline import optimize
+from autojit.transforms.adjoint import adjoint
+from autojit.transforms.jvp import jvp
+from tests.ops.laws import type_of
+
+THERE = Device("cuda", 1)
+OPS = [op for op in Op.registry.load().values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
+SOURCES = ("full", "iota", "size_value", "constant")
+
+
+def devices_of(graph: Graph) -> set[Device]:
+    return {v.type.device for v in (*graph.inputs, *(v for node in graph.nodes for v in node.outputs))}
+
+
+def there(op: Op) -> Op:
+    """The op with its graphs, and what these make of nothing, elsewhere."""
+    fields = {name: moved(getattr(op, name)) for name in op.__match_args__}
+    if op.name in SOURCES:
+        fields["device"] = THERE
+    return type(op)(**fields)
+
+
+def moved(parameter: object) -> object:
+    if isinstance(parameter, tuple):
+        return tuple(map(moved, parameter))
+    if not isinstance(parameter, Graph):
+        return parameter
+    values = {
+        v: Value(v.type.on(THERE), v.name)
+        for v in (*parameter.inputs, *(v for node in parameter.nodes for v in node.outputs))
+    }
+    nodes = [
+        Node(there(n.op), tuple(values[v] for v in n.inputs), tuple(values[v] for v in n.outputs), n.source)
+        for n in parameter.nodes
+    ]
+    return Graph(tuple(values[v] for v in parameter.inputs), tuple(nodes), tuple(values[v] for v in parameter.outputs))
+
+
+def graph_there(op: Op, inputs: list[np.ndarray]) -> Graph:
+    """The op applied to operands that lie elsewhere."""
+    builder = GraphBuilder()
+    operands = [builder.input(type_of(x).on(THERE)) for x in inputs]
+    return verify(builder.finish(builder.apply(op, operands)))
+
+
+@pytest.mark.parametrize("op_class", OPS, ids=lambda op: op.name)
+def test_everything_that_comes_of_an_op_is_where_its_operands_are(op_class: type[Op]) -> None:
+    """Its result, its derivatives, and what the passes make of them; printed and parsed, too."""
+    for dtype in ALL_DTYPES:
+        for op, inputs in op_class.samples(dtype)[:2]:  # type: ignore[attr-defined]
+            if not inputs:
+                continue
+            graph = graph_there(there(op), list(inputs))
+            made = [graph, optimize(graph)]
+            if dtype is float32:
+                for transform in (adjoint, jvp):
+                    try:
+                        made.append(verify(transform(graph)))
+                    except NotImplementedError:  # no derivative by some operand
+                        continue
+                    made.append(verify(optimize(made[-1])))
+            for found in made:
+                assert devices_of(found) <= {THERE}, str(found)
+            assert devices_of(verify(parse_graph(str(graph)))) == {THERE}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_says_where_it_lies_and_reads_it_back(name: str) -> None:
+    for op, _ in Op.registry[name].samples(float32):  # type: ignore[attr-defined]
+        here = str(op)
+        fields = {field: getattr(op, field) for field in op.__match_args__}
+        moved = type(op)(**{**fields, "device": THERE})
+        assert "device" not in here
+        assert moved != op
+        assert moved.result_type() == op.result_type().on(THERE)
+        graph = parse_graph(f"() {{ y: {moved.result_type()} = {moved}(); return y }}")
+        assert graph.nodes[0].op == moved
+
+
+def test_literals_are_where_they_are_needed() -> None:
+    builder = GraphBuilder()
+    x = Tracer(builder, builder.input(TensorType((3,), float32, THERE)))
+    made = [
+        sources.full(x, 2, (4,)),
+        sources.zeros_like(x),
+        sources.iota(x, (2, 3), 1),
+        sources.arange(x, 4),
+        sources.constant(x, np.ones(3)),
+        sources.literal(x, 1.5),
+    ]
+    assert {y.spec.device for y in made} == {THERE}
+
+
+def test_mixed_devices_are_refused_in_the_words_of_torch() -> None:
+    builder = GraphBuilder()
+    x = builder.input(TensorType((3,), float32, THERE))
+    y = builder.input(TensorType((3,), float32))
+    for op in (Op.registry["add"](), Op.registry["maximum"]()):
+        for operands in ((x, y), (y, x)):
+            with pytest.raises(DeviceError, match="Expected all tensors to be on the same device") as caught:
+                builder.apply(op, operands)
+            assert "cuda:1" in str(caught.value)
+            assert "cpu" in str(caught.value)
+    assert not builder.nodes
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers_on_the_cpu_go_anywhere(turned: bool) -> None:
+    builder = GraphBuilder()
+    x = builder.input(TensorType((3,), float32, THERE))
+    number = builder.input(TensorType((), float32))
+    (found,) = builder.apply(Op.registry["add"](), (number, x) if turned else (x, number))
+    assert found.type == TensorType((3,), float32, THERE)
+    (alone,) = builder.apply(Op.registry["add"](), (number, number))
+    assert alone.type.device == CPU
+
+
+def test_an_index_from_elsewhere_is_refused() -> None:
+    builder = GraphBuilder()
+    x = builder.input(TensorType((3, 2), float32, THERE))
+    index = builder.input(TensorType((5,), int64))
+    with pytest.raises(DeviceError, match="same device"):
+        builder.apply(Op.registry["index_select"](0), (x, index))
+
+
+def test_a_graph_of_elsewhere_evaluates_as_here() -> None:
+    text = "(x: f32[3]@{0}) {{ a: f32[]@{0} = full[value=2, dtype=f32, shape=(){1}](); y: f32[3]@{0} = mul(x, a); "
+    text += "return y }}"
+    here = verify(parse_graph(text.replace("@{0}", "").format("", "")))
+    elsewhere = verify(parse_graph(text.format("cuda:1", ", device=device('cuda:1')")))
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(evaluate(here, [x])[0], evaluate(elsewhere, [x])[0])
