@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -31,6 +31,7 @@ from autojit.ir.op import bind
 from autojit.ops.indexing import Gather, GatherNd, IndexSelect
 from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter
 from tests.codegen.agreement import check_compiled, check_donated
+from tests.on_cpu import compiling_with
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 31)
 WEIGHTED_DTYPES = (float32, float32, float32, float64, int64, int32, bool_, uint8, float16)
@@ -410,8 +411,8 @@ FINE = {
     "autojit.codegen.cpu.chunks": {"CHUNK_NS": 40.0, "INNER_ALIGN": 16, "SUM_BLOCK": 16},
     "autojit.codegen.cpu.lower": {"CHUNK_NS": 40.0},
     "autojit.codegen.cpu.loops": {"SUM_BLOCK": 16},
-    "autojit.schedule.bands": {"MIN_BAND_BYTES": 0, "SLICE_BYTES": 256, "MIN_SLICES": 2},
 }
+FINE_BANDS = {"least_bytes": 1, "slice_bytes": 256, "least_slices": 2}
 """Thresholds that make small graphs take the paths of large ones: chunks, partial results, blocks, bands."""
 
 
@@ -425,7 +426,8 @@ def cut(how: str) -> Iterator[None]:
             for module, name in saved:
                 setattr(import_module(module), name, FINE[module][name])
         config.check = "checked" in how
-        yield
+        with compiling_with(**FINE_BANDS) if "fine" in how else nullcontext():
+            yield
     finally:
         config.check = was_checked
         for (module, name), value in saved.items():

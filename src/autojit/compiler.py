@@ -6,18 +6,15 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from autojit.codegen.cpu.lower import lower
-from autojit.codegen.cpu.lowered import LoweredStep
+from autojit.backend import backend_of
+from autojit.codegen.lowered import LoweredStep
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.recursion import headroom
 from autojit.core.uncollected import uncollected
 from autojit.core.undivided import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
-from autojit.runtime.bodies import begin_products
 from autojit.runtime.executable import Executable
-from autojit.runtime.host import cached_host_target
-from autojit.runtime.plan import build_executable
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
@@ -42,7 +39,7 @@ def compile(
     lasting: Collection[int] | None = None,
     forms: KnownForms | None = None,
 ) -> Compiled:
-    """Compile a graph for this machine's CPU.
+    """Compile a graph for the device that its values lie on.
 
     Args:
         graph: a verified graph.
@@ -52,6 +49,7 @@ def compile(
         forms: what related graphs were compiled to, and from now on this one; equal kernels are made once.
 
     Raises:
+        DeviceError: they lie on several, or nothing compiles for it.
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with undivided, uncollected(), headroom():
@@ -66,19 +64,21 @@ def _compile(
     lasting: Collection[int] | None,
     forms: KnownForms | None,
 ) -> Compiled:
+    backend = backend_of(graph)
+    machine = backend.machine
     kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
-    optimized = optimize(graph)
-    begin_products(product_dtypes(optimized))
+    optimized = optimize(graph, machine)
+    backend.begin(product_dtypes(optimized, machine))
     times.append(time.perf_counter())
     late_interrupts.poll()
-    plan = schedule(optimized, donated, kept, forms)
+    plan = schedule(optimized, machine, donated, kept, forms)
     times.append(time.perf_counter())
     late_interrupts.poll()
-    lowered = lower(plan, cached_host_target())
+    lowered = backend.lower(plan, backend.target())
     times.append(time.perf_counter())
     late_interrupts.poll()
-    executable = build_executable(lowered, fixed_inputs, fixed_outputs, kept)
+    executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")
     elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}

@@ -10,9 +10,11 @@ import pytest
 
 import autojit as aj
 import autojit.compiler
+from autojit.core.machine import Machine
 from autojit.ir import Graph, evaluate, parse_graph, verify
 from autojit.passes.pipeline import PASSES
 from tests.acceptance.programs import PROGRAMS, assert_close
+from tests.on_cpu import run_pass
 
 
 @cache
@@ -21,9 +23,9 @@ def graphs_of(name: str) -> tuple[tuple[Graph, ...], Any]:
     graphs: list[Graph] = []
     optimize = autojit.compiler.optimize
 
-    def remember(graph: Graph) -> Graph:
+    def remember(graph: Graph, machine: Machine) -> Graph:
         graphs.append(graph)
-        return optimize(graph)
+        return optimize(graph, machine)
 
     run = PROGRAMS[name].build("tiny")
     step = aj.jit(run.step)
@@ -64,7 +66,7 @@ def test_every_pass_keeps_the_program_sound_and_its_meaning(name: str) -> None:
         inputs = some_inputs(graph)
         expected = evaluate(graph, inputs)
         for run in PASSES:
-            graph = verify(run(graph), after=run.__name__)
+            graph = verify(run_pass(run, graph), after=run.__name__)
         assert_close(evaluate(graph, inputs), expected, 1e-9 if name.endswith("f64") else 2e-4)
 
 

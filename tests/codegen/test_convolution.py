@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import autojit.ops  # noqa: F401
-from autojit import compiler
+from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.target import host_target
 from autojit.compiler import compile
 from autojit.ir import Graph, parse_graph
@@ -64,14 +65,14 @@ def test_all_three_convolutions_are_native(shape: str, dtype: str, rng: Any) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_size_of_registers_gives_the_same(shape: str, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_size_of_registers_gives_the_same(shape: str, rng: Any) -> None:
     """Tiles are cut for a machine; an element is the same sum in all of them."""
     graph, arrays = program(SHAPES[shape], "f32", rng)
     found = [compile(graph).executable.run(arrays)]
     for vector_bytes in (32, 16):
         narrow = host_target().limited_to(vector_bytes)
-        monkeypatch.setattr(compiler, "cached_host_target", lambda narrow=narrow: narrow)
-        found.append(compile(graph).executable.run(arrays))
+        with compiling_by(replace(cpu_backend(), target=lambda narrow=narrow: narrow)):
+            found.append(compile(graph).executable.run(arrays))
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(one, other)

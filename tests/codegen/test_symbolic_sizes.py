@@ -23,8 +23,8 @@ from autojit.ir.concrete import concrete
 from autojit.runtime.pool import get_num_threads, set_num_threads
 from autojit.schedule.bands import Band
 from autojit.schedule.batches import Batch
-from autojit.schedule.schedule import schedule
 from tests.codegen.agreement import disagreement
+from tests.on_cpu import compiling_with, schedule
 
 BATCHES = tuple({"s0": n} for n in (2, 3, 7, 64, 37, 100, 256, 1000, 5))
 PAIRS = tuple({"s0": a, "s1": b} for a, b in ((3, 5), (8, 64), (2, 2), (5, 33), (16, 128), (2, 300)))
@@ -276,9 +276,9 @@ def layers(count: int) -> str:
 
 
 @pytest.mark.parametrize("count", [2, 3, 6])
-def test_values_of_a_slice_do_not_lie_in_each_others_memory(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autojit.schedule.bands.MIN_BAND_BYTES", 0)
-    compiled = check(layers(count), (*BATCHES, {"s0": 3000}), ulps=256.0)
+def test_values_of_a_slice_do_not_lie_in_each_others_memory(count: int) -> None:
+    with compiling_with(least_bytes=1):
+        compiled = check(layers(count), (*BATCHES, {"s0": 3000}), ulps=256.0)
     assert any(isinstance(item, Band) for item in compiled.schedule.kernels)
 
 
@@ -393,10 +393,9 @@ def test_memory_of_temporaries_grows_with_the_sizes_met() -> None:
     assert [evaluate_size(size, {"s0": 100}) for size in memory.regions] == [25600, 25600]
 
 
-def test_a_chain_over_many_rows_runs_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autojit.schedule.bands.MIN_BAND_BYTES", 0)
-    monkeypatch.setattr("autojit.schedule.bands.MIN_OPEN_KERNELS", 2)
-    compiled = check(CHAIN, (*BATCHES, {"s0": 5000}))
+def test_a_chain_over_many_rows_runs_slice_by_slice() -> None:
+    with compiling_with(least_bytes=1, least_open_kernels=2):
+        compiled = check(CHAIN, (*BATCHES, {"s0": 5000}))
     (band,) = (item for item in compiled.schedule.kernels if isinstance(item, Band))
     counts = {n: evaluate_size(band.slices.count, {"s0": n}) for n in (2, 16, 64, 100, 256, 5000)}
     assert counts == {2: 1, 16: 1, 64: 2, 100: 4, 256: 8, 5000: 10}

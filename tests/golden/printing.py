@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import autojit.compiler as compiler
+from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.cpu.lower import lower
-from autojit.codegen.cpu.lowered import Callback, Counter, LoweredStep, Nested, Scratch, Tape, Word
+from autojit.codegen.lowered import Callback, Counter, LoweredStep, Nested, Scratch, Tape, Word
 from autojit.codegen.target import HostTarget
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ir.text import names_of, print_graph
-from autojit.passes.pipeline import optimize
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
+from tests.on_cpu import optimize, schedule
 
 TARGET = HostTarget("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe", 32)
 _SHARED = Scratch, Word, Counter, Tape  # memory that several arguments may name: which is which belongs to the plan
@@ -53,6 +53,8 @@ class Printer:
     def _memory(self, found: Schedule) -> Iterator[str]:
         for field in dataclasses.fields(found.memory):
             content = getattr(found.memory, field.name)
+            if field.name == "machine":
+                continue
             lines = [f"{self.show(k)}={self.show(v)}" for k, v in content.items()] if isinstance(content, dict) else ()
             yield f"memory {field.name}: {', '.join(sorted(lines)) if lines else self.show(content)}"
 
@@ -107,17 +109,14 @@ def lowered_for_target(graph: Graph) -> LoweredStep:
 def watched(printer: Printer) -> Iterator[list[str]]:
     """The text of each graph that is compiled inside, lowered for `TARGET` beside this machine."""
     texts: list[str] = []
-    here = compiler.lower
+    usual = cpu_backend()
 
     def lower_twice(found: Schedule, target: HostTarget) -> LoweredStep:
         texts.append(printer.step(lower(found, TARGET)))
-        return here(found, target)
+        return usual.lower(found, target)
 
-    compiler.lower = lower_twice
-    try:
+    with compiling_by(dataclasses.replace(usual, lower=lower_twice)):
         yield texts
-    finally:
-        compiler.lower = here
 
 
 def _indented(text: str) -> str:

@@ -151,3 +151,49 @@ def test_few_files_read_the_value_that_an_open_size_had_at_the_capture() -> None
         if any(map(_is_reading_hints, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
     }
     assert found == READS_HINTS
+
+
+BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever a graph runs
+    "schedule/bands.py": {"LOOK_AHEAD", "LEAST_KERNELS", "TRIAL_UNITS"},
+    "schedule/batches.py": {"MOST_KERNELS"},
+    "schedule/forms.py": {"MOST_FORMS"},
+    "schedule/fusion.py": {"MOST_MEMBERS", "CANDIDATES"},
+    "schedule/loops.py": {"LONGEST_CHAIN"},
+    "schedule/parted.py": {"FEW"},
+    "passes/constants.py": {"MOVABLE"},  # by which factor a partial product may differ from the one written
+    "passes/index_bounds.py": {"DEEPEST"},
+    "passes/join_products.py": {"FEWEST", "LENIENCE"},  # counts of products; what open lengths may cost
+    "passes/share_steps.py": {"EXPANSION"},  # elements stored for one read
+    "passes/simplify.py": {"MAX_FOLDED_OPERANDS"},
+}
+
+
+@pytest.mark.parametrize("folder", ["passes", "schedule"])
+def test_no_pass_and_no_schedule_knows_a_machine(folder: str) -> None:
+    """What depends on where a graph runs is in `core.machine.Machine`; other numbers are named here."""
+    for path in sorted((PACKAGE / folder).rglob("*.py")):
+        numbers = {
+            ast.unparse(node.targets[0])
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.Assign) and _is_number(node.value)
+        }
+        assert numbers == BOUNDS.get(f"{folder}/{path.name}", set()), path
+
+
+def _is_number(tree: ast.expr) -> bool:
+    """Whether an expression is made of numbers alone."""
+    leaves = [node for node in ast.walk(tree) if not isinstance(node, ast.operator | ast.unaryop | ast.expr_context)]
+    kinds = ast.BinOp | ast.UnaryOp | ast.Tuple
+    numbers = [node for node in leaves if isinstance(node, ast.Constant) and type(node.value) in (int, float)]
+    return bool(numbers) and all(isinstance(node, kinds) or node in numbers for node in leaves)
+
+
+def test_one_module_chooses_what_compiles_a_graph() -> None:
+    """Above the runtime, ``backend.py`` alone names a back end's code and its machine."""
+    above = [p for p in SOURCES if p.relative_to(PACKAGE).parts[0] not in ("codegen", "runtime", "backend.py")]
+    allowed = {"jit/report.py", "custom/array_node.py"}  # assembly for this processor; kernels that Numba prints
+    for path in above:
+        text = path.read_text(encoding="utf-8")
+        if str(path.relative_to(PACKAGE)) not in allowed:
+            assert "autojit.codegen.cpu" not in text, path
+            assert "cached_host_target" not in text, path

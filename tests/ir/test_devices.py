@@ -14,9 +14,9 @@ from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Node, Value
 from autojit.ops import sources
-from autojit.passes.pipeline import optimize
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
+from tests.on_cpu import optimize
 from tests.ops.laws import type_of
 
 THERE = Device("cuda", 1)

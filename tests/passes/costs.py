@@ -14,13 +14,13 @@ from typing import NamedTuple
 from autojit.ir import Graph
 from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.ops.scan_steps import Scan
-from autojit.passes.hoist_steps import hoist_steps
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.open_bodies import open_bodies
-from autojit.passes.pipeline import PASSES, Pass, optimize
+from autojit.passes.pipeline import PASSES, Pass
 from autojit.passes.prune_bodies import merge_scans, prune_bodies
 from autojit.passes.resume_loops import resume_loops
 from autojit.passes.share_steps import share_steps
+from tests.on_cpu import CPU_MACHINE, hoist_steps, optimize, run_pass
 from tests.passes.drawn_graphs import KINDS, drawn
 
 RECORDED = Path(__file__).parent / "recorded" / "costs.json"
@@ -60,7 +60,7 @@ def cost_of(graph: Graph) -> Cost:
 
 
 def _in_bodies(graph: Graph) -> Graph:
-    return optimize_bodies(graph, optimize)
+    return optimize_bodies(graph, CPU_MACHINE, optimize)
 
 
 LOOP_PASSES: tuple[Pass, ...] = (
@@ -72,7 +72,7 @@ LOOP_PASSES: tuple[Pass, ...] = (
 def stages(graph: Graph) -> Iterator[tuple[str, Graph]]:
     """The passes one after the other as the compiler runs them: (place and name, the graph after it)."""
     for place, run in enumerate((*LOOP_PASSES, *PASSES)):
-        graph = run(graph)
+        graph = run(graph) if run in LOOP_PASSES else run_pass(run, graph)
         yield f"{place} {run.__name__}", graph
 
 

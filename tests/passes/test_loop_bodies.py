@@ -9,14 +9,13 @@ import pytest
 
 from autojit.core.errors import UsageError
 from autojit.ir import Graph, Node, Value, evaluate, parse_graph, verify
-from autojit.passes.hoist_steps import hoist_steps
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.open_bodies import open_bodies
-from autojit.passes.pipeline import optimize
 from autojit.passes.prune_bodies import merge_scans, prune_bodies
 from autojit.passes.resume_loops import resume_loops
 from autojit.passes.share_steps import share_steps
 from autojit.transforms.adjoint import adjoint
+from tests.on_cpu import CPU_MACHINE, hoist_steps, optimize
 
 CELL = """(h: f64[2, 3], xs: f64[4, 2, 5], w: f64[3, 3], u: f64[5, 3]) {
   last: f64[2, 3], ys: f64[4, 2, 3] = scan[body=(h: f64[2, 3], x: f64[2, 5], w: f64[3, 3], u: f64[5, 3]) {
@@ -159,10 +158,10 @@ def test_a_loop_that_only_asks_keeps_what_it_asks_of(carries: int) -> None:
 
 def test_the_derivative_of_a_loop_goes_on_from_its_tapes() -> None:
     graph = parse_graph(GROWING)
-    text = str(optimize_bodies(adjoint(graph), lambda g: g))
+    text = str(optimize_bodies(adjoint(graph), CPU_MACHINE, lambda g: g))
     assert "kept=1" in text
     assert "resumes=1" in text
-    plain = str(optimize_bodies(graph, lambda g: g))
+    plain = str(optimize_bodies(graph, CPU_MACHINE, lambda g: g))
     assert "kept=0" in plain
     assert "resumes=0" in plain
 

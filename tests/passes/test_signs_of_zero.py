@@ -15,7 +15,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
-from autojit.passes.pipeline import optimize
+from tests.on_cpu import optimize
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -0.5, np.inf, -np.inf, np.nan]
 LITERALS = [0.0, -0.0, 1.0, -1.0, 2.0, -0.5, float("inf"), float("nan")]

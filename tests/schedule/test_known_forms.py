@@ -8,7 +8,7 @@ import pytest
 from autojit.compiler import compile
 from autojit.ir import evaluate, parse_graph
 from autojit.schedule.forms import KnownForms
-from autojit.schedule.schedule import schedule
+from tests.on_cpu import schedule
 
 SOFTMAX = """(x: f32[{n}, 3]) {{
   m: f32[{n}] = sum[axes=(1,)](x);

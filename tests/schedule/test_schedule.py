@@ -9,11 +9,11 @@ import autojit.ops  # noqa: F401
 from autojit.ir import parse_graph
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Opaque, delinearize, linearize
-from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import Access, CopyKernel, LoopKernel, MatmulKernel, StructuredKernel, joint_batch
-from autojit.schedule.schedule import Schedule, schedule
+from autojit.schedule.schedule import Schedule
 from tests.codegen.agreement import check_compiled, check_donated, donations
 from tests.fuzz_graphs import cut, graph_case
+from tests.on_cpu import optimize, schedule
 
 
 def scheduled(text: str, donated: dict[int, int] | None = None) -> Schedule:

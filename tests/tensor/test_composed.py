@@ -11,8 +11,8 @@ import pytest
 import autojit as aj
 from autojit.ir import evaluate, parse_graph
 from autojit.nn import functional as F
-from autojit.passes.expand import expand
 from autojit.tensor import Tensor
+from tests.on_cpu import expand
 
 Case = tuple[Callable[[Tensor], Tensor], str]
 

@@ -6,15 +6,13 @@ read two results and write a third. Small results stay apart: bands sum those sl
 
 from __future__ import annotations
 
-from autojit.core.dtypes import float32, float64
+from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.matmul import Matmul, MatmulAdd
 
-LEAST_BYTES = 64 * 1024  # of a result that is worth accumulating in place
 
-
-def accumulate_products(graph: Graph) -> Graph:
+def accumulate_products(graph: Graph, machine: Machine) -> Graph:
     """``add(p, a @ b)`` becomes ``matmul_add(a, b, p)`` where p is a product and neither has another reader.
 
     Preserves results to rounding (the summand enters the accumulation first) and source locations. Time O(nodes).
@@ -24,16 +22,19 @@ def accumulate_products(graph: Graph) -> Graph:
     products: set[Value] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
-        changed = _accumulated(node, made_by, readers, products) if node.op.name == "add" else node
+        changed = _accumulated(node, made_by, readers, products, machine) if node.op.name == "add" else node
         if isinstance(changed.op, Matmul | MatmulAdd):
             products.update(changed.outputs)
         nodes.append(changed)
     return replace(graph, nodes=tuple(nodes))
 
 
-def _accumulated(node: Node, made_by: dict[Value, Node], readers: dict[Value, int], products: set[Value]) -> Node:
+def _accumulated(
+    node: Node, made_by: dict[Value, Node], readers: dict[Value, int], products: set[Value], machine: Machine
+) -> Node:
     (output,) = node.outputs
-    if output.type.dtype not in (float32, float64) or typical(output.type.size_bytes) <= LEAST_BYTES:
+    is_small = typical(output.type.size_bytes) <= machine.accumulated_bytes
+    if is_small or output.type.dtype not in machine.product_dtypes:
         return node
     for total, product in (node.inputs, reversed(node.inputs)):
         source = made_by.get(product)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32
+from autojit.core.machine import Machine
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
@@ -44,22 +45,23 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
     return tuple(_cast(y, dtype) if y.spec.dtype is float32 else y for y in results)
 
 
+PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
     **dict.fromkeys(("mean", "softmax", "log_softmax", "stack", "mse_loss", "nll_loss"), _own_expansion),
     **dict.fromkeys(("fused", "fused_arrays"), _own_expansion),
-    **dict.fromkeys(("matmul", "sum", "prod", "amax", "amin"), _in_float32),
-    **dict.fromkeys(("convolution", "convolution_input", "convolution_weight"), _in_float32),
+    **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
 }
 
 
-def expand(graph: Graph) -> Graph:
-    """Rewrite ops without a lowering of their own.
+def expand(graph: Graph, machine: Machine) -> Graph:
+    """Rewrite ops without a lowering of their own, and products of halves for machines that have none.
 
     Preserves results (halves are rounded once at the end, as the eager rule does). Time O(nodes).
     """
-    if not any(node.op.name in RULES for node in graph.nodes):
+    rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
+    if not any(node.op.name in rules for node in graph.nodes):
         return graph
-    return Rewriter(RULES).run(graph)
+    return Rewriter(rules).run(graph)

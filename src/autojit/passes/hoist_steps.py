@@ -4,7 +4,7 @@ products are done for all steps at once.
 A small product in every step becomes one large product before the loop (of what depends on slices alone) or after it
 (of what only results and sums read): its operands are read once, and it is cut into pieces of a good size. Sums over
 the steps, such as the gradient of a weight, become one product over all steps. What is computed for all steps at once
-is kept stacked, within ``MOST_BYTES``.
+is kept stacked, within the machine's ``hoisted_bytes``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
+from autojit.core.machine import Machine
 from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
@@ -28,15 +29,8 @@ from autojit.passes.given_sizes import hangs_on_counts
 from autojit.passes.prune_bodies import needed
 from autojit.transforms.batch import vmap
 
-MOST_BYTES = 256 << 20
-TURNED_BYTES = 1 << 20
-"""Larger matrices leave the second-level cache: turning them costs what a hundred products gain."""
 
-TURNED_STEPS = 16
-"""After 7 to 10 products, turning the matrix first has paid (measured with widths from 16 to 256)."""
-
-
-def hoist_steps(graph: Graph) -> Graph:
+def hoist_steps(graph: Graph, machine: Machine) -> Graph:
     """Move matrix products out of scans where they do not take part in the recurrence.
 
     Preserves results to rounding (sums over steps are taken in another order). Time O(nodes of bodies).
@@ -50,7 +44,7 @@ def hoist_steps(graph: Graph) -> Graph:
         inputs = [renamed.get(v, v) for v in node.inputs]
         builder.source = node.source
         if isinstance(node.op, Scan):
-            outputs = _Hoisting(builder, node.op, inputs).run()
+            outputs = _Hoisting(builder, node.op, inputs, machine).run()
             renamed.update(zip(node.outputs, outputs, strict=True))
         else:
             builder.nodes.append(
@@ -62,8 +56,9 @@ def hoist_steps(graph: Graph) -> Graph:
 class _Hoisting:
     """One scan taken apart. ``stacks`` and ``constants`` pair the body's inputs with the values outside."""
 
-    def __init__(self, builder: GraphBuilder, op: Scan, operands: Sequence[Value]) -> None:
+    def __init__(self, builder: GraphBuilder, op: Scan, operands: Sequence[Value], machine: Machine) -> None:
         self.builder = builder
+        self.machine = machine
         self.op = op
         first, rest = op.carries, op.carries + op.stacks
         self.carried = list(zip(op.body.inputs[:first], operands[:first], strict=True))
@@ -136,13 +131,17 @@ class _Hoisting:
     def _is_worth_storing(self, node: Node, is_multiplied: bool) -> bool:
         """Whether a value that all steps share is better read than computed in each.
 
-        Products read only what is stored. That they read columns slowly, they make up for in ``TURNED_STEPS`` steps.
+        Products read only what is stored. That they read columns slowly, they make up for in ``turned_steps`` steps.
         """
         size = typical(_bytes(node.outputs))
         if isinstance(node.op, Permute):
             reads_columns = is_multiplied and node.op.axes[-1] != len(node.op.axes) - 1
-            return reads_columns and size <= TURNED_BYTES and typical(self.op.length) >= TURNED_STEPS
-        if isinstance(node.op, Reindex | Source) or size > MOST_BYTES:
+            return (
+                reads_columns
+                and size <= self.machine.turned_bytes
+                and typical(self.op.length) >= self.machine.turned_steps
+            )
+        if isinstance(node.op, Reindex | Source) or size > self.machine.hoisted_bytes:
             return False
         return is_multiplied or not (isinstance(node.op, Elementwise) and node.op.is_cheap)
 
@@ -174,7 +173,7 @@ class _Hoisting:
         self.nodes = [*again, *left]
 
     def _fits(self, values: Sequence[Value]) -> bool:
-        return typical(self.op.length) * typical(_bytes(values)) <= MOST_BYTES
+        return typical(self.op.length) * typical(_bytes(values)) <= self.machine.hoisted_bytes
 
     def _for_all(self, nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Value]:
         """The values of nodes for all steps, stacked."""

@@ -6,7 +6,7 @@ for a few multiplications, and cannot be divided among threads.
 
 from __future__ import annotations
 
-from autojit.core.dtypes import float32, float64
+from autojit.core.machine import Machine
 from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
@@ -19,12 +19,12 @@ LENIENCE = 2
 SWAPPED = Permute((1, 0))
 
 
-def join_products(graph: Graph) -> Graph:
+def join_products(graph: Graph, machine: Machine) -> Graph:
     """``a0 @ b0 + a1 @ b1 + ...`` becomes ``[a0, a1, ...] @ [b0; b1; ...]`` where that moves less memory.
 
     Preserves results to rounding (terms are added in another order) and source locations. Time O(nodes).
     """
-    waiting = [(node, terms) for node, terms in sums(graph) if len(terms) >= FEWEST and _is_of_products(node)]
+    waiting = [(node, terms) for node, terms in sums(graph) if len(terms) >= FEWEST and _is_of_products(node, machine)]
     if not waiting:
         return graph
     work = _Joiner(graph)
@@ -40,9 +40,9 @@ def join_products(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _is_of_products(node: Node) -> bool:
+def _is_of_products(node: Node, machine: Machine) -> bool:
     (total,) = node.outputs
-    return total.type.ndim == 2 and total.type.dtype in (float32, float64)
+    return total.type.ndim == 2 and total.type.dtype in machine.product_dtypes
 
 
 class _Joiner:

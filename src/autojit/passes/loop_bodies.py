@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autojit.core.machine import Machine
 from autojit.ir.graph import Graph, Node
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.dead_code import eliminate_dead_code
@@ -17,7 +18,7 @@ from autojit.passes.simplify import simplify
 Optimize = Callable[[Graph], Graph]
 
 
-def optimize_bodies(graph: Graph, optimize: Optimize) -> Graph:
+def optimize_bodies(graph: Graph, machine: Machine, optimize: Optimize) -> Graph:
     """Open, merge, prune and share branches and loops, then run all passes on their bodies.
 
     Preserves results to the rounding of ``optimize``. Graphs without branches and loops come back as they are.
@@ -27,7 +28,7 @@ def optimize_bodies(graph: Graph, optimize: Optimize) -> Graph:
     graph = open_bodies(merge_scans(eliminate_dead_code(graph)))
     graph = _in_bodies(graph, eliminate_common_subexpressions)
     graph = prune_bodies(share_steps(prune_bodies(graph)))
-    graph = prune_bodies(hoist_steps(_in_bodies(graph, simplify)))
+    graph = prune_bodies(hoist_steps(_in_bodies(graph, simplify), machine))
     return _in_bodies(resume_loops(graph), optimize)
 
 

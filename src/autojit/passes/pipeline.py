@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 from autojit.core.config import config
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.machine import Machine
 from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
@@ -22,8 +25,9 @@ from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.simplify import simplify
 
 Pass = Callable[[Graph], Graph]
+MachinePass = Callable[[Graph, Machine], Graph]
 
-PASSES: tuple[Pass, ...] = (
+PASSES: tuple[Pass | MachinePass, ...] = (
     take_given_sizes,
     eliminate_dead_code,
     fill_empty,
@@ -40,26 +44,35 @@ PASSES: tuple[Pass, ...] = (
     accumulate_products,
     eliminate_dead_code,
 )
-NEEDED: tuple[Pass, ...] = (
+NEEDED: tuple[Pass | MachinePass, ...] = (
     take_given_sizes,
     eliminate_dead_code,
     fill_empty,
     expand,
     eliminate_dead_code,
 )  # to be lowered at all
+FOR_MACHINES: frozenset[Pass | MachinePass] = frozenset((expand, join_products, accumulate_products))
+"""Those that ask where the graph will run."""
 
 
-def optimize(graph: Graph) -> Graph:
+def optimize(graph: Graph, machine: Machine) -> Graph:
     """Run every pass, on bodies of branches and loops first; under ``AUTOJIT_PASSES=none`` those that lowering needs.
 
     Under ``AUTOJIT_CHECK=1`` the verifier looks at the graph before the first and after each.
     """
     if config.check:
         verify(graph, after="recording")
-    graph = optimize_bodies(graph, optimize)
+    graph = optimize_bodies(graph, machine, partial(optimize, machine=machine))
     for run in NEEDED if config.passes == "none" else PASSES:
         late_interrupts.poll()
-        graph = run(graph)
+        graph = run_pass(run, graph, machine)
         if config.check:
             verify(graph, after=run.__name__)
     return graph
+
+
+def run_pass(run: Pass | MachinePass, graph: Graph, machine: Machine) -> Graph:
+    """One of `PASSES` on a graph."""
+    if run in FOR_MACHINES:
+        return cast(MachinePass, run)(graph, machine)
+    return cast(Pass, run)(graph)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from autojit.codegen.cpu.control_ir import control_ir
-from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
+from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.late_interrupts import late_interrupts

@@ -25,7 +25,7 @@ from autojit.ops.counted_positions import Counting, Extent
 from autojit.ops.shape import Reshape
 
 if TYPE_CHECKING:
-    from autojit.codegen.cpu.lowered import LoweredStep
+    from autojit.codegen.lowered import LoweredStep
     from autojit.core.types import TensorType
 
 LARGEST_SLICE = 1 << 26

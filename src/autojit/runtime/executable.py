@@ -39,7 +39,7 @@ from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from autojit.codegen.cpu.lowered import LoweredStep
+    from autojit.codegen.lowered import LoweredStep
     from autojit.runtime.diagnosis import Diagnosis
 
     Array = npt.NDArray[Any]

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.codegen.cpu.control_ir import INTERRUPTED
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
-from autojit.codegen.cpu.lowered import Reporter
+from autojit.codegen.lowered import Reporter
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
 from autojit.runtime.interrupts import EXCEPTION_WORDS, raise_again
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.lowered import (
+from autojit.codegen.lowered import (
     Argument,
     BandEntry,
     BatchEntry,
@@ -44,7 +44,7 @@ from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.pool import get_num_threads
 from autojit.runtime.size_program import SizeProgram
 from autojit.schedule.counts import count_bounds, upper_bound
-from autojit.schedule.memory import aligned, is_late
+from autojit.schedule.memory import is_late
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class PlanBuilder:
 
     def _make_arena(self) -> tuple[Arena, int]:
         """Temporaries, then scratch: entries take turns, so they share it; partial results of a band outlive it."""
-        start = aligned(self.memory.arena_bytes)
+        start = self.memory.machine.aligned(self.memory.arena_bytes)
         self.scratch: dict[Scratch, int] = {}
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
@@ -128,7 +128,7 @@ class PlanBuilder:
             moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
             if isinstance(entry, BandEntry) and is_symbolic(moving):
                 self.open_bands[entry] = len(regions)
-                regions.append(aligned(upper_bound(moving, self.bounds)))
+                regions.append(self.memory.machine.aligned(upper_bound(moving, self.bounds)))
                 moving = 0
             for part in parts:
                 for scratch in _scratch_of(part):
@@ -152,13 +152,13 @@ class PlanBuilder:
             peak = max(peak, moving + workers)
         if regions:
             assert self.sizes is not None
-            self.regions = [self.sizes.region(size) for size in regions]
+            self.regions = [self.sizes.region(self.memory.machine.aligned(size)) for size in regions]
         self.worker_offset = start + kept
         return Arena(start + kept + peak + 64), start
 
     def _scratch_bytes(self, scratch: Scratch) -> int:
         size = upper_bound(scratch.size_bytes, self.bounds)
-        return aligned(size * (self.workers if scratch.per_worker else 1))
+        return self.memory.machine.aligned(size * (self.workers if scratch.per_worker else 1))
 
     def words(self, values: Sequence[int]) -> int:
         """Address of words, constant but for symbolic sizes."""

@@ -23,7 +23,6 @@ from autojit.core.size_expressions import Atom, Expression
 from autojit.core.sizes import expression_of, is_symbolic
 from autojit.core.types import TensorType
 from autojit.runtime.memory import Arena, bucket_size
-from autojit.schedule.memory import aligned
 
 Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 NEVER = -1  # no size: the first call evaluates everything
@@ -99,7 +98,7 @@ class SizeProgram:
 
     def region(self, size: int) -> int:
         """The slot of the address of memory of its own; it is there from the stage on that knows the size."""
-        length = self.slot(aligned(size))
+        length = self.slot(size)
         stage = self._slots[length].stage
         found = self._new(_Slot(0, stage, is_address=True))
         self._regions.setdefault(stage, []).append((found, length))

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.codegen.cpu.plan_ir import PLAN
+from autojit.codegen.lowered import LoweredStep
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node
 

@@ -23,25 +23,16 @@ from functools import reduce
 from math import prod
 from typing import Any
 
+from autojit.core.machine import Bands, Machine
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.kernels import Access, Apart, Kernel, LoopKernel, MatmulKernel
-from autojit.schedule.memory import aligned
 from autojit.schedule.pull import loop_indices
 
-SLICE_BYTES = 384 * 1024  # working set of one slice: well inside a second-level cache
-MIN_SLICES = 8  # enough for a few threads and for balance
-MAX_SLICES = 512
-MAX_CONTRACTED_BYTES = 64 * 1024  # of one slice's partial product
-LOOK_AHEAD = 64  # kernels passed over one after the other before a band ends
-MIN_BAND_BYTES = 256 * 1024  # values inside the band: below, everything is in cache anyway
-MIN_KERNELS = 2
-MIN_OPEN_KERNELS = 6  # where the number of rows is open: few rows gain nothing, so many must gain much
-RESIDENT_BYTES = 48 * 1024  # a right operand of this size is read in place, a larger one is packed by every slice
-ROWS_PER_PACKING = 96  # rows of a slice that pay for packing it
+LOOK_AHEAD = 64  # kernels passed over one after the other before a band ends: bounds the sweep
+LEAST_KERNELS = 2
 TRIAL_UNITS = 64  # a slice of so many units tells how much memory a unit needs
-LEAST_UNITS = 16  # of a slice, where the number of rows is open and they fit the cache: a few tiles of a product
 
 
 def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
@@ -94,15 +85,16 @@ class Cut:
     units: int
     reads: dict[Value, int]
     writes: dict[Value, int]
+    most: int
     contracts: bool = False
-    most: int = MAX_SLICES
     least: int = 1
 
 
 class _Cuts:
     """The ways to slice kernels; those that differ in their values only are cut alike."""
 
-    def __init__(self) -> None:
+    def __init__(self, bands: Bands) -> None:
+        self.bands = bands
         self.known: dict[Any, tuple[Cut | None, list[Value]]] = {}
 
     def of(self, kernel: Kernel) -> Cut | None:
@@ -123,7 +115,7 @@ class _Cuts:
             return None
         found = self.known.get(key)
         if found is None:
-            cut = _cut_loops(kernel) if isinstance(kernel, LoopKernel) else _cut_matmul(kernel)
+            cut = _cut_loops(kernel, self.bands) if isinstance(kernel, LoopKernel) else _cut_matmul(kernel, self.bands)
             self.known[key] = cut, values
             return cut
         known, before = found
@@ -134,7 +126,7 @@ class _Cuts:
         return replace(known, reads=reads, writes={names[v]: n for v, n in known.writes.items()})
 
 
-def _cut_loops(kernel: LoopKernel) -> Cut | None:
+def _cut_loops(kernel: LoopKernel, bands: Bands) -> Cut | None:
     program = kernel.program
     rows = program.rows[: program.prefix] if program.prefix else program.rows
     if not rows and len(program.inner) == 1 and not program.reductions:
@@ -153,10 +145,10 @@ def _cut_loops(kernel: LoopKernel) -> Cut | None:
     for accumulator in program.accumulators:
         if accumulator.prefix:
             writes[accumulator.value] = units
-    return Cut(units, reads, writes)
+    return Cut(units, reads, writes, bands.most_slices)
 
 
-def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
+def _cut_matmul(kernel: MatmulKernel, bands: Bands) -> Cut | None:
     if kernel.init is not None:
         return None
     a_type, b_type = (v.type for v in kernel.node.inputs[:2])
@@ -164,9 +156,9 @@ def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
     n = b_type.shape[-1]
     count = prod(batch)
     is_open = is_symbolic(m * n * k * count)
-    is_small = count == 1 and surely_less(m * n * a_type.dtype.size_bytes, MAX_CONTRACTED_BYTES + 1)
+    is_small = count == 1 and surely_less(m * n * a_type.dtype.size_bytes, bands.contracted_bytes + 1)
     if is_small and typical(k) >= 4 * max(typical(m), typical(n)):
-        return _cut_contraction(kernel, m, k, n)
+        return _cut_contraction(kernel, m, k, n, bands.most_slices)
     axes = loop_indices((*batch, m), "r")
     sliced = axes[:-1] if is_open and count != 1 else axes  # whole matrices, where they cannot be cut evenly
     rows = [t for axis in sliced for t, _ in axis.terms if isinstance(t, LoopVariable)]
@@ -177,12 +169,12 @@ def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
     b_units = local_units(rows, _position(kernel.b, (*axes[:-1], inner, column)), kernel.b.value.type.size)
     reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
     units = prod(v.extent for v in rows)
-    most = MAX_SLICES
-    if typical(k * n) * a_type.dtype.size_bytes > RESIDENT_BYTES and not batch_varies(kernel, count):
+    most = bands.most_slices
+    if typical(k * n) * a_type.dtype.size_bytes > bands.resident_bytes and not batch_varies(kernel, count):
         if is_open:
             return None  # few rows would be one slice, and one worker's
-        most = m * count // ROWS_PER_PACKING
-    return Cut(units, reads, {kernel.node.outputs[0]: units}, most=most) if most >= MIN_SLICES else None
+        most = m * count // bands.rows_per_packing
+    return Cut(units, reads, {kernel.node.outputs[0]: units}, most) if most >= bands.least_slices else None
 
 
 def batch_varies(kernel: MatmulKernel, count: int) -> bool:
@@ -190,7 +182,7 @@ def batch_varies(kernel: MatmulKernel, count: int) -> bool:
     return count > 1 and any(stride for stride in kernel.b.strides[:-2])
 
 
-def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
+def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int, most: int) -> Cut:
     rows, (i,), (j,) = loop_indices((k,), "k"), loop_indices((m,), "i"), loop_indices((n,), "j")
     batch = (Index(),) * (kernel.node.inputs[0].type.ndim - 2)
     variables = [t for t, _ in rows[0].terms if isinstance(t, LoopVariable)]
@@ -198,7 +190,7 @@ def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
     reads = {kernel.a.value: a_units}
     b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
     reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
-    return Cut(k, reads, {}, contracts=True, least=max(m, n) // 2)
+    return Cut(k, reads, {}, most, contracts=True, least=max(m, n) // 2)
 
 
 def _position(access: Access, index: Sequence[Index]) -> Index:
@@ -255,15 +247,19 @@ class _Grower:
         reads: Mapping[Kernel, list[Value]],
         outputs: set[Value],
         apart: Apart,
+        machine: Machine,
+        bands: Bands,
     ) -> None:
         self.users = users
         self.reads = reads
         self.outputs = outputs
         self.apart = apart
+        self.machine = machine
+        self.bands = bands
         self.kernels: list[Kernel] = []
         self.cuts: list[Cut] = []
         self.units = 0
-        self.most = MAX_SLICES
+        self.most = bands.most_slices
         self.produced: set[Value] = set()
         self.unreadable: set[Value] = set()
 
@@ -280,9 +276,10 @@ class _Grower:
         if cut.contracts and self.produced.isdisjoint(reads):
             return False  # nothing of the band in cache: better as a kernel of its own
         most = min(self.most, cut.most)
-        if typical(units) < MIN_SLICES:
+        least = self.bands.least_slices
+        if typical(units) < least:
             return False
-        if not is_symbolic(units) and not any(MIN_SLICES <= d <= most for d in _divisors(units)):
+        if not is_symbolic(units) and not any(least <= d <= most for d in _divisors(units)):
             return False
         self.units, self.most = units, most
         self.kernels.append(kernel)
@@ -298,6 +295,7 @@ def form_bands(
     after: Mapping[Kernel, set[Kernel]],
     alone: set[Kernel],
     apart: Apart,
+    machine: Machine,
 ) -> list[Kernel | Band]:
     """Kernels in order, with runs of sliceable ones gathered into bands.
 
@@ -305,6 +303,9 @@ def form_bands(
     ``alone`` never join, and those that are to be ``apart`` are in no band together. A kernel that cannot join is
     passed over and runs after the band, with everything that depends on it. Time O(kernels * LOOK_AHEAD).
     """
+    bands = machine.bands
+    if bands is None:
+        return list(kernels)
     users: dict[Value, list[Kernel]] = {}
     reads = {kernel: kernel.reads() for kernel in kernels}
     for kernel in kernels:
@@ -312,13 +313,13 @@ def form_bands(
             users.setdefault(value, []).append(kernel)
     remaining = list(kernels)
     result: list[Kernel | Band] = []
-    known = _Cuts()
+    known = _Cuts(bands)
     cuts = {kernel: None if kernel in alone else known.of(kernel) for kernel in kernels}
     while remaining:
         if cuts[remaining[0]] is None:
             result.append(remaining.pop(0))
             continue
-        grower = _Grower(users, reads, outside, apart)
+        grower = _Grower(users, reads, outside, apart, machine, bands)
         passed: set[Kernel] = set()
         since_last = 0
         for place, kernel in enumerate(remaining):
@@ -340,7 +341,8 @@ def form_bands(
 
 
 def _finish(grower: _Grower) -> Band | None:
-    if len(grower.kernels) < MIN_KERNELS:
+    bands = grower.bands
+    if len(grower.kernels) < LEAST_KERNELS:
         return None
     members = set(grower.kernels)
     local = [
@@ -348,36 +350,36 @@ def _finish(grower: _Grower) -> Band | None:
         for v in dict.fromkeys(v for k in grower.kernels for v in k.writes())
         if v in grower.produced and v not in grower.outputs and all(u in members for u in grower.users.get(v, ()))
     ]
-    if sum(typical(v.type.size_bytes) for v in local) < MIN_BAND_BYTES:
+    if sum(typical(v.type.size_bytes) for v in local) < bands.least_bytes:
         return None
     if is_symbolic(grower.units):
-        return _open_band(grower, local) if len(grower.kernels) >= MIN_OPEN_KERNELS else None
+        return _open_band(grower, local) if len(grower.kernels) >= bands.least_open_kernels else None
     best: Band | None = None
     for count in _divisors(grower.units):
-        if count < MIN_SLICES or count > grower.most:
+        if count < bands.least_slices or count > grower.most:
             continue
         best = Band(grower.kernels, Slices(count, count, 1), grower.cuts)
-        _place_local(best, local)
-        if typical(best.local_bytes) <= SLICE_BYTES:
+        _place_local(best, local, grower.machine)
+        if typical(best.local_bytes) <= bands.slice_bytes:
             break
     return best
 
 
 def _open_band(grower: _Grower, local: Sequence[Value]) -> Band:
     """Slices as large as fit the cache, but enough of them for a few workers, by the rows of a call."""
-    units = grower.units
+    units, bands = grower.units, grower.bands
     trial = Band(grower.kernels, Slices(units, units, TRIAL_UNITS), grower.cuts)
-    _place_local(trial, local)
-    fitting = size_max(1, SLICE_BYTES * TRIAL_UNITS // trial.local_bytes)
+    _place_local(trial, local, grower.machine)
+    fitting = size_max(1, bands.slice_bytes * TRIAL_UNITS // trial.local_bytes)
     local_bytes = sum(v.type.size_bytes for v in local)
-    worthwhile = MIN_SLICES * (local_bytes // max(MIN_BAND_BYTES, 1))  # slices that pay for a fork
-    size = size_min(fitting, -(-units // size_max(1, size_min(worthwhile, MIN_SLICES))))
-    least = [LEAST_UNITS, *(-(-cut.least * units // cut.units) for cut in grower.cuts)]
+    worthwhile = bands.least_slices * (local_bytes // bands.least_bytes)  # slices that pay for a fork
+    size = size_min(fitting, -(-units // size_max(1, size_min(worthwhile, bands.least_slices))))
+    least = [bands.least_units, *(-(-cut.least * units // cut.units) for cut in grower.cuts)]
     size = size_max(size, size_min(fitting, reduce(size_max, least)))
-    size = size_max(size, -(-units // MAX_SLICES))
-    size = -(-size // LEAST_UNITS) * LEAST_UNITS  # so that slices of any value begin at a cache line
+    size = size_max(size, -(-units // bands.most_slices))
+    size = -(-size // bands.least_units) * bands.least_units  # so that slices of any value begin at a cache line
     band = Band(grower.kernels, Slices(-(-units // size), units, size), grower.cuts)
-    _place_local(band, local)
+    _place_local(band, local, grower.machine)
     return band
 
 
@@ -386,7 +388,7 @@ def _divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
-def _place_local(band: Band, local: Sequence[Value]) -> None:
+def _place_local(band: Band, local: Sequence[Value], machine: Machine) -> None:
     """First fit over the kernels of the band."""
     chosen = set(local)
     first: dict[Value, int] = {}
@@ -400,7 +402,7 @@ def _place_local(band: Band, local: Sequence[Value]) -> None:
                 last[value] = time
     placed: list[tuple[int, int, Value]] = []
     for value in sorted(first, key=lambda v: first[v]):
-        size = aligned(band.slice_bytes(value))
+        size = machine.aligned(band.slice_bytes(value))
         offset = 0
         for start, length, other in placed:
             if last[other] < first[value] or last[value] < first[other]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
 from autojit.schedule.kernels import Apart, Kernel, LoopKernel
 
-MIN_BATCH_BYTES = 1 << 20  # memory touched: below, forking costs more than it brings
-MAX_BATCH = 512
+MOST_KERNELS = 512  # of a batch: bounds what a plan keeps of each
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class _Collector:
         self.written: set[Value] = set()
 
     def join(self, kernel: Kernel) -> bool:
-        if not isinstance(kernel, LoopKernel) or len(self.kernels) >= MAX_BATCH:
+        if not isinstance(kernel, LoopKernel) or len(self.kernels) >= MOST_KERNELS:
             return False
         if any(not a.prefix for a in kernel.program.accumulators):
             return False  # its partial results must be combined before the next reader
@@ -60,7 +60,7 @@ class _Collector:
 
 
 def form_batches(
-    items: Sequence[Kernel | Band], overwritten: Mapping[Value, Value], apart: Apart
+    items: Sequence[Kernel | Band], overwritten: Mapping[Value, Value], apart: Apart, machine: Machine
 ) -> list[Kernel | Band | Batch]:
     """Runs of independent loop kernels as batches; everything else as it is. Time O(kernels)."""
     result: list[Kernel | Band | Batch] = []
@@ -68,15 +68,15 @@ def form_batches(
     for item in items:
         if not isinstance(item, Band) and collector.join(item):
             continue
-        result += _finish(collector)
+        result += _finish(collector, machine)
         collector = _Collector(overwritten, apart)
         if isinstance(item, Band) or not collector.join(item):
             result.append(item)
-    return result + _finish(collector)
+    return result + _finish(collector, machine)
 
 
-def _finish(collector: _Collector) -> list[Kernel | Band | Batch]:
+def _finish(collector: _Collector, machine: Machine) -> list[Kernel | Band | Batch]:
     touched = sum(typical(v.type.size_bytes) for k in collector.kernels for v in (*k.reads(), *k.writes()))
-    if len(collector.kernels) < 2 or touched < MIN_BATCH_BYTES:
+    if len(collector.kernels) < 2 or touched < machine.batch_bytes:
         return list(collector.kernels)
     return [Batch(collector.kernels)]

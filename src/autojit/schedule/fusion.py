@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
+from autojit.core.machine import Machine
 from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise, Reduction
@@ -22,19 +23,23 @@ from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.kinds import Kind
 from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
 
-MAX_BUFFERS = 40  # buffers one loop nest may touch before address registers spill on x86-64
-MAX_MEMBERS = 400
-CANDIDATES = 6
-SMALL_DOMAIN = 4096  # elements: below, a kernel costs less than making others wait for what it would be fused with
+MOST_MEMBERS = 400  # nodes of a group: bounds the time that LLVM takes for one function
+CANDIDATES = 6  # groups that a node may join are tried, the latest first
 
 
 class Fuser:
     """Sweeps the nodes in order and assigns each to a group or leaves it a kernel of its own."""
 
     def __init__(
-        self, graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind], inline: set[Value]
+        self,
+        graph: Graph,
+        definitions: dict[Value, Node],
+        kinds: Mapping[Node, Kind],
+        inline: set[Value],
+        machine: Machine,
     ) -> None:
         self.graph = graph
+        self.machine = machine
         self.definitions = definitions
         self.kinds = kinds
         self.inline = inline
@@ -87,13 +92,13 @@ class Fuser:
         """Absorb ``other``, which ``group`` reads from, into ``group``."""
         if not isinstance(other, Group) or other.shape != group.shape or not _same_split(other, group):
             return False
-        if len(other.members) + len(group.members) > MAX_MEMBERS or other.checks_only or group.checks_only:
+        if len(other.members) + len(group.members) > MOST_MEMBERS or other.checks_only or group.checks_only:
             return False
         made = other.level.keys()
-        if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group):
+        if len((group.buffers | other.buffers) - made) > self.machine.most_buffers or self._is_between(other.id, group):
             return False
         is_read_elsewhere = not self.readers_of(other) <= {other.id, group.id}
-        if is_read_elsewhere and group.weight <= SMALL_DOMAIN and self._needs_more(group, other):
+        if is_read_elsewhere and group.weight <= self.machine.small_domain and self._needs_more(group, other):
             return False  # a third unit would wait for what only the reader needs
         if not all(self._reads_in_place(node, group, other) for node in group.members):
             return False
@@ -301,9 +306,9 @@ class Fuser:
             its_level = group.level[value]
             if its_level == OUT or (level == ROW and its_level == FULL) or group.position[value] != index:
                 return False
-        if len(group.members) >= MAX_MEMBERS or self._makes_wait(group, outside, inside):
+        if len(group.members) >= MOST_MEMBERS or self._makes_wait(group, outside, inside):
             return False
-        return len(group.buffers | outside) <= MAX_BUFFERS or not group.members
+        return len(group.buffers | outside) <= self.machine.most_buffers or not group.members
 
     def _makes_wait(self, group: Group, outside: set[Value], inside: bool) -> bool:
         """Whether joining would tie values together that become ready at different times, for little gain."""
@@ -312,7 +317,7 @@ class Fuser:
         own, needed = self.dependencies[group.id], self._bits(outside)
         if not inside and own & ~needed:
             return True
-        return group.weight <= SMALL_DOMAIN and bool(needed & ~own)
+        return group.weight <= self.machine.small_domain and bool(needed & ~own)
 
     def _add(self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]) -> None:
         (output,) = node.outputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise
@@ -12,10 +13,10 @@ from autojit.schedule.kinds import Kind
 from autojit.schedule.parted import parted_values
 from autojit.schedule.pull import leaves, loop_indices
 
-EXPANSION = 8  # a cheap node this much larger than what it reads is computed where it is read
 
-
-def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
+def inline_values(
+    graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind], machine: Machine
+) -> set[Value]:
     """Values that readers compute or address themselves: reindexing, sources, gathers, parts and cheap expansions.
 
     An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
@@ -25,13 +26,13 @@ def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[N
     parted = parted_values(graph, definitions, kinds)
     for node in graph.nodes:
         kind = kinds[node]
-        is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline)
+        is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline, machine.expansion)
         if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted:
             inline.update(node.outputs)
     return inline
 
 
-def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]) -> bool:
+def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value], expansion: int) -> bool:
     op = node.op
     if not isinstance(op, Elementwise) or not op.is_cheap or node.is_kept:  # what may refuse looks at every element
         return False
@@ -43,6 +44,6 @@ def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]
         else:
             index = loop_indices(operand.type.shape)
             read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
-        if typical(read) * EXPANSION > size:
+        if typical(read) * expansion > size:
             return False
     return True

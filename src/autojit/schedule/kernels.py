@@ -134,9 +134,6 @@ class Apart:
         return kernel in self.committing and not self.failing.isdisjoint(others)
 
 
-MAX_BATCH_AXES = 2  # strides of the batch that a product's kernel takes
-
-
 def contiguous_access(value: Value, shape: Shape) -> Access:
     """Storage read in row-major order as if it had ``shape``."""
     strides: list[int] = []

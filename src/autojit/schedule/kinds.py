@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from math import prod
 
-from autojit.core.dtypes import float32, float64
+from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
@@ -24,8 +24,6 @@ _ALSO_POINTWISE = ("concatenate", "random_bits", "slice_update")
 _PRODUCTS = ("matmul", "matmul_add")
 NESTED = ("cond", "scan", "while_loop")
 """Ops that hold graphs."""
-MANY_BLOCKS = 8
-BLOCK_BYTES = 1024  # on average
 
 
 class Kind(Enum):
@@ -40,15 +38,15 @@ class Kind(Enum):
     __hash__ = object.__hash__
 
 
-def kinds_of(graph: Graph) -> dict[Node, Kind]:
+def kinds_of(graph: Graph, machine: Machine) -> dict[Node, Kind]:
     """The kind of every node. Time O(nodes)."""
-    return {node: _kind(node) for node in graph.nodes}
+    return {node: _kind(node, machine) for node in graph.nodes}
 
 
-def product_dtypes(graph: Graph) -> set[str]:
+def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
     """The short names of the dtypes for which products of the graph need tile code."""
     found = {node.outputs[0].type.dtype for node in graph.nodes if node.op.name in _PRODUCTS}
-    return {dtype.short for dtype in found & {float32, float64}}
+    return {dtype.short for dtype in found & machine.product_dtypes}
 
 
 def is_opaque(node: Node) -> bool:
@@ -59,11 +57,11 @@ def is_opaque(node: Node) -> bool:
     return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
 
 
-def _kind(node: Node) -> Kind:
+def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
     if op.name in _PRODUCTS:
-        return Kind.PRODUCT if node.outputs[0].type.dtype in (float32, float64) else Kind.SINGLE
-    is_pointwise = isinstance(op, Elementwise) or (op.name in _ALSO_POINTWISE and not _joins_blocks(node))
+        return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
+    is_pointwise = isinstance(op, Elementwise) or (op.name in _ALSO_POINTWISE and not _joins_blocks(node, machine))
     if is_pointwise:
         found = Kind.POINTWISE
     elif isinstance(op, Reindex | Source | Gathering):
@@ -75,9 +73,11 @@ def _kind(node: Node) -> Kind:
     return Kind.SINGLE if is_opaque(node) else found
 
 
-def _joins_blocks(node: Node) -> bool:
+def _joins_blocks(node: Node, machine: Machine) -> bool:
     """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
-    if not isinstance(node.op, Concatenate) or len(node.inputs) < MANY_BLOCKS:
+    if not isinstance(node.op, Concatenate) or len(node.inputs) < machine.many_blocks:
         return False
     whole = node.outputs[0].type
-    return prod(whole.shape[: node.op.axis]) == 1 and typical(whole.size_bytes) >= len(node.inputs) * BLOCK_BYTES
+    return (
+        prod(whole.shape[: node.op.axis]) == 1 and typical(whole.size_bytes) >= len(node.inputs) * machine.block_bytes
+    )

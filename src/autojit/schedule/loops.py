@@ -28,12 +28,9 @@ from autojit.ops.formula import Formula
 from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
-CACHE_COST = 5  # arithmetic steps above which storing a row element beats computing it again
 FIRST, LAST = "first", "last"
 """Slots of guards in a chain that covers all positions: the last one holds where none before it does."""
 LONGEST_CHAIN = 32  # guards; nested twice they tell a thousand pieces apart
-
-CACHE_BYTES = 96 * 1024  # row scratch that still leaves room in a second-level cache
 
 
 class Expr:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from autojit.core.sizes import is_symbolic, size_max, surely_less, typical
+from autojit.core.machine import Machine
+from autojit.core.sizes import is_symbolic, surely_less, typical
 from autojit.ir.graph import Graph, Value
 from autojit.schedule.counts import Bounds, count_bounds, late_sizes, upper_bound
 
@@ -24,9 +25,6 @@ class Item(Protocol):
     def writes(self) -> list[Value]: ...
 
 
-ALIGNMENT = 64  # bytes: a cache line and the widest vector
-
-
 @dataclass(frozen=True)
 class MemoryPlan:
     """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes`` is its size: the step's peak of temporaries.
@@ -38,13 +36,14 @@ class MemoryPlan:
     offsets: dict[Value, int]
     arena_bytes: int
     aliases: dict[Value, Value]
+    machine: Machine
     regions: tuple[int, ...] = ()  # sizes in bytes
     region_of: dict[Value, int] = field(default_factory=dict)
 
     @property
     def peak_bytes(self) -> int:
         """Memory of all temporaries, a symbolic size where their sizes are."""
-        return self.arena_bytes + sum(map(aligned, self.regions))
+        return self.arena_bytes + sum(map(self.machine.aligned, self.regions))
 
     def home(self, value: Value) -> Value:
         """The value whose memory holds ``value``."""
@@ -62,7 +61,11 @@ class _Block:
 
 
 def plan_memory(
-    graph: Graph, kernels: Sequence[Item], outputs: Sequence[Value], overwriting: AbstractSet[Value] = frozenset()
+    graph: Graph,
+    kernels: Sequence[Item],
+    outputs: Sequence[Value],
+    overwriting: AbstractSet[Value],
+    machine: Machine,
 ) -> MemoryPlan:
     """First fit over live ranges, largest first. O(temporaries^2), 20 ns each.
 
@@ -82,19 +85,19 @@ def plan_memory(
     last.update(dict.fromkeys(late, len(kernels)))
     aliases = _in_place(kernels, first, last, outside, overwriting)
     blocks = [
-        _Block(v, first[v], last[v], aligned(upper_bound(v.type.size_bytes, bounds)))
+        _Block(v, first[v], last[v], machine.aligned(upper_bound(v.type.size_bytes, bounds)))
         for v in first
         if v not in outside and v not in aliases
     ]
     fixed = [block for block in blocks if not is_symbolic(block.size_bytes)]
     offsets, arena_bytes = _place(fixed)
     regions, region_of = _share_regions([block for block in blocks if is_symbolic(block.size_bytes)], bounds)
-    return MemoryPlan(offsets, arena_bytes, aliases, regions, region_of)
+    return MemoryPlan(offsets, arena_bytes, aliases, machine, regions, region_of)
 
 
 def is_late(value: Value, bounds: Bounds) -> bool:
     """Whether memory for a result can be had only when the step has counted its size: the caller then copies it."""
-    return bool(late_sizes(aligned(upper_bound(value.type.size_bytes, bounds)), bounds))
+    return bool(late_sizes(upper_bound(value.type.size_bytes, bounds), bounds))
 
 
 def _share_regions(blocks: list[_Block], bounds: Bounds) -> tuple[tuple[int, ...], dict[Value, int]]:
@@ -170,8 +173,3 @@ def _lowest_gap(start: NDArray[np.int64], end: NDArray[np.int64], taken: NDArray
     np.maximum.accumulate(end, out=reached[1:])
     fits = reached[:-1] + size_bytes <= start
     return int(reached[fits.argmax()] if fits.any() else reached[-1])
-
-
-def aligned(size_bytes: int) -> int:
-    """Rounded up to whole cache lines; an empty buffer still has an address."""
-    return size_max(ALIGNMENT, -(-size_bytes // ALIGNMENT) * ALIGNMENT)

@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
+from autojit.core.machine import Machine
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.scattering import Scattering
@@ -29,7 +30,6 @@ from autojit.schedule.fusion import Fuser, execution_order
 from autojit.schedule.groups import OUT, Group
 from autojit.schedule.inlining import inline_values
 from autojit.schedule.kernels import (
-    MAX_BATCH_AXES,
     Access,
     Apart,
     CopyKernel,
@@ -58,13 +58,14 @@ class Schedule:
     kernels: tuple[Kernel | Band | Batch, ...]
     outputs: tuple[Value, ...]
     overwriting: frozenset[Value]
+    machine: Machine
     failing: frozenset[Kernel] = frozenset()
     checked: frozenset[Node] = frozenset()
 
     @cached_property
     def memory(self) -> MemoryPlan:
         """Where values lie; made when it is first asked for, which is while LLVM compiles the kernels."""
-        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting)
+        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting, self.machine)
 
     def __str__(self) -> str:
         from autojit.schedule.text import print_schedule
@@ -77,6 +78,7 @@ class Scheduler:
 
     Args:
         graph: as given, or with checks in front of look-ups.
+        machine: where it will run.
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that outlives a step that fails.
         checked: nodes that cannot fail though their code reports errors.
@@ -86,20 +88,22 @@ class Scheduler:
     def __init__(
         self,
         graph: Graph,
+        machine: Machine,
         donated: Mapping[int, int],
         lasting: Collection[int] = (),
         checked: AbstractSet[Node] = frozenset(),
         forms: KnownForms | None = None,
     ) -> None:
         self.graph = graph
+        self.machine = machine
         self.donated = donated
         self.lasting = lasting
         self.checked = frozenset(checked)
         self.failing = failing_nodes(graph, checked)
         self.definitions = graph.definitions()
-        self.kinds = kinds_of(graph)
+        self.kinds = kinds_of(graph, machine)
         self.forced: set[Value] = set()
-        self.inline = inline_values(graph, self.definitions, self.kinds)
+        self.inline = inline_values(graph, self.definitions, self.kinds, machine)
         self.open = set(self.inline)  # those that are not forced
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
@@ -109,7 +113,7 @@ class Scheduler:
     def run(self) -> Schedule:
         self._operand_needs()
         self._output_needs()
-        fuser = Fuser(self.graph, self.definitions, self.kinds, self.open)
+        fuser = Fuser(self.graph, self.definitions, self.kinds, self.open, self.machine)
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         can_fail = failing_units(fuser, self.failing)
@@ -128,9 +132,11 @@ class Scheduler:
             self._copy_back(position)
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         apart = Apart(frozenset(failing), self._committing(kernels))
-        items = [*form_batches(self._gather(kernels, apart), overwritten, apart), *self.copies]
+        items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *self.copies]
         overwriting = frozenset(self.outputs[position] for position in self.donated)
-        return Schedule(self.graph, tuple(items), tuple(self.outputs), overwriting, apart.failing, self.checked)
+        return Schedule(
+            self.graph, tuple(items), tuple(self.outputs), overwriting, self.machine, apart.failing, self.checked
+        )
 
     def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:
         """The kernels that write what outlives a step."""
@@ -162,7 +168,7 @@ class Scheduler:
         for kernel in apart.committing:
             after[kernel].update(apart.failing)
         outside = {*self.outputs, *(c.source for c in self.copies)}
-        return form_bands(kernels, outside, after, updates, apart)
+        return form_bands(kernels, outside, after, updates, apart, self.machine)
 
     # -- which inline values need storage
 
@@ -205,7 +211,7 @@ class Scheduler:
         found = [strided_access(x, self.definitions, self.open) for x in operands]
         self._force(x for x, access in zip(operands, found, strict=True) if access is None)
         self._force(node.inputs[2:])
-        if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > MAX_BATCH_AXES:  # type: ignore[arg-type]
+        if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > self.machine.product_batch_axes:  # type: ignore[arg-type]
             self._force(node.inputs)
 
     def _reshape_root(self, value: Value) -> Value:
@@ -251,7 +257,8 @@ class Scheduler:
             return LoopKernel(self.forms.program(unit, stored), unit.members)
         if unit.op.name in NESTED:
             operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
-            return NestedKernel(unit, operands, tuple(schedule(g, forms=self.known_forms) for g in unit.op.graphs()))  # type: ignore[attr-defined]
+            inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]  # type: ignore[attr-defined]
+            return NestedKernel(unit, operands, tuple(inner))
         if self.kinds[unit] is Kind.PRODUCT:
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])
             init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
@@ -336,6 +343,7 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
 
 def schedule(
     graph: Graph,
+    machine: Machine,
     donated: Mapping[int, int] | None = None,
     lasting: Collection[int] = (),
     forms: KnownForms | None = None,
@@ -343,6 +351,7 @@ def schedule(
     """Schedule a simplified graph.
 
     Args:
+        machine: where it will run.
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that must not have changed when the step fails.
         forms: programs of schedules for related graphs, and from now on of this one; unused where sizes are open.
@@ -352,4 +361,4 @@ def schedule(
     graph = after_counting(graph)
     sure = sure_nodes(graph)
     graph, checked = with_checks(graph, lasting, sure)
-    return Scheduler(graph, donated or {}, lasting, checked | sure, forms).run()
+    return Scheduler(graph, machine, donated or {}, lasting, checked | sure, forms).run()

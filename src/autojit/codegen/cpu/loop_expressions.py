@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
+from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
 from autojit.codegen.cpu.piecewise import Guard, arms, below, is_whole, shared_walk
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import bool_, int64, uint32, uint64
 from autojit.core.sizes import is_symbolic, surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
-from autojit.schedule.loops import CACHE_BYTES, CACHE_COST, Expr, LoopProgram
-from autojit.schedule.memory import aligned
+from autojit.schedule.loops import Expr, LoopProgram
 
 Memo = dict[Any, Any]
 
@@ -43,7 +43,7 @@ class ExpressionPrinter(KernelFunction):
         for root in program.roots():
             roots.setdefault(root.phase, []).append(root)
         first_seen: dict[Expr, int] = {}
-        room = CACHE_BYTES
+        room = ROW_SCRATCH_BYTES
         for phase in sorted(roots):
             fresh: list[Expr] = []
             stack = list(roots[phase])
@@ -312,7 +312,7 @@ class ExpressionPrinter(KernelFunction):
 
 
 def _is_worth_keeping(expr: Expr) -> bool:
-    return expr.inner and expr.cost >= CACHE_COST and expr.kind != "load"
+    return expr.inner and expr.cost >= KEPT_COST and expr.kind != "load"
 
 
 def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:

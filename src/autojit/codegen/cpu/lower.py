@@ -16,7 +16,11 @@ from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
-from autojit.codegen.cpu.lowered import (
+from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
+from autojit.codegen.cpu.nested import Kept, nested_entries
+from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
+from autojit.codegen.cpu.structured import print_structured
+from autojit.codegen.lowered import (
     Argument,
     BandEntry,
     BatchEntry,
@@ -33,9 +37,6 @@ from autojit.codegen.cpu.lowered import (
     Sliced,
     Words,
 )
-from autojit.codegen.cpu.nested import Kept, nested_entries
-from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
-from autojit.codegen.cpu.structured import print_structured
 from autojit.codegen.target import HostTarget
 from autojit.core.config import config
 from autojit.core.dtypes import DType, float32, float64
@@ -47,7 +48,6 @@ from autojit.schedule.bands import Band, Cut, Slices
 from autojit.schedule.batches import Batch
 from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.kernels import (
-    MAX_BATCH_AXES,
     CopyKernel,
     Kernel,
     LoopKernel,
@@ -57,7 +57,6 @@ from autojit.schedule.kernels import (
     joint_batch,
 )
 from autojit.schedule.loops import Expr, LoopProgram
-from autojit.schedule.memory import aligned
 from autojit.schedule.schedule import Schedule
 
 GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
@@ -407,7 +406,9 @@ def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:
 def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
     """(outer, inner) batch strides of a, b, c and the inner batch extent."""
     axes = joint_batch((kernel.a, kernel.b), kernel.node.inputs[0].type.shape)
-    assert len(axes) <= MAX_BATCH_AXES, "the schedule gives operands with more batch axes storage of their own"
+    assert len(axes) <= CPU_MACHINE.product_batch_axes, (
+        "the schedule gives operands with more batch axes storage of their own"
+    )
     (_, (ao, bo)), (inner, (ai, bi)) = [(1, (0, 0)), (1, (0, 0)), *axes][-2:]
     return (ao, ai), (bo, bi), (matrix * inner, matrix), inner
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.codegen.cpu.lowered import (
+from autojit.codegen.cpu.machine import aligned
+from autojit.codegen.lowered import (
     Argument,
     Counter,
     Entry,
@@ -25,7 +26,6 @@ from autojit.ops.control_flow import Cond
 from autojit.ops.scan_steps import Scan
 from autojit.ops.while_sweeps import Sweep, WhileLoop
 from autojit.schedule.kernels import NestedKernel
-from autojit.schedule.memory import aligned
 
 Lower = Callable[[Any], LoweredStep]
 Row = tuple[Argument, ...]

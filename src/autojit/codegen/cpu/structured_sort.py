@@ -15,12 +15,12 @@ from math import prod
 
 from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.scalar import Scalar, is_half
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.sizes import is_symbolic, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Sort
-from autojit.schedule.memory import aligned
 
 SHORT = 64  # lines up to this length are sorted by counting
 BUCKETS = 256

@@ -1,0 +1,95 @@
+"""Back ends: what compiles and runs graphs of one kind of device; the device of a graph's values chooses.
+
+A `Backend` is what `compiler.compile` calls in its order: `machine` for passes and schedule, `lower` for code, `build`
+for an executable. A second one is registered under its device type; this module is the only one that names the CPU's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from autojit.codegen.cpu.lower import lower
+from autojit.codegen.cpu.machine import CPU_MACHINE
+from autojit.codegen.lowered import LoweredStep
+from autojit.core.device import CPU, Device
+from autojit.core.errors import DeviceError
+from autojit.core.machine import Machine
+from autojit.ir.graph import Graph
+from autojit.runtime.bodies import begin_products
+from autojit.runtime.executable import Executable
+from autojit.runtime.host import cached_host_target
+from autojit.runtime.plan import build_executable
+from autojit.schedule.schedule import Schedule
+
+Places = Mapping[int, int]
+"""Position of an input or output -> address of memory that never moves."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How graphs become executables for one machine."""
+
+    machine: Machine
+    target: Callable[[], Any]
+    """What code is generated for; asked when a graph is lowered, because finding out may take a while."""
+    begin: Callable[[Collection[str]], object]
+    """Told the dtypes of a graph's products as soon as they are known, to make their code beside the schedule."""
+    lower: Callable[[Schedule, Any], LoweredStep]
+    build: Callable[[LoweredStep, Places, Places, Collection[int]], Executable]
+
+
+def cpu_backend(machine: Machine = CPU_MACHINE) -> Backend:
+    """This machine's CPU; ``machine`` has other thresholds in tests."""
+    return Backend(machine, cached_host_target, begin_products, lower, build_executable)
+
+
+_BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}
+
+
+def register_backend(kind: str, backend: Backend) -> None:
+    """Compile graphs on devices of a kind by ``backend``."""
+    _BACKENDS[kind] = backend
+
+
+@contextmanager
+def compiling_by(backend: Backend, kind: str = CPU.type) -> Iterator[None]:
+    """Inside, graphs on devices of a kind are compiled by another back end: for tests."""
+    before = _BACKENDS.get(kind)
+    _BACKENDS[kind] = backend
+    try:
+        yield
+    finally:
+        if before is None:
+            del _BACKENDS[kind]
+        else:
+            _BACKENDS[kind] = before
+
+
+def backend_of(graph: Graph) -> Backend:
+    """The back end of the device that a graph's values lie on.
+
+    Raises:
+        DeviceError: they lie on several devices, or on one that nothing compiles for.
+    """
+    places = _devices(graph)
+    if len(places) > 1:
+        shown = ", ".join(map(str, places))
+        raise DeviceError("a compiled step has values on several devices", {"devices": shown}, "move them before")
+    kind = places[0].type if places else CPU.type
+    found = _BACKENDS.get(kind)
+    if found is None:
+        raise DeviceError(f"no steps are compiled for device '{places[0]}'", {"known": ", ".join(_BACKENDS)})
+    return found
+
+
+def _devices(graph: Graph) -> list[Device]:
+    """The devices of a graph's values, in the order in which they are met."""
+    found = {v.type.device: None for v in graph.inputs}
+    for node in graph.nodes:
+        for value in node.outputs:
+            if value.type.device not in found:
+                found[value.type.device] = None
+    return list(found)

@@ -1,0 +1,75 @@
+"""What passes and schedules may know of where a graph runs, as data.
+
+A back end (``autojit.backend``) gives its `Machine` to every stage that decides by such numbers. None of them is a
+constant of a pass or of the schedule, so a second machine needs no second pass, and tests make small graphs take the
+ways of large ones by giving another machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autojit.core.dtypes import DType
+from autojit.core.sizes import size_max
+
+
+@dataclass(frozen=True)
+class Bands:
+    """When kernels that walk the same rows run slice by slice (``schedule.bands``)."""
+
+    slice_bytes: int
+    """Working set of one slice."""
+    least_slices: int
+    """Enough of them for the workers and for balance."""
+    most_slices: int
+    contracted_bytes: int
+    """Most of one slice's partial product."""
+    least_bytes: int
+    """Values inside a band: below, everything is in cache anyway."""
+    least_open_kernels: int
+    """Kernels of a band whose number of rows is open: few rows gain nothing, so many must gain much."""
+    resident_bytes: int
+    """A right operand of this size is read in place, a larger one is packed by every slice."""
+    rows_per_packing: int
+    """Rows of a slice that pay for packing it."""
+    least_units: int
+    """Units of a slice, where the number of rows is open and they fit the cache."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The numbers of one machine, or of one kind of them where they differ little."""
+
+    kind: str
+    """The device type whose graphs run there."""
+    alignment: int
+    """Bytes: where temporaries begin."""
+    product_dtypes: frozenset[DType]
+    """Dtypes that matrix products are made for; halves besides are computed in float32."""
+    product_batch_axes: int
+    """Strides of the batch that a product's kernel takes."""
+    most_buffers: int
+    """Buffers that one loop nest may touch."""
+    small_domain: int
+    """Elements: below, a kernel costs less than making others wait for what it would be fused with."""
+    expansion: int
+    """A cheap node this much larger than what it reads is computed where it is read."""
+    many_blocks: int
+    """So many blocks of memory are joined by copying each, where they are of ``block_bytes`` on average."""
+    block_bytes: int
+    accumulated_bytes: int
+    """Larger products that are added to a product are accumulated into its memory."""
+    hoisted_bytes: int
+    """Most of what is computed before a loop for all its steps at once."""
+    turned_bytes: int
+    """Larger matrices are not turned before a loop for its products: it costs what a hundred of them gain."""
+    turned_steps: int
+    """Products after which turning the matrix first has paid."""
+    bands: Bands | None
+    """None: rows are not sliced."""
+    batch_bytes: int
+    """Memory touched: below, independent kernels are not started together."""
+
+    def aligned(self, size_bytes: int) -> int:
+        """Rounded up to the alignment; an empty buffer still has an address."""
+        return size_max(self.alignment, -(-size_bytes // self.alignment) * self.alignment)
