@@ -9,8 +9,9 @@ import autojit.ops  # noqa: F401
 from autojit.codegen.cpu.emission_order import FEWEST, FUNCTION_LATENCY, emission_order
 from autojit.core.dtypes import float32
 from autojit.ir import parse_graph
+from autojit.ir.index import Index
 from autojit.ir.op import Op
-from autojit.schedule.loops import Expr
+from autojit.schedule.expressions import Applied, Expr, Load
 from tests.codegen.agreement import check_compiled
 
 
@@ -21,16 +22,12 @@ class Body:
         self.exprs: list[Expr] = []
 
     def load(self) -> Expr:
-        return self._made("load", ())
+        return self._kept(Load(len(self.exprs), float32, 0, (Index(),)))
 
     def op(self, name: str, *args: Expr) -> Expr:
-        expr = self._made("op", args)
-        expr.op = Op.registry[name]()
-        return expr
+        return self._kept(Applied(len(self.exprs), float32, Op.registry[name](), args))
 
-    def _made(self, kind: str, args: tuple[Expr, ...]) -> Expr:
-        expr = Expr(len(self.exprs), kind, float32)
-        expr.args = args
+    def _kept(self, expr: Expr) -> Expr:
         self.exprs.append(expr)
         return expr
 
@@ -73,7 +70,7 @@ def test_operands_come_shortly_before_their_last_reader() -> None:
 def test_what_is_known_is_left_out_and_short_bodies_need_no_order() -> None:
     body = Body()
     roots = sums_of_chains(body, 40)
-    known = {e for e in body.exprs if e.kind == "load"}
+    known = {e for e in body.exprs if isinstance(e, Load)}
     assert not known & set(emission_order(roots, known.__contains__))
     short = Body()
     assert emission_order(sums_of_chains(short, FEWEST // 6), lambda e: False) == []

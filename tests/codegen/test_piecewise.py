@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from autojit.ir import parse_graph
 from autojit.ir.graph import Graph
 from autojit.ir.index import Index, LoopVariable
 from autojit.runtime.llvm import optimised_ir
-from autojit.schedule.loops import FIRST, LAST, Expr
+from autojit.schedule.expressions import FIRST, LAST, Expr, Guarded, Load, Number
 from tests.codegen.agreement import check_compiled
 
 PAD = "pad[low={}, high={}, interior=(0, 0), value=2.5]"
@@ -121,16 +123,15 @@ def position(variable: LoopVariable, offset: int = 0) -> Index:
     return Index(((variable, 1),), offset)
 
 
-def guard(index: Index, low: int, high: int) -> Expr:
-    expr = Expr(0, "guard", float32)
-    expr.guards = ((index, low, high),)
-    return expr
+NOTHING = Number(0, float32, Number.digits_of(0))
 
 
-def load(index: Index, slot: int = 0) -> Expr:
-    expr = Expr(0, "load", float32)
-    expr.index, expr.slot = (index,), slot
-    return expr
+def guard(index: Index, low: int, high: int, inside: Expr = NOTHING, rest: Expr = NOTHING, end: Any = None) -> Guarded:
+    return Guarded(0, float32, (inside, rest), ((index, low, high),), end)
+
+
+def load(index: Index, buffer: int = 0) -> Expr:
+    return Load(0, float32, buffer, (index,))
 
 
 def test_loops_are_cut_where_answers_change() -> None:
@@ -169,11 +170,11 @@ def test_a_part_knows_what_its_guards_say() -> None:
 def test_only_arms_that_walk_alike_share_an_address() -> None:
     row, i = LoopVariable("r", 8), LoopVariable("i", 32)
     along, across = Index(((row, 32), (i, 1))), Index(((row, 1), (i, 8)))
-    chain = guard(position(row), 0, 4)
-    chain.args, chain.slot = (load(along), guard(position(row), 4, 8)), FIRST
-    last = chain.args[1]
-    last.args, last.slot = (load(along + -128, 1), Expr(1, "const", float32)), LAST
-    assert shared_walk(chain, [i], ()) == position(i)
-    assert shared_walk(chain, [i], [1]) is None  # buffer 1 is overwritten
-    last.args = (load(across, 1), last.args[1])
-    assert shared_walk(chain, [i], ()) is None
+
+    def chain(second: Index) -> Guarded:
+        last = guard(position(row), 4, 8, load(second, 1), end=LAST)
+        return guard(position(row), 0, 4, load(along), last, FIRST)
+
+    assert shared_walk(chain(along + -128), [i], ()) == position(i)
+    assert shared_walk(chain(along + -128), [i], [1]) is None  # buffer 1 is overwritten
+    assert shared_walk(chain(across), [i], ()) is None

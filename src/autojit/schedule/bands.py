@@ -27,6 +27,7 @@ from autojit.core.machine import Bands, Machine
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.schedule.expressions import Load, RandomWord
 from autojit.schedule.kernels import Access, Apart, Kernel, LoopKernel, MatmulKernel
 from autojit.schedule.pull import loop_indices
 
@@ -131,14 +132,14 @@ def _cut_loops(kernel: LoopKernel, bands: Bands) -> Cut | None:
     rows = program.rows[: program.prefix] if program.prefix else program.rows
     if not rows and len(program.inner) == 1 and not program.reductions:
         rows = program.inner
-    if not rows or any(e.kind == "random" for e in program.exprs):
+    if not rows or any(isinstance(e, RandomWord) for e in program.exprs):
         return None
     reads: dict[Value, int] = {}
     for expr in program.exprs:
-        if expr.kind != "load":
+        if not isinstance(expr, Load):
             continue
-        value = program.loads[expr.slot]
-        units = local_units(rows, expr.index[0], value.type.size)
+        value = program.loads[expr.buffer]
+        units = local_units(rows, expr.positions[0], value.type.size)
         reads[value] = size_gcd(reads.get(value, 0), units)
     writes = {s.value: local_units(rows, s.index, s.value.type.size) for s in program.stores}
     units = prod(v.extent for v in rows)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from autojit.core.dtypes import DType
 from autojit.core.sizes import surely_less
@@ -25,39 +25,33 @@ from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, l
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.formula import Formula
+from autojit.schedule.expressions import (
+    FIRST,
+    LAST,
+    Applied,
+    Expr,
+    FromSource,
+    Guard,
+    Guarded,
+    Load,
+    LookUp,
+    Number,
+    RandomWord,
+    RowResult,
+)
 from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
-FIRST, LAST = "first", "last"
-"""Slots of guards in a chain that covers all positions: the last one holds where none before it does."""
+E = TypeVar("E", bound=Expr)
+
 LONGEST_CHAIN = 32  # guards; nested twice they tell a thousand pieces apart
-
-
-class Expr:
-    """A hash-consed expression: identity is equality."""
-
-    __slots__ = ("args", "cost", "dtype", "guards", "index", "inner", "key", "kind", "op", "phase", "serial", "slot")
-
-    def __init__(self, serial: int, kind: str, dtype: DType) -> None:
-        self.serial = serial
-        self.kind = kind  # load | op | source | const | guard | row | lookup | random
-        self.dtype = dtype
-        self.op: Any = None
-        self.args: tuple[Expr, ...] = ()
-        self.index: Indices = ()
-        self.guards: tuple[tuple[Index, int, int], ...] = ()
-        self.slot: Any = None
-        self.phase = 0
-        self.inner = False
-        self.cost = 0
-        self.key: Any = None
 
 
 @dataclass
 class RowReduction:
     """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends.
 
-    Expressions of kind "row" name it by its ``number``, the place among the program's reductions.
+    A `RowResult` names it by its ``number``, the place among the program's reductions.
     """
 
     number: int
@@ -168,18 +162,14 @@ class ExprBuilder:
         self.lookup_nodes: dict[str, Node] = {}
         self.exprs: list[Expr] = []
 
-    def _intern(self, kind: str, dtype: DType, **parts: Any) -> Expr:
-        key = (kind, dtype.short, *((k, v) for k, v in parts.items()))
+    def _intern(self, kind: type[E], dtype: DType, **parts: Any) -> E:
+        """The expression of these parts: the known one if there is one."""
+        key = (kind, dtype.short, *parts.values())
         found = self.interned.get(key)
-        if found is not None:
-            return found
-        expr = Expr(len(self.exprs), kind, dtype)
-        for name, value in parts.items():
-            setattr(expr, name, value)
-        expr.key = key
-        self.interned[key] = expr
-        self.exprs.append(expr)
-        return expr
+        if found is None:
+            found = self.interned[key] = kind(len(self.exprs), dtype, **parts)
+            self.exprs.append(found)
+        return cast(E, found)
 
     def value(self, value: Value, index: Indices) -> Expr:
         """The element of a value at a position."""
@@ -195,7 +185,9 @@ class ExprBuilder:
 
     def load(self, value: Value, index: Indices) -> Expr:
         slot = self.loads.setdefault(value, len(self.loads))
-        return self._intern("load", value.type.dtype, slot=slot, index=(linearize(index, value.type.shape).opened(),))
+        return self._intern(
+            Load, value.type.dtype, buffer=slot, positions=(linearize(index, value.type.shape).opened(),)
+        )
 
     def member(self, value: Value) -> Expr:
         found = self.members.get(value)
@@ -203,7 +195,7 @@ class ExprBuilder:
             return found
         node = self.definitions[value]
         if isinstance(node.op, Reduction):
-            expr = self._intern("row", value.type.dtype, slot=self.reductions[value])
+            expr: Expr = self._intern(RowResult, value.type.dtype, number=self.reductions[value])
         else:
             expr = self.computed(node, self.group.position[value])
         self.members[value] = expr
@@ -223,10 +215,7 @@ class ExprBuilder:
         return self.through(node, index)
 
     def _applied(self, node: Node, args: tuple[Expr, ...]) -> Expr:
-        op: Any = node.op
-        expr = self._intern("op", node.outputs[0].type.dtype, op=op, args=args)
-        expr.cost = 1 + (0 if op.is_cheap else 6) + sum(a.cost for a in args)
-        return expr
+        return self._intern(Applied, node.outputs[0].type.dtype, op=node.op, args=args)
 
     def _formula(self, formula: Formula, args: tuple[Expr, ...]) -> Expr:
         body = formula.body
@@ -234,7 +223,7 @@ class ExprBuilder:
         for node in body.nodes:
             (value,) = node.outputs
             if isinstance(node.op, Source):
-                known[value] = self._intern("source", value.type.dtype, op=node.op, index=())
+                known[value] = self._intern(FromSource, value.type.dtype, op=node.op, positions=())
             else:
                 known[value] = self._applied(node, tuple([known[v] for v in node.inputs]))
         return known[body.outputs[0]]
@@ -249,25 +238,24 @@ class ExprBuilder:
             if not guards:
                 return self.value(x, source)
             source = tuple(i.within(n) for i, n in zip(source, x.type.shape, strict=True))
-            fill = self._intern("const", x.type.dtype, slot=_number_key(op.fill), op=None)  # type: ignore[attr-defined]
+            fill = self._intern(Number, x.type.dtype, digits=Number.digits_of(op.fill))  # type: ignore[attr-defined]
             return self._guard(guards, self.value(x, source), fill)
         if isinstance(op, Elementwise):
             return self.computed(node, index)
         if isinstance(op, Source):
-            return self._intern("source", node.outputs[0].type.dtype, op=op, index=tuple(i.opened() for i in index))
+            here = tuple(i.opened() for i in index)
+            return self._intern(FromSource, node.outputs[0].type.dtype, op=op, positions=here)
         return self._gather(node, index)
 
-    def _guard(self, guards: tuple[tuple[Index, int, int], ...], inside: Expr, outside: Expr, slot: Any = None) -> Expr:
-        expr = self._intern("guard", inside.dtype, guards=guards, args=(inside, outside), slot=slot)
-        expr.cost = max(expr.cost, inside.cost + outside.cost + 2)
-        return expr
+    def _guard(self, guards: tuple[Guard, ...], inside: Expr, outside: Expr, end: str | None = None) -> Expr:
+        return self._intern(Guarded, inside.dtype, args=(inside, outside), guards=guards, end=end)
 
     def _gather(self, node: Node, index: Indices) -> Expr:
         lookups, data_index = gathered_index(node, index)
         renamed: dict[str, str] = {}
         for operand, where, extent, opaque in lookups:
             position = self.value(operand, where)
-            lookup = self._intern("lookup", position.dtype, args=(position,), slot=extent)
+            lookup = self._intern(LookUp, position.dtype, args=(position,), extent=extent)
             name = f"x{lookup.serial}"
             self.lookups[name] = lookup
             self.lookup_nodes.setdefault(name, node)
@@ -305,10 +293,10 @@ class ExprBuilder:
                 shifted = (index[axis] - start).within(extent)
                 inside = self.value(piece, tuple(shifted if a == axis else i for a, i in enumerate(index)))
             guards = _open_guards(((index[axis], start, start + extent),))
-            slot = FIRST if place == 0 and is_whole else None
+            part = FIRST if place == 0 and is_whole else None
             if expr is None and guards:
-                expr, slot = self._intern("const", inside.dtype, slot=("int", 0), op=None), LAST
-            expr = inside if expr is None or not guards else self._guard(guards, inside, expr, slot)
+                expr, part = self._intern(Number, inside.dtype, digits=Number.digits_of(0)), LAST
+            expr = inside if expr is None or not guards else self._guard(guards, inside, expr, part)
         assert expr is not None
         return expr
 
@@ -316,7 +304,7 @@ class ExprBuilder:
         base, piece = node.inputs
         op: Any = node.op
         steps = op.steps or (1,) * len(index)
-        guards: list[tuple[Index, int, int]] = []
+        guards: list[Guard] = []
         inner: list[Index] = []
         for i, start, step, extent in zip(index, op.starts, steps, piece.type.shape, strict=True):
             shifted = i - start
@@ -335,13 +323,7 @@ class ExprBuilder:
         (key,) = node.inputs
         words = tuple(self.value(key, (Index((), k),)) for k in range(key.type.shape[0]))
         position = linearize(index, node.outputs[0].type.shape).opened()
-        expr = self._intern("random", node.outputs[0].type.dtype, op=node.op, args=words, index=(position,))
-        expr.cost = 40
-        return expr
-
-
-def _number_key(value: object) -> tuple[str, object]:
-    return type(value).__name__, repr(value) if isinstance(value, float) else value
+        return self._intern(RandomWord, node.outputs[0].type.dtype, op=node.op, args=words, positions=(position,))
 
 
 def _terms(index: Index) -> Iterable[Any]:
@@ -351,12 +333,12 @@ def _terms(index: Index) -> Iterable[Any]:
             yield from _terms(term.base)
 
 
-def _open_guards(guards: Iterable[tuple[Index, int, int]]) -> tuple[tuple[Index, int, int], ...]:
+def _open_guards(guards: Iterable[Guard]) -> tuple[Guard, ...]:
     """The guards that do not always hold."""
     return tuple((index.opened(), low, high) for index, low, high in guards if not _always((index, low, high)))
 
 
-def _always(guard: tuple[Index, int, int]) -> bool:
+def _always(guard: Guard) -> bool:
     index, low, high = guard
     if any(type(t) is Remainder for t, _ in index.terms):
         return False

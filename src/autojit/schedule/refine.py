@@ -6,20 +6,19 @@ neighbouring loops that every address walks as one. Both keep the row-major orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from autojit.core.sizes import surely_divides, surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, size_rank
-from autojit.schedule.loops import Expr, LoopProgram
-
-Rewrite = Callable[[Index], Index]
+from autojit.schedule.expressions import Expr, Rewrite, RowResult
+from autojit.schedule.loops import LoopProgram
 
 
 def indices_of(program: LoopProgram) -> Iterator[Index]:
     """Every index expression of the program."""
     for expr in program.exprs:
-        yield from expr.index
+        yield from expr.positions
         for index, _, _ in expr.guards:
             yield index
     for store in program.stores:
@@ -28,10 +27,7 @@ def indices_of(program: LoopProgram) -> Iterator[Index]:
 
 def _rewrite(program: LoopProgram, change: Rewrite) -> None:
     for expr in program.exprs:
-        if expr.index:
-            expr.index = tuple(change(i) for i in expr.index)
-        if expr.guards:
-            expr.guards = tuple((change(i), low, high) for i, low, high in expr.guards)
+        expr.rewrite(change)
     for store in program.stores:
         store.index = change(store.index)
 
@@ -178,12 +174,12 @@ def settle(program: LoopProgram) -> None:
     for reduction in program.reductions:
         by_expr.setdefault(reduction.expr, []).append(reduction.number)
     for expr in program.exprs:
-        if expr.kind == "row":
-            expr.phase = phase_of[expr.slot] + 1
+        if isinstance(expr, RowResult):
+            expr.phase = phase_of[expr.number] + 1
         for arg in expr.args:
             expr.phase = max(expr.phase, arg.phase)
             expr.inner = expr.inner or arg.inner
-        for index in (*expr.index, *(g[0] for g in expr.guards)):
+        for index in (*expr.positions, *(g[0] for g in expr.guards)):
             _depend(expr, index, inner, program)
         for number in by_expr.get(expr, ()):
             phase_of[number] = expr.phase

@@ -25,6 +25,7 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
+from autojit.schedule.expressions import Load
 from autojit.schedule.forms import Forms, KnownForms
 from autojit.schedule.fusion import Fuser, execution_order
 from autojit.schedule.groups import OUT, Group
@@ -337,8 +338,8 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
     if store is None:
         return False
     slot = program.loads.index(old)
-    reads = [e for e in program.exprs if e.kind == "load" and e.slot == slot]
-    return all(e.index[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions
+    reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
+    return all(e.positions[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions
 
 
 def schedule(

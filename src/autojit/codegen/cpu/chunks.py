@@ -8,6 +8,7 @@ from math import prod
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
 from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
 from autojit.schedule.bands import Slices
+from autojit.schedule.expressions import Applied, Guarded, Load, RandomWord
 from autojit.schedule.loops import Accumulator, LoopProgram
 
 STEP_NS = 0.07  # one vectorised arithmetic step per element, measured order of magnitude
@@ -101,11 +102,11 @@ def costs_ns(program: LoopProgram) -> tuple[float, float]:
     per_point = per_row = 0.0
     for expr in program.exprs:
         cost = 0.0
-        if expr.kind == "op":
+        if isinstance(expr, Applied):
             cost = STEP_NS * (1 if expr.op.is_cheap else 8)
-        elif expr.kind in ("load", "guard"):
+        elif isinstance(expr, Load | Guarded):
             cost = BYTE_NS * expr.dtype.size_bytes
-        elif expr.kind == "random":
+        elif isinstance(expr, RandomWord):
             cost = STEP_NS * 40
         if expr.inner:
             per_point += cost

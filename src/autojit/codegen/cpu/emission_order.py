@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from autojit.schedule.loops import Expr
+from autojit.schedule.expressions import Applied, Expr, Load
 
 FEWEST = 24  # expressions; a shorter body fits the registers in any order
 FUNCTION_LATENCY = 12  # of a mathematical function or a quotient, in additions
@@ -78,7 +78,7 @@ def _reachable(roots: Sequence[Expr], is_known: Callable[[Expr], bool]) -> list[
     stack = list(reversed(roots))
     while stack:
         expr = stack[-1]
-        if expr in found or expr.kind not in ("load", "op") or is_known(expr):
+        if expr in found or not isinstance(expr, Load | Applied) or is_known(expr):
             stack.pop()
         elif expr in opened:
             found[expr] = None
@@ -98,4 +98,4 @@ def _heights(exprs: Sequence[Expr], readers: dict[Expr, list[Expr]]) -> dict[Exp
 
 
 def _latency(expr: Expr) -> int:
-    return 1 if expr.kind == "load" or expr.op.is_cheap else FUNCTION_LATENCY
+    return FUNCTION_LATENCY if isinstance(expr, Applied) and not expr.op.is_cheap else 1

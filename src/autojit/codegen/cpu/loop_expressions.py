@@ -11,12 +11,24 @@ from typing import Any
 
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
 from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
-from autojit.codegen.cpu.piecewise import Guard, arms, below, is_whole, shared_walk
+from autojit.codegen.cpu.piecewise import arms, below, is_whole, shared_walk
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import bool_, int64, uint32, uint64
 from autojit.core.sizes import is_symbolic, surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
-from autojit.schedule.loops import Expr, LoopProgram
+from autojit.schedule.expressions import (
+    Applied,
+    Expr,
+    FromSource,
+    Guard,
+    Guarded,
+    Load,
+    LookUp,
+    Number,
+    RandomWord,
+    RowResult,
+)
+from autojit.schedule.loops import LoopProgram
 
 Memo = dict[Any, Any]
 
@@ -67,7 +79,7 @@ class ExpressionPrinter(KernelFunction):
                 if expr not in first_seen:
                     fresh.append(expr)
                 stack.extend(expr.args)
-                stack.extend(program.lookups[name] for name in _opaque_names(expr.index))
+                stack.extend(program.lookups[name] for name in _opaque_names(expr.positions))
             first_seen.update((expr, phase) for expr in fresh)
         if is_symbolic(program.inner_count):
             self.cache_bytes = sum(self._cached_bytes(e) for e in self.cached)
@@ -113,9 +125,9 @@ class ExpressionPrinter(KernelFunction):
             seen.add(expr)
             if not expr.inner:
                 self.expr(expr, self.row_memo, phase)
-            elif not (expr.kind == "guard" or self._is_kept(expr, phase)):
+            elif not (isinstance(expr, Guarded) or self._is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
-                stack.extend(self.lookups_of(expr.index))
+                stack.extend(self.lookups_of(expr.positions))
 
     def lookups_of(self, indices: Iterable[Index]) -> list[Expr]:
         """What indices look up at run time."""
@@ -138,12 +150,13 @@ class ExpressionPrinter(KernelFunction):
 
     def _picked(self, expr: Expr, phase: int) -> str:
         """The address that a guard starts from in this row; nothing is read yet."""
-        if expr.kind == "load":
-            (position,) = expr.index
+        if isinstance(expr, Load):
+            (position,) = expr.positions
             inner = self.program.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
-            return self.element(f"%p{expr.slot}", expr.dtype, start)
+            return self.element(f"%p{expr.buffer}", expr.dtype, start)
+        assert isinstance(expr, Guarded), "only guards have one address of several"
         addresses = [self._picked(arm, phase) for arm in arms(expr)]
         if len(addresses) == 1:
             return addresses[0]
@@ -160,8 +173,8 @@ class ExpressionPrinter(KernelFunction):
         while True:
             current = stack[-1]
             found = self._known(current, memo, phase)
-            if found is None and current.kind == "op":
-                missing = [a for a in current.args if a.kind == "op" and self._known(a, memo, phase) is None]
+            if found is None and isinstance(current, Applied):
+                missing = [a for a in current.args if isinstance(a, Applied) and self._known(a, memo, phase) is None]
                 if missing:
                     stack.extend(reversed(missing))
                     continue
@@ -178,8 +191,8 @@ class ExpressionPrinter(KernelFunction):
             found = self.row_memo.get(expr)
         if found is not None:
             return found  # type: ignore[no-any-return]
-        if expr.kind == "row":
-            return self.row_memo["row", expr.slot]  # type: ignore[no-any-return]
+        if isinstance(expr, RowResult):
+            return self.row_memo["row", expr.number]  # type: ignore[no-any-return]
         if self._is_kept(expr, phase):
             value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
             return value
@@ -187,28 +200,27 @@ class ExpressionPrinter(KernelFunction):
 
     def _computed(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         emit = self.emit
-        if expr.kind == "load":
-            return self.load(expr.slot, expr.dtype, self.index(expr.index[0], memo, phase))
-        if expr.kind == "op":
+        if isinstance(expr, Load):
+            return self.load(expr.buffer, expr.dtype, self.index(expr.positions[0], memo, phase))
+        if isinstance(expr, Applied):
             args = [self.expr(a, memo, phase) for a in expr.args]
             value = expr.op.lower(emit, *args)
             if emit.failures:
                 self.collect_failures(expr.op)
             return Scalar(value.text, expr.dtype)
-        if expr.kind == "const":
-            kind, number = expr.slot
-            return emit.constant(float(number) if kind == "float" else number, expr.dtype)
-        if expr.kind == "source":
-            where = tuple(Scalar(self.index(i, memo, phase), int64) for i in expr.index)
+        if isinstance(expr, Number):
+            return emit.constant(expr.value, expr.dtype)
+        if isinstance(expr, FromSource):
+            where = tuple(Scalar(self.index(i, memo, phase), int64) for i in expr.positions)
             return Scalar(expr.op.lower(emit, where).text, expr.dtype)
-        if expr.kind == "guard":
+        if isinstance(expr, Guarded):
             return self._guarded(expr, memo, phase)
-        if expr.kind == "lookup":
+        if isinstance(expr, LookUp):
             index = emit.cast(self.expr(expr.args[0], memo, phase), int64).text
-            return Scalar(self.clamped(index, expr.slot, self.lookup_sites[expr]), int64)
-        assert expr.kind == "random", expr.kind
+            return Scalar(self.clamped(index, expr.extent, self.lookup_sites[expr]), int64)
+        assert isinstance(expr, RandomWord), expr
         seed, offset = (self.expr(a, memo, phase) for a in expr.args)
-        return self._random_word(seed, offset, Scalar(self.index(expr.index[0], memo, phase), int64))
+        return self._random_word(seed, offset, Scalar(self.index(expr.positions[0], memo, phase), int64))
 
     def _random_word(self, seed: Scalar, offset: Scalar, position: Scalar) -> Scalar:
         """Word ``position % 4`` of the Philox block of counter ``offset + position // 4`` (see ``ops.random``)."""
@@ -229,7 +241,7 @@ class ExpressionPrinter(KernelFunction):
 
     # -- guards
 
-    def _guarded(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
+    def _guarded(self, expr: Guarded, memo: Memo, phase: int) -> Scalar:
         inside, outside = expr.args
         picked = self.row_memo.get(("address", expr))
         if picked is not None:
@@ -312,7 +324,7 @@ class ExpressionPrinter(KernelFunction):
 
 
 def _is_worth_keeping(expr: Expr) -> bool:
-    return expr.inner and expr.cost >= KEPT_COST and expr.kind != "load"
+    return expr.inner and expr.cost >= KEPT_COST and not isinstance(expr, Load)
 
 
 def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:
@@ -330,7 +342,7 @@ def _reads_memory(expr: Expr) -> bool:
     stack, met = [expr], {expr}
     while stack:
         found = stack.pop()
-        if found.kind in ("load", "lookup") or any(True for _ in _opaque_names(found.index)):
+        if isinstance(found, Load | LookUp) or any(True for _ in _opaque_names(found.positions)):
             return True
         for part in found.args:
             if part not in met:

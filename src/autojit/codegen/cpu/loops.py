@@ -28,7 +28,8 @@ from autojit.core.config import config
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.bands import Slices
-from autojit.schedule.loops import Accumulator, Expr, LoopProgram, RowReduction, Store
+from autojit.schedule.expressions import Expr, Load
+from autojit.schedule.loops import Accumulator, LoopProgram, RowReduction, Store
 
 Bounds = tuple[str, str]
 
@@ -56,7 +57,7 @@ class LoopPrinter(FoldPrinter):
         self.plan = plan_chunks(program, slices)
         self.prepare_folds()
         self.overwritten = {
-            value: [e for e in program.exprs if e.kind == "load" and e.slot == slot]
+            value: [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
             for value, slot in program.in_place.items()
         }
 

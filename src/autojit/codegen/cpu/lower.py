@@ -56,7 +56,7 @@ from autojit.schedule.kernels import (
     StructuredKernel,
     joint_batch,
 )
-from autojit.schedule.loops import Expr, LoopProgram
+from autojit.schedule.loops import LoopProgram
 from autojit.schedule.schedule import Schedule
 
 GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
@@ -419,7 +419,7 @@ def program_key(program: LoopProgram) -> Any:
         tuple((v.name, v.extent) for v in program.rows),
         tuple((v.name, v.extent) for v in program.inner),
         program.prefix,
-        tuple(_expr_key(e) for e in program.exprs),
+        tuple(e.structure() for e in program.exprs),
         tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
         tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),
         tuple((a.op, a.expr.serial, a.kind, a.prefix, a.full, a.value.type.dtype.short) for a in program.accumulators),
@@ -427,11 +427,6 @@ def program_key(program: LoopProgram) -> Any:
         tuple((n, e.serial) for n, e in program.lookups.items()),
         tuple(program.in_place.get(s.value) for s in program.stores),
     )
-
-
-def _expr_key(expr: Expr) -> Any:
-    args = tuple(a.serial for a in expr.args)
-    return (expr.kind, expr.dtype.short, expr.op, args, expr.index, expr.guards, expr.slot)
 
 
 def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:

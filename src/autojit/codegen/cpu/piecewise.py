@@ -9,16 +9,16 @@ same way through memory (`shared_walk`), the row picks the address to start from
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeGuard
 
 from autojit.core.sizes import is_symbolic, surely_less, typical
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
-from autojit.schedule.loops import FIRST, LAST, Expr
+from autojit.schedule.expressions import FIRST, LAST, Expr, Guard, Guarded, Load
 
 MOST_PARTS = 8
 SHORTEST_PART = 16  # elements on average: a vector
 MOST_COPIED = 256  # expressions that the parts of a loop hold together
 
-Guard = tuple[Index, int, int]
 Known = Callable[[Expr], bool]
 
 
@@ -84,20 +84,20 @@ def outcome(guard: Guard, variable: LoopVariable, low: int, high: int) -> bool |
     return False if surely_less(beyond, least + 1) or surely_less(end - 1, first) else None
 
 
-def is_whole(expr: Expr) -> bool:
+def is_whole(expr: Expr) -> TypeGuard[Guarded]:
     """Whether an expression is a guard with an answer at every position, not the rest of a chain that covers them."""
-    return expr.kind == "guard" and (expr.slot == FIRST or not _is_rest(expr))
+    return isinstance(expr, Guarded) and (expr.end == FIRST or not _is_rest(expr))
 
 
 def _is_rest(expr: Expr) -> bool:
-    if expr.kind != "guard" or expr.slot == FIRST:
+    if not isinstance(expr, Guarded) or expr.end == FIRST:
         return False
-    return expr.slot == LAST or any(_is_rest(arm) for arm in expr.args)
+    return expr.end == LAST or any(_is_rest(arm) for arm in expr.args)
 
 
-def arms(guard: Expr) -> tuple[Expr, ...]:
+def arms(guard: Guarded) -> tuple[Expr, ...]:
     """What a guard can stand for: inside and outside, or the inside of a chain's last guard."""
-    return guard.args[:1] if guard.slot == LAST else guard.args
+    return guard.args[:1] if guard.end == LAST else guard.args
 
 
 def shared_walk(expr: Expr, inner: Collection[LoopVariable], overwritten: Collection[int]) -> Index | None:
@@ -106,9 +106,9 @@ def shared_walk(expr: Expr, inner: Collection[LoopVariable], overwritten: Collec
     Args:
         overwritten: the buffers that the kernel writes to as well: when they are read matters.
     """
-    if expr.kind == "load":
-        return None if expr.slot in overwritten else _walk(expr.index[0], inner)
-    if expr.kind != "guard" or any(_varies(index, inner) for index, _, _ in expr.guards):
+    if isinstance(expr, Load):
+        return None if expr.buffer in overwritten else _walk(expr.positions[0], inner)
+    if not isinstance(expr, Guarded) or any(_varies(index, inner) for index, _, _ in expr.guards):
         return None
     walks = {shared_walk(arm, inner, overwritten) for arm in arms(expr)}
     return walks.pop() if len(walks) == 1 else None

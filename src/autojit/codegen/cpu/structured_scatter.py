@@ -7,6 +7,8 @@ chunks cut the columns of one wide inner loop. ``result`` may be ``base`` itself
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from autojit.codegen.cpu.chunks import CHUNK_NS, ChunkPlan
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import LoopPrinter
@@ -15,9 +17,12 @@ from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque, linearize
 from autojit.ops.scattering import Scattering
-from autojit.schedule.loops import Expr, LoopProgram, Store
+from autojit.schedule.expressions import Applied, Expr, Load, LookUp
+from autojit.schedule.loops import LoopProgram, Store
 from autojit.schedule.pull import Indices, loop_indices
 from autojit.schedule.refine import settle
+
+E = TypeVar("E", bound=Expr)
 
 MAX_COLUMN_CHUNKS = 8
 LEAST_COLUMNS = 32
@@ -100,7 +105,7 @@ class _ScatterPrinter(LoopPrinter):
 
 
 class _Fold:
-    """What an expression of kind "op" needs to be printed: an element folded into what is there."""
+    """What an `Applied` expression needs to be printed: an element folded into what is there."""
 
     is_cheap = True
 
@@ -119,10 +124,8 @@ def scatter_program(node: Node) -> LoopProgram:
     axes = loop_indices(src.shape)
     program = LoopProgram(rows=[], inner=[], prefix=0, loads=list(node.inputs))
 
-    def make(kind: str, value: Value, **parts: object) -> Expr:
-        expr = Expr(len(program.exprs), kind, value.type.dtype)
-        for name, part in parts.items():
-            setattr(expr, name, part)
+    def make(kind: type[E], value: Value, **parts: Any) -> E:
+        expr = kind(len(program.exprs), value.type.dtype, **parts)
         program.exprs.append(expr)
         return expr
 
@@ -131,9 +134,9 @@ def scatter_program(node: Node) -> LoopProgram:
     def fetch(operand: int, where: Indices, extent: int) -> Index:
         value = node.inputs[operand]
         looked.update(t for index in where for t, _ in index.terms if isinstance(t, LoopVariable))
-        position = make("load", value, slot=operand, index=(linearize(where, value.type.shape),))
+        position = make(Load, value, buffer=operand, positions=(linearize(where, value.type.shape),))
         name = f"x{operand}"
-        program.lookups[name] = make("lookup", value, args=(position,), slot=extent)
+        program.lookups[name] = make(LookUp, value, args=(position,), extent=extent)
         program.lookup_nodes[name] = node
         return Index.of(Opaque(name, extent))
 
@@ -142,10 +145,10 @@ def scatter_program(node: Node) -> LoopProgram:
     variables = [t for axis in axes for t, _ in axis.terms if isinstance(t, LoopVariable)]
     last = max((k for k, v in enumerate(variables) if v in looked), default=-1)
     program.rows, program.inner = variables[: last + 1], variables[last + 1 :]
-    element = make("load", node.inputs[1], slot=1, index=(linearize(axes, src.shape),))
+    element: Expr = make(Load, node.inputs[1], buffer=1, positions=(linearize(axes, src.shape),))
     if op.combine != "set":
-        old = make("load", node.outputs[0], slot=len(node.inputs), index=(place,))
-        element = make("op", node.outputs[0], op=_Fold(op.combine), args=(old, element))
+        old = make(Load, node.outputs[0], buffer=len(node.inputs), positions=(place,))
+        element = make(Applied, node.outputs[0], op=_Fold(op.combine), args=(old, element))
     program.stores.append(Store(node.outputs[0], element, place))
     settle(program)
     return program
