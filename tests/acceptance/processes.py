@@ -38,7 +38,7 @@ def run_python(
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert found.returncode == 0, found.stderr
+    assert found.returncode == 0, f"{found.stdout[-4000:]}\n{found.stderr[-20000:]}"
     return found
 
 
