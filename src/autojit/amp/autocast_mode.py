@@ -14,7 +14,7 @@ from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
 from autojit.tensor.autocast import Mode, converted
-from autojit.tensor.state import detour_of_modes, state
+from autojit.tensor.state import Precision, detour_of_modes, state
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
@@ -102,7 +102,7 @@ class autocast:
         return decorated
 
 
-def _set(mode: Mode | None) -> None:
+def _set(mode: Precision | None) -> None:
     """Switch the thread's mode; while it is on, compiled functions are looked up by it, through Python."""
     state.autocast = mode
     if state.detour in (None, "autocast", "anomaly"):

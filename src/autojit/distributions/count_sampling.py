@@ -66,7 +66,7 @@ def poisson_counts(rate: Tensor, generator: Generator | None = None) -> Tensor:
 
     def log_probability(k: Tensor) -> Tensor:
         kept = clamp(k, min=0)
-        return where(k < 0, float("-inf"), kept * log(large) - large - lgamma(kept + 1))  # type: ignore[no-any-return]
+        return where(k < 0, float("-inf"), kept * log(large) - large - lgamma(kept + 1))
 
     many = _by_rejection(large + 0.43, (a, b, log_height), log_probability, generator)
     return where(mean < _SMALL_MEAN, few, many).to(rate.dtype)  # type: ignore[no-any-return]
@@ -106,6 +106,6 @@ def _log_binomial(n: Tensor, p: Tensor) -> LogProbability:
         kept = minimum(clamp(k, min=0), n)
         choices = lgamma(n + 1) - lgamma(kept + 1) - lgamma(n - kept + 1)
         found = choices + xlogy(kept, p) + (n - kept) * log1p(-p)
-        return where((k < 0) | (k > n), float("-inf"), found)  # type: ignore[no-any-return]
+        return where((k < 0) | (k > n), float("-inf"), found)
 
     return log_probability

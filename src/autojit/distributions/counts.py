@@ -76,7 +76,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
     @property
     def mode(self) -> Tensor:
         mode = (self.probs >= 0.5).to(self.probs.dtype)
-        return where(self.probs == 0.5, float("nan"), mode)  # type: ignore[no-any-return]
+        return where(self.probs == 0.5, float("nan"), mode)
 
     @property
     def variance(self) -> Tensor:

@@ -162,7 +162,7 @@ class InverseGamma(Gamma):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.concentration > 1, self.rate / (self.concentration - 1), float("inf"))  # type: ignore[no-any-return]
+        return where(self.concentration > 1, self.rate / (self.concentration - 1), float("inf"))
 
     @property
     def mode(self) -> Tensor:
@@ -171,7 +171,7 @@ class InverseGamma(Gamma):
     @property
     def variance(self) -> Tensor:
         a = self.concentration
-        return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))  # type: ignore[no-any-return]
+        return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return 1 / super().rsample(sample_shape)
@@ -222,7 +222,7 @@ class Dirichlet(ExponentialFamily):
         mode = less / less.sum(-1, keepdim=True)
         is_flat = (self.concentration < 1).all(-1, keepdim=True)
         corner = arange(mode.shape[-1]).eq(0).to(mode.dtype)  # every corner is one then; torch gives the first
-        return where(is_flat, corner, mode)  # type: ignore[no-any-return]
+        return where(is_flat, corner, mode)
 
     @property
     def variance(self) -> Tensor:
@@ -316,7 +316,7 @@ class StudentT(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.df > 1, self.loc, float("nan"))  # type: ignore[no-any-return]
+        return where(self.df > 1, self.loc, float("nan"))
 
     @property
     def mode(self) -> Tensor:
@@ -326,7 +326,7 @@ class StudentT(Distribution):
     def variance(self) -> Tensor:
         kept = where(self.df > 2, self.df, 3.0)
         finite = self.scale**2 * kept / (kept - 2)
-        return where(self.df > 2, finite, where(self.df > 1, float("inf"), float("nan")).to(finite.dtype))  # type: ignore[no-any-return]
+        return where(self.df > 2, finite, where(self.df > 1, float("inf"), float("nan")).to(finite.dtype))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -368,16 +368,16 @@ class FisherSnedecor(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.df2 > 2, self.df2 / (self.df2 - 2), float("nan"))  # type: ignore[no-any-return]
+        return where(self.df2 > 2, self.df2 / (self.df2 - 2), float("nan"))
 
     @property
     def mode(self) -> Tensor:
-        return where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), float("nan"))  # type: ignore[no-any-return]
+        return where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), float("nan"))
 
     @property
     def variance(self) -> Tensor:
         m, n = self.df1, self.df2
-        return where(n > 4, 2 * n**2 * (m + n - 2) / (m * (n - 2) ** 2 * (n - 4)), float("nan"))  # type: ignore[no-any-return]
+        return where(n > 4, 2 * n**2 * (m + n - 2) / (m * (n - 2) ** 2 * (n - 4)), float("nan"))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

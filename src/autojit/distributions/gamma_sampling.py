@@ -47,7 +47,7 @@ _RULE = _double_exponential_rule()
 def first_accepted(proposals: Tensor, accepted: Tensor, otherwise: Tensor) -> Tensor:
     """Along axis 0 the first proposal that is accepted, or else a default."""
     place = argmax(accepted.to(proposals.dtype), dim=0, keepdim=True)
-    return where(accepted.any(0), proposals.gather(0, place).squeeze(0), otherwise)  # type: ignore[no-any-return]
+    return where(accepted.any(0), proposals.gather(0, place).squeeze(0), otherwise)
 
 
 def log_of_drawn(concentration: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def log_of_drawn(concentration: Tensor) -> Tensor:
     accepted = (v > 0) & (log1p(-rand(shape, dtype=float64)) < 0.5 * x * x + d * (1 - kept + log(kept)))
     chosen = log(d) + log(first_accepted(kept, accepted, kept[0] * 0 + 1))
     boost = log1p(-rand(a.shape, dtype=float64)) / a  # of a number with concentration a + 1 makes one with a
-    return where(a < 1, chosen + boost, chosen)  # type: ignore[no-any-return]
+    return where(a < 1, chosen + boost, chosen)
 
 
 def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:

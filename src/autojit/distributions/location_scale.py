@@ -266,7 +266,7 @@ class Uniform(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         is_inside = (self.low <= value) & (value < self.high)
-        return where(is_inside, -log(self.high - self.low), float("-inf"))  # type: ignore[no-any-return]
+        return where(is_inside, -log(self.high - self.low), float("-inf"))
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

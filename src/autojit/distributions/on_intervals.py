@@ -90,21 +90,21 @@ class ContinuousBernoulli(ExponentialFamily):
         is_far, p = self._far()
         ratio = (log1p(-p) - log(p)) / (1 - 2 * p)
         x = (self.probs - 0.5) ** 2
-        return where(is_far, log(ratio), log_of(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)  # type: ignore[no-any-return]
+        return where(is_far, log(ratio), log_of(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
 
     @property
     def mean(self) -> Tensor:
         is_far, p = self._far()
         x = self.probs - 0.5
         found = p / (2.0 * p - 1.0) + 1.0 / (log1p(-p) - log(p))
-        return where(is_far, found, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x)  # type: ignore[no-any-return]
+        return where(is_far, found, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x)
 
     @property
     def variance(self) -> Tensor:
         is_far, p = self._far()
         x = (self.probs - 0.5) ** 2
         found = p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / (log1p(-p) - log(p)) ** 2
-        return where(is_far, found, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)  # type: ignore[no-any-return]
+        return where(is_far, found, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
@@ -124,12 +124,12 @@ class ContinuousBernoulli(ExponentialFamily):
         is_far, p = self._far()
         found = (p**value * (1.0 - p) ** (1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
         inside = where(is_far, found, value)
-        return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))  # type: ignore[no-any-return]
+        return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
     def icdf(self, value: Tensor) -> Tensor:
         is_far, p = self._far()
         found = (log1p(value * (2.0 * p - 1.0) - p) - log1p(-p)) / (log(p) - log1p(-p))
-        return where(is_far, found, value)  # type: ignore[no-any-return]
+        return where(is_far, found, value)
 
     def entropy(self) -> Tensor:
         low, high = log1p(-self.probs), log(self.probs)
@@ -177,14 +177,14 @@ class GeneralizedPareto(Distribution):
         is_bent, c = self._bent()
         power = 1 / c + 1
         found = where(power.eq(0), 0.0, power * log1p(c * z))
-        return -log(self.scale) - where(is_bent, found, z)  # type: ignore[no-any-return]
+        return -log(self.scale) - where(is_bent, found, z)
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """The logarithm of the probability of a greater number."""
         self._validate_sample(value)
         z = (value - self.loc) / self.scale
         is_bent, c = self._bent()
-        return where(is_bent, -log1p(c * z) / c, -z)  # type: ignore[no-any-return]
+        return where(is_bent, -log1p(c * z) / c, -z)
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """The logarithm of ``cdf``."""
@@ -196,13 +196,13 @@ class GeneralizedPareto(Distribution):
     def icdf(self, value: Tensor) -> Tensor:
         is_bent, c = self._bent()
         log_rest = log1p(-value)
-        return self.loc + self.scale * where(is_bent, expm1(-c * log_rest) / c, -log_rest)  # type: ignore[no-any-return]
+        return self.loc + self.scale * where(is_bent, expm1(-c * log_rest) / c, -log_rest)
 
     @property
     def mean(self) -> Tensor:
         c = self.concentration
         found = self.loc + self.scale / (1 - where(c < 1, c, 0.5))
-        return where(c < 1, found, float("nan"))  # type: ignore[no-any-return]
+        return where(c < 1, found, float("nan"))
 
     @property
     def mode(self) -> Tensor:
@@ -212,7 +212,7 @@ class GeneralizedPareto(Distribution):
     def variance(self) -> Tensor:
         c = where(self.concentration < 0.5, self.concentration, 0.25)
         found = self.scale**2 / ((1 - c) ** 2 * (1 - 2 * c))
-        return where(self.concentration < 0.5, found, float("nan"))  # type: ignore[no-any-return]
+        return where(self.concentration < 0.5, found, float("nan"))
 
     def entropy(self) -> Tensor:
         return log(self.scale) + self.concentration + 1

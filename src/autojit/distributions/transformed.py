@@ -270,7 +270,7 @@ class _Folded(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return where(value >= 0, self.base_dist.log_prob(value) + log_of(2), float("-inf"))  # type: ignore[no-any-return]
+        return where(value >= 0, self.base_dist.log_prob(value) + log_of(2), float("-inf"))
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -356,7 +356,7 @@ class Weibull(TransformedDistribution):
     @property
     def mode(self) -> Tensor:
         k = self.concentration
-        return self.scale * where(k > 1, where(k > 1, (k - 1) / k, 1.0) ** (1 / k), 0.0)  # type: ignore[no-any-return]
+        return self.scale * where(k > 1, where(k > 1, (k - 1) / k, 1.0) ** (1 / k), 0.0)
 
     @property
     def variance(self) -> Tensor:
@@ -392,7 +392,7 @@ class Pareto(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.alpha > 1, self.alpha * self.scale / (self.alpha - 1), float("inf"))  # type: ignore[no-any-return]
+        return where(self.alpha > 1, self.alpha * self.scale / (self.alpha - 1), float("inf"))
 
     @property
     def mode(self) -> Tensor:
@@ -401,7 +401,7 @@ class Pareto(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         a = self.alpha
-        return where(a > 2, self.scale**2 * a / ((a - 1) ** 2 * (a - 2)), float("inf"))  # type: ignore[no-any-return]
+        return where(a > 2, self.scale**2 * a / ((a - 1) ** 2 * (a - 2)), float("inf"))
 
     def entropy(self) -> Tensor:
         return log(self.scale / self.alpha) + (1 + 1 / self.alpha)
@@ -444,7 +444,7 @@ class Kumaraswamy(TransformedDistribution):
     def mode(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         is_inside = (a >= 1) & (b >= 1) & ~((a <= 1) & (b <= 1))
-        return where(is_inside, ((a - 1) / (a * b - 1)) ** (1 / a), float("nan"))  # type: ignore[no-any-return]
+        return where(is_inside, ((a - 1) / (a * b - 1)) ** (1 / a), float("nan"))
 
     @property
     def variance(self) -> Tensor:

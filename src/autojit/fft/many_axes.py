@@ -31,7 +31,7 @@ def _complex(name: str, x: Any, s: Sizes, dim: Sizes, norm: str | None, is_inver
     axes, sizes = axes_and_sizes(operand, s, dim)
     for n in sizes:
         require_points(n)
-    return ops.fft(resized(operand, sizes, axes), axes, is_inverse, norm_of(norm))  # type: ignore[no-any-return]
+    return ops.fft(resized(operand, sizes, axes), axes, is_inverse, norm_of(norm))
 
 
 def _require_axes(name: str, axes: tuple[int, ...]) -> None:
@@ -96,7 +96,7 @@ def rfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None = 
     operand = real_operand(input, "rfftn", "a real-valued input tensor")
     mode = norm_of(norm)
     half, others = _half(operand, "rfftn", s, dim, mode)
-    return ops.fft(half, others, False, mode)  # type: ignore[no-any-return]
+    return ops.fft(half, others, False, mode)
 
 
 @with_out
@@ -111,7 +111,7 @@ def irfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None =
     """
     half, axes, points = _prepared("irfftn", input, s, dim)
     mode = norm_of(norm)
-    return ops.irfft(ops.fft(half, axes[:-1], True, mode), points, axes[-1], mode)  # type: ignore[no-any-return]
+    return ops.irfft(ops.fft(half, axes[:-1], True, mode), points, axes[-1], mode)
 
 
 @with_out
@@ -127,7 +127,7 @@ def hfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None = 
     half, axes, points = _prepared("hfftn", input, s, dim)
     mode = norm_of(norm)
     spectrum = ops.conj(ops.fft(half, axes[:-1], False, mode))
-    return ops.irfft(spectrum, points, axes[-1], OPPOSITE[mode])  # type: ignore[no-any-return]
+    return ops.irfft(spectrum, points, axes[-1], OPPOSITE[mode])
 
 
 @with_out
@@ -143,7 +143,7 @@ def ihfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None =
     operand = real_operand(input, "ihfftn", "a real-valued input tensor")
     mode = norm_of(norm)
     half, others = _half(operand, "ihfftn", s, dim, OPPOSITE[mode])
-    return ops.fft(ops.conj(half), others, True, mode)  # type: ignore[no-any-return]
+    return ops.fft(ops.conj(half), others, True, mode)
 
 
 @with_out

@@ -36,13 +36,13 @@ def _complex(name: str, x: Any, n: Any, dim: int, norm: str | None, is_inverse: 
     axis = axis_of(operand, dim)
     points = _points(name, operand, n, axis)
     mode = norm_of(norm)
-    return ops.fft(resized(operand, [points], [axis]), (axis,), is_inverse, mode)  # type: ignore[no-any-return]
+    return ops.fft(resized(operand, [points], [axis]), (axis,), is_inverse, mode)
 
 
 def _half(operand: Tensor, name: str, n: Any, dim: int, mode: str) -> Tensor:
     axis = axis_of(operand, dim)
     points = _points(name, operand, n, axis)
-    return ops.rfft(resized(operand, [points], [axis]), axis, mode)  # type: ignore[no-any-return]
+    return ops.rfft(resized(operand, [points], [axis]), axis, mode)
 
 
 def _whole(name: str, x: Any, n: Any, dim: int, mode: str, is_conjugate: bool) -> Tensor:
@@ -50,7 +50,7 @@ def _whole(name: str, x: Any, n: Any, dim: int, mode: str, is_conjugate: bool) -
     axis = axis_of(operand, dim)
     points = require_points(2 * (type_of(operand).shape[axis] - 1) if n is None else size_of(name, n))
     half = resized(operand, [points // 2 + 1], [axis])
-    return ops.irfft(ops.conj(half) if is_conjugate else half, points, axis, mode)  # type: ignore[no-any-return]
+    return ops.irfft(ops.conj(half) if is_conjugate else half, points, axis, mode)
 
 
 @with_out
@@ -130,4 +130,4 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 
 
 def _conjugate(x: Tensor) -> Tensor:
-    return ops.conj(x)  # type: ignore[no-any-return]
+    return ops.conj(x)

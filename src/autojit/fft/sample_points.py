@@ -81,7 +81,7 @@ def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         tensor([3, 4, 0, 1, 2])
     """
     axes, extents = _axes(input, dim)
-    return ops.roll(input, [n // 2 for n in extents], axes) if axes else input.clone()  # type: ignore[no-any-return]
+    return ops.roll(input, [n // 2 for n in extents], axes) if axes else input.clone()
 
 
 def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -93,7 +93,7 @@ def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         tensor([0, 1, 2, 3, 4])
     """
     axes, extents = _axes(input, dim)
-    return ops.roll(input, [(n + 1) // 2 for n in extents], axes) if axes else input.clone()  # type: ignore[no-any-return]
+    return ops.roll(input, [(n + 1) // 2 for n in extents], axes) if axes else input.clone()
 
 
 def _axes(x: Tensor, dim: int | Sequence[int] | None) -> tuple[list[int], list[int]]:

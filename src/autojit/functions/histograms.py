@@ -186,4 +186,4 @@ def _even_steps(low: Any, high: Any, bins: int, like: Tensor) -> Tensor:
     """``bins + 1`` numbers from ``low`` to ``high``, counted from the nearer end as torch does."""
     k = arange(bins + 1, dtype=type_of(like).dtype)
     step = (high - low) / bins
-    return where(k < (bins + 1) // 2, low + step * k, high - step * (bins - k))  # type: ignore[no-any-return]
+    return where(k < (bins + 1) // 2, low + step * k, high - step * (bins - k))

@@ -49,7 +49,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
         >>> aj.gcd(aj.tensor([12, -6, 0]), aj.tensor(8))
         tensor([4, 2, 8])
     """
-    return ops.gcd(*_integers("gcd", input, other))  # type: ignore[no-any-return]
+    return ops.gcd(*_integers("gcd", input, other))
 
 
 @with_out
@@ -64,7 +64,7 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
         >>> aj.lcm(aj.tensor([12, -6, 0]), aj.tensor(8))
         tensor([24, 24,  0])
     """
-    return ops.lcm(*_integers("lcm", input, other))  # type: ignore[no-any-return]
+    return ops.lcm(*_integers("lcm", input, other))
 
 
 gcd_ = in_place_method("gcd_", gcd)
@@ -141,7 +141,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     place = where(found & (rank < size), rank, size)
     flat = full((size + 1,), -1, dtype=int64).scatter(0, place, arange(spec.size))[:size]
     rows = stack(list(unravel_index(where(flat < 0, 0, flat), spec.shape)), 1)
-    return where(flat.unsqueeze(1) < 0, fill_value, rows)  # type: ignore[no-any-return]
+    return where(flat.unsqueeze(1) < 0, fill_value, rows)
 
 
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:

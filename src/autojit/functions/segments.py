@@ -71,7 +71,7 @@ def segment_reduce(
         return found
     shaped = counts.reshape(*type_of(counts).shape, *[1] * (spec.ndim - along - 1))
     empty = math.nan if initial is None else start
-    return where(shaped > 0, found / cast(where(shaped > 0, shaped, 1), spec.dtype), empty)  # type: ignore[no-any-return]
+    return where(shaped > 0, found / cast(where(shaped > 0, shaped, 1), spec.dtype), empty)
 
 
 def _ends(

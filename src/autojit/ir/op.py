@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -33,8 +33,11 @@ class Operand(Protocol):
 
     def _bind(self, op: Op, operands: Sequence[Any]) -> Any: ...
 
-    def _literal(self, value: object, type: TensorType) -> Any: ...
+    def _literal(self, value: object, type: TensorType) -> Self: ...
 
+
+O = TypeVar("O", bound=Operand)
+"""What ops are applied to, and give: Tensors from Tensors, tracers from tracers."""
 
 Operands = Sequence[Any]
 Cotangent = Any  # an operand, None (symbolic zero), or a zero-argument function that makes it when it is wanted
@@ -190,8 +193,12 @@ class Op:
         return print_op(self)
 
 
-def bind(op: Op, *operands: Any) -> Any:
-    """Apply an op to operands: the first operand decides whether that computes or records."""
+@overload
+def bind(op: Op, operand: O, /, *others: Any) -> O: ...
+@overload
+def bind(op: Op, /, *operands: Any) -> Any: ...
+def bind(op: Op, /, *operands: Any) -> Any:
+    """Apply an op with one result to operands: the first operand decides whether that computes or records."""
     try:
         return operands[0]._bind(op, operands)
     except AttributeError:
@@ -199,6 +206,10 @@ def bind(op: Op, *operands: Any) -> Any:
             if not hasattr(operand, "_bind"):
                 raise tensor_expected(operand) from None
         raise
+
+
+bind_all: Callable[..., Any] = bind
+"""The same for an op with several results: a tuple of them."""
 
 
 def as_arrays(values: Sequence[Any]) -> list[NDArray[Any]]:

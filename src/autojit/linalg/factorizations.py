@@ -79,7 +79,7 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
     a = one_triangle(require_floating(A, "cholesky"), upper)
-    return ops.cholesky(a, upper)  # type: ignore[no-any-return]
+    return ops.cholesky(a, upper)
 
 
 @in_full_precision
@@ -118,7 +118,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices."""
     a = require_floating(A, "inv")
-    return ops.inv(a)  # type: ignore[no-any-return]
+    return ops.inv(a)
 
 
 def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
@@ -132,7 +132,7 @@ def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, he
     """
     a = require_floating(A, "pinv")
     relative, cutoff = tolerances(a, atol, rcond if rtol is None else rtol, hermitian)
-    return ops.pinv(a, relative, cutoff, hermitian)  # type: ignore[no-any-return]
+    return ops.pinv(a, relative, cutoff, hermitian)
 
 
 def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float | None, Any]:
@@ -180,19 +180,19 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
 @in_full_precision
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Singular values, descending."""
-    return ops.svdvals(require_floating(A, "svdvals"))  # type: ignore[no-any-return]
+    return ops.svdvals(require_floating(A, "svdvals"))
 
 
 @in_full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
     a = require_floating(A, "solve")
-    return ops.solve(a, B, left)  # type: ignore[no-any-return]
+    return ops.solve(a, B, left)
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """``solve`` that reads one triangle of ``A``."""
-    return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)  # type: ignore[no-any-return]
+    return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)
 
 
 def _is_everywhere(rank: Tensor, n: int) -> bool:

@@ -33,7 +33,7 @@ class Slogdet(NamedTuple):
 
 def det(A: Tensor) -> Tensor:
     """The determinant of square matrices."""
-    return ops.det(require_floating(A, "det"))  # type: ignore[no-any-return]
+    return ops.det(require_floating(A, "det"))
 
 
 def slogdet(A: Tensor) -> Slogdet:
@@ -43,14 +43,14 @@ def slogdet(A: Tensor) -> Slogdet:
 
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """``A`` multiplied ``n`` times with itself."""
-    return ops.matrix_power(A, n)  # type: ignore[no-any-return]
+    return ops.matrix_power(A, n)
 
 
 def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """How many singular values exceed ``max(atol, rtol * largest)``; ``tol`` is the older name of ``atol``."""
     a = require_floating(A, "matrix_rank")
     relative, cutoff = tolerances(a, tol if atol is None else atol, rtol, hermitian)
-    return ops.matrix_rank(a, relative, cutoff, hermitian)  # type: ignore[no-any-return]
+    return ops.matrix_rank(a, relative, cutoff, hermitian)
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
@@ -67,7 +67,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first operand conjugated."""
     if state.autocast is not None:
-        return state.autocast.lower(vecdot, x, y, dim=dim)  # type: ignore[no-any-return]
+        return state.autocast.lower(vecdot, x, y, dim=dim)
     if type_of(x).dtype is not type_of(y).dtype:
         raise UsageError(
             f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {type_of(x).dtype} and y of "
@@ -92,7 +92,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     if N is not None and N < 1:
         raise UsageError(f"linalg.vander: N must be at least 1, got {N}", {"x": x})
     x = cast(x, int64) if type_of(x).dtype.category < 2 else x
-    return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)  # type: ignore[no-any-return]
+    return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)
 
 
 @with_numpy_names

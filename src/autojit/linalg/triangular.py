@@ -102,12 +102,14 @@ def lu(A: Tensor, *, pivot: bool = True) -> Lu:
 def _packed(lower: Tensor, upper: Tensor) -> Tensor:
     *_, m, k = type_of(lower).shape
     n = type_of(upper).shape[-1]
-    below = lower.tril(-1)
+    below: Tensor = lower.tril(-1)
+    whole: Tensor
     if n > k:
-        return ops.concatenate([below + upper[..., :k], upper[..., k:]], -1)  # type: ignore[no-any-return]
-    if m > k:
-        return ops.concatenate([below[..., :k, :] + upper, below[..., k:, :]], -2)  # type: ignore[no-any-return]
-    whole: Tensor = below + upper
+        whole = ops.concatenate([below + upper[..., :k], upper[..., k:]], -1)
+    elif m > k:
+        whole = ops.concatenate([below[..., :k, :] + upper, below[..., k:, :]], -2)
+    else:
+        whole = below + upper
     return whole
 
 

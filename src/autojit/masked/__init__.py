@@ -45,7 +45,7 @@ def _kept(input: Tensor, mask: Tensor | None, other: Any) -> Tensor:
         return input
     if mask.dtype.name != "bool":
         raise ArgumentError(f"masked: mask must be a bool tensor, but got {mask.dtype}", {"mask": mask}, "mask.bool()")
-    return elementwise.where(mask, input, other)  # type: ignore[no-any-return]
+    return elementwise.where(mask, input, other)
 
 
 def _axes(input: Tensor, dim: Axes) -> tuple[int, ...]:
@@ -203,7 +203,7 @@ def median(
         poisoned = x.isnan().any(dim, keepdim)
     else:
         poisoned = (x.isnan() & mask).any(dim, keepdim)
-    return elementwise.where(poisoned, math.nan, found)  # type: ignore[no-any-return]
+    return elementwise.where(poisoned, math.nan, found)
 
 
 def var(

@@ -18,7 +18,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import mul
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_special import Special
@@ -145,6 +145,6 @@ class Airy(Special):
         return [(Airy(is_slope), inputs[0]) for is_slope in (False, True)]
 
 
-def airy(x: Operand) -> Any:
+def airy(x: O) -> O:
     """The Airy function Ai."""
     return bind(Airy(False), x)

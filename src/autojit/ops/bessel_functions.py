@@ -18,7 +18,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_complex import sign
@@ -274,6 +274,6 @@ _SLOPES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def bessel(x: Operand, kind: str) -> Any:
+def bessel(x: O, kind: str) -> O:
     """A Bessel function by its kind, as in ``Bessel``."""
     return bind(Bessel(kind), x)

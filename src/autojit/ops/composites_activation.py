@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from autojit.ir.op import Operand
+from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, reciprocal, square, stop_gradient, sub, where
 from autojit.ops.elementwise_complex import abs
@@ -26,12 +25,12 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946  # Klambauer et al., NeurIPS 2017
 
 
-def _shifted(x: Operand, axis: int) -> Any:
+def _shifted(x: O, axis: int) -> O:
     """``x`` minus its largest element along an axis; the shift cancels in the softmax and its derivatives."""
     return sub(x, stop_gradient(amax(x, axis, keep=True)))
 
 
-def softmax(x: Operand, axis: int = -1) -> Any:
+def softmax(x: O, axis: int = -1) -> O:
     """Exponentials over their sum along an axis. Its adjoint costs one reduction and no division per element."""
     axis = normalize_axis(axis, x.spec.ndim, "softmax")
     if x.spec.size == 0 or x.spec.ndim == 0:
@@ -40,7 +39,7 @@ def softmax(x: Operand, axis: int = -1) -> Any:
     return mul(e, reciprocal(sum(e, axis, keep=True)))
 
 
-def log_softmax(x: Operand, axis: int = -1) -> Any:
+def log_softmax(x: O, axis: int = -1) -> O:
     """Logarithm of the softmax along an axis. Its adjoint reuses the exponentials."""
     axis = normalize_axis(axis, x.spec.ndim, "log_softmax")
     if x.spec.size == 0 or x.spec.ndim == 0:
@@ -49,7 +48,7 @@ def log_softmax(x: Operand, axis: int = -1) -> Any:
     return sub(shifted, log(sum(exp(shifted), axis, keep=True)))
 
 
-def gelu(x: Operand, approximate: str = "none") -> Any:
+def gelu(x: O, approximate: str = "none") -> O:
     """``x`` times the normal distribution function of ``x``; "tanh" is its usual approximation.
 
     The exact form goes through ``erfc``, so it keeps its relative accuracy in the negative tail.
@@ -60,102 +59,102 @@ def gelu(x: Operand, approximate: str = "none") -> Any:
     return mul(mul(x, 0.5), erfc(mul(x, -math.sqrt(0.5))))
 
 
-def silu(x: Operand) -> Any:
+def silu(x: O) -> O:
     """``x * sigmoid(x)``."""
     return mul(x, sigmoid(x))
 
 
-def softplus(x: Operand, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(x: O, beta: float = 1.0, threshold: float = 20.0) -> O:
     """``log(1 + e ** (beta x)) / beta``, and ``x`` itself where ``beta x`` exceeds the threshold."""
     scaled = x if beta == 1.0 else mul(x, beta)
     smooth = logaddexp(scaled, 0)
     return where(gt(scaled, threshold), x, smooth if beta == 1.0 else div(smooth, beta))
 
 
-def mish(x: Operand) -> Any:
+def mish(x: O) -> O:
     """``x * tanh(softplus(x))``."""
     return mul(x, tanh(logaddexp(x, 0)))
 
 
-def logsigmoid(x: Operand) -> Any:
+def logsigmoid(x: O) -> O:
     """``log(sigmoid(x))`` without overflow."""
     return neg(logaddexp(neg(x), 0))
 
 
-def leaky_relu(x: Operand, slope: Any = 0.01) -> Any:
+def leaky_relu(x: O, slope: O | float = 0.01) -> O:
     """``x`` where positive, else ``slope * x``; ``slope`` may be an operand (PReLU)."""
     return where(gt(x, 0), x, mul(x, slope))
 
 
-def _bent(x: Operand, below: Any) -> Any:
+def _bent(x: O, below: O) -> O:
     """``x``, and ``below`` where it is negative: both have one slope at 0, where the second derivative counts as 0."""
     return where(lt(x, 0), below, x)
 
 
-def elu(x: Operand, alpha: float = 1.0) -> Any:
+def elu(x: O, alpha: float = 1.0) -> O:
     """``x`` where positive, else ``alpha * (e ** x - 1)``."""
     if alpha == 1.0:
         return _bent(x, expm1(x))
     return where(le(x, 0), where(lt(x, 0), mul(expm1(x), alpha), mul(x, alpha)), x)
 
 
-def celu(x: Operand, alpha: float = 1.0) -> Any:
+def celu(x: O, alpha: float = 1.0) -> O:
     """``x`` where positive, else ``alpha * (e ** (x / alpha) - 1)``."""
     return _bent(x, mul(expm1(div(x, alpha)), alpha))
 
 
-def selu(x: Operand) -> Any:
+def selu(x: O) -> O:
     """The self-normalising ELU."""
     return mul(elu(x, _SELU_ALPHA), _SELU_SCALE)
 
 
-def hardtanh(x: Operand, low: float = -1.0, high: float = 1.0) -> Any:
+def hardtanh(x: O, low: float = -1.0, high: float = 1.0) -> O:
     """``x`` within [low, high]; the derivative at the bounds is 0."""
     return where(le(x, low), low, where(ge(x, high), high, x))
 
 
-def relu6(x: Operand) -> Any:
+def relu6(x: O) -> O:
     """``x`` within [0, 6]; the derivative at the bounds is 0."""
     return hardtanh(x, 0.0, 6.0)
 
 
-def hardsigmoid(x: Operand) -> Any:
+def hardsigmoid(x: O) -> O:
     """``x / 6 + 1/2`` within [0, 1]."""
     return where(le(x, -3), 0, where(ge(x, 3), 1, add(div(x, 6), 0.5)))
 
 
-def hardswish(x: Operand) -> Any:
+def hardswish(x: O) -> O:
     """``x * hardsigmoid(x)``."""
     return where(le(x, -3), mul(x, 0), where(lt(x, 3), div(mul(x, add(x, 3)), 6), x))
 
 
-def softsign(x: Operand) -> Any:
+def softsign(x: O) -> O:
     """``x / (1 + |x|)``."""
     return div(x, add(abs(x), 1))
 
 
-def tanhshrink(x: Operand) -> Any:
+def tanhshrink(x: O) -> O:
     """``x - tanh(x)``."""
     return sub(x, tanh(x))
 
 
-def softshrink(x: Operand, width: float = 0.5) -> Any:
+def softshrink(x: O, width: float = 0.5) -> O:
     """``x`` moved towards 0 by ``width``, 0 where it would cross."""
     outside = where(gt(x, 0), sub(x, width), add(x, width))
     return where(logical_and(ge(x, -width), le(x, width)), 0, outside)
 
 
-def hardshrink(x: Operand, width: float = 0.5) -> Any:
+def hardshrink(x: O, width: float = 0.5) -> O:
     """``x``, but 0 where its magnitude is at most ``width``."""
     return where(logical_and(ge(x, -width), le(x, width)), 0, x)
 
 
-def threshold(x: Operand, bound: float, value: float) -> Any:
+def threshold(x: O, bound: float, value: float) -> O:
     """``x`` where it exceeds ``bound``, else ``value``."""
     return where(le(x, bound), value, x)
 
 
-def glu(x: Operand, axis: int = -1) -> Any:
+def glu(x: O, axis: int = -1) -> O:
     """The first half along an axis times the sigmoid of the second half."""
     axis = normalize_axis(axis, x.spec.ndim, "glu")
     half = x.spec.shape[axis] // 2

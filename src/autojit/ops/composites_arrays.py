@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import Operand
+from autojit.ir.op import O
 from autojit.ops.composites_loss import cross_entropy, one_hot, reduced
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
@@ -32,12 +32,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _affine(x: Operand, has_weight: bool, has_bias: bool, affine: tuple[Any, ...]) -> Any:
+def _affine(x: O, has_weight: bool, has_bias: bool, affine: tuple[Any, ...]) -> O:
     y = mul(x, affine[0]) if has_weight else x
     return add(y, affine[-1]) if has_bias else y
 
 
-def normalized(x: Operand, *rest: Any) -> Any:
+def normalized(x: O, *rest: Any) -> O:
     """``standardize`` over axes, then scaled and shifted by operands that broadcast.
 
     ``rest``: the weight and the bias, where they are there; the axes, epsilon, whether they are there.
@@ -46,71 +46,73 @@ def normalized(x: Operand, *rest: Any) -> Any:
     return _affine(standardize(x, axes, eps), has_weight, has_bias, tuple(affine))
 
 
-def normalized_with_moments(x: Operand, *rest: Any) -> tuple[Any, Any, Any]:
+def normalized_with_moments(x: O, *rest: Any) -> tuple[O, O, O]:
     """(what ``normalized`` gives, the biased variance, the mean): the moments keep the axes with extent 1."""
     *affine, axes, eps, has_weight, has_bias = rest
     variance, middle = var_mean(x, axes, correction=0, keep=True)
     return shifted_and_scaled(x, middle, variance, *affine, eps, has_weight, has_bias), variance, middle
 
 
-def shifted_and_scaled(x: Operand, middle: Operand, variance: Operand, *rest: Any) -> Any:
+def shifted_and_scaled(x: O, middle: O, variance: O, *rest: Any) -> O:
     """``(x - middle) / sqrt(variance + eps)``, then scaled and shifted; all broadcast. ``rest``: without axes."""
     *affine, eps, has_weight, has_bias = rest
-    return _affine(mul(sub(x, middle), rsqrt(add(variance, eps))), has_weight, has_bias, tuple(affine))
+    normal: O = mul(sub(x, middle), rsqrt(add(variance, eps)))
+    return _affine(normal, has_weight, has_bias, tuple(affine))
 
 
-def rms_normalized(x: Operand, *rest: Any) -> Any:
+def rms_normalized(x: O, *rest: Any) -> O:
     """``x / sqrt(mean(x**2) + eps)`` over axes, then scaled; ``rest`` as of ``normalized``, without a bias."""
     *affine, axes, eps, has_weight = rest
-    y = mul(x, rsqrt(add(mean(square(x), axes, keep=True), eps)))
+    y: O = mul(x, rsqrt(add(mean(square(x), axes, keep=True), eps)))
     return _affine(y, has_weight, False, tuple(affine))
 
 
-def class_losses(x: Operand, target: Operand, axis: int, smoothing: float, reduction: str) -> Any:
+def class_losses(x: O, target: O, axis: int, smoothing: float, reduction: str) -> O:
     """The cross-entropy of classes (int64) and the softmax of ``x`` along an axis, reduced."""
     return reduced(cross_entropy(x, target, axis, smoothing), reduction)
 
 
-def squared_errors(x: Operand, y: Operand, reduction: str) -> Any:
+def squared_errors(x: O, y: O, reduction: str) -> O:
     """``(x - y)**2``, reduced."""
     return reduced(square(sub(x, y)), reduction)
 
 
-def pointwise_losses(x: Operand, y: Operand, name: str, options: tuple[Any, ...], reduction: str) -> Any:
+def pointwise_losses(x: O, y: O, name: str, options: tuple[Any, ...], reduction: str) -> O:
     """The composite ``name`` of ``fused.py``, reduced."""
-    return reduced(COMPOSITES[name](x, y, *options), reduction)
+    losses: O = COMPOSITES[name](x, y, *options)
+    return reduced(losses, reduction)
 
 
-def softmax_cotangent(y: Operand, y_bar: Operand, axis: int, is_masked: bool) -> Any:
+def softmax_cotangent(y: O, y_bar: O, axis: int, is_masked: bool) -> O:
     """The cotangent of the operand of a softmax with result ``y``. Linear in ``y_bar``, and its own transpose."""
     with under_mask(is_masked):
         weighted = cotangent_product(y_bar, y)
         return sub(weighted, cotangent_product(sum(weighted, axis, keep=True), y))
 
 
-def log_softmax_cotangent(y: Operand, y_bar: Operand, axis: int, is_masked: bool) -> Any:
+def log_softmax_cotangent(y: O, y_bar: O, axis: int, is_masked: bool) -> O:
     """The cotangent of the operand of a log-softmax with result ``y``."""
     with under_mask(is_masked):
         return sub(y_bar, cotangent_product(sum(y_bar, axis, keep=True), exp(y)))
 
 
-def nansum(x: Operand, axes: Any, keep: bool) -> Any:
+def nansum(x: O, axes: Any, keep: bool) -> O:
     """The sum with NaN counted as 0."""
     return sum(where(isnan(x), 0, x), axes, keep)
 
 
-def unit_vectors(x: Operand, p: float, axis: int, eps: float) -> Any:
+def unit_vectors(x: O, p: float, axis: int, eps: float) -> O:
     """``x`` over its p-norm along an axis, which counts as at least ``eps``."""
     return div(x, clamp_min(norm(x, p, axis, keep=True), eps))
 
 
-def distances(x: Operand, y: Operand, p: float) -> Any:
+def distances(x: O, y: O, p: float) -> O:
     """p-norm distances of all rows of ``x`` (f[..., n, d]) and ``y`` (f[..., m, d]): f[..., n, m]."""
     (*lead, n, width), (*others, m, _) = x.spec.shape, y.spec.shape
     return norm(sub(reshape(x, (*lead, n, 1, width)), reshape(y, (*others, 1, m, width))), p, -1)
 
 
-def distances_by_products(x: Operand, y: Operand) -> Any:
+def distances_by_products(x: O, y: O) -> O:
     """Euclidean distances from ``|x|^2 + |y|^2 - 2 x y``: for long rows, where a matrix product is much faster.
 
     Rows at a distance below the rounding error of their lengths come out as this close, not exactly.
@@ -119,21 +121,21 @@ def distances_by_products(x: Operand, y: Operand) -> Any:
     return safe_sqrt(clamp_min(sub(lengths, mul(matmul(x, swap_last(y)), 2)), 0))
 
 
-def inner_product(x: Operand, y: Operand) -> Any:
+def inner_product(x: O, y: O) -> O:
     """The sum of the products of two vectors' elements."""
     return sum(mul(x, y))
 
 
-def bits_like(seed: Operand, offset: Operand, like: Operand) -> Any:
+def bits_like(seed: O, offset: O, like: O) -> O:
     """Random words for the key ``(seed, offset)`` in the shape of ``like``."""
     return random_bits(stack((seed, offset)), like.spec.shape)
 
 
-def uniform_like(seed: Operand, offset: Operand, like: Operand, dtype: DType) -> Any:
+def uniform_like(seed: O, offset: O, like: O, dtype: DType) -> O:
     """Uniform numbers for the key ``(seed, offset)`` in the shape of ``like``."""
     return uniform(stack((seed, offset)), like.spec.shape, dtype)
 
 
-def normal_like(seed: Operand, offset: Operand, like: Operand, dtype: DType) -> Any:
+def normal_like(seed: O, offset: O, like: O, dtype: DType) -> O:
     """Standard normal numbers for the key ``(seed, offset)`` in the shape of ``like``."""
     return normal(stack((seed, offset)), like.spec.shape, dtype)

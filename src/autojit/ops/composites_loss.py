@@ -6,7 +6,7 @@ from typing import Any
 
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ArgumentError
-from autojit.ir.op import Operand
+from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
 from autojit.ops.composites_activation import log_softmax
 from autojit.ops.composites_reduction import mean
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reduced(losses: Operand, reduction: str = "mean") -> Any:
+def reduced(losses: O, reduction: str = "mean") -> O:
     """The losses' "mean", "sum", or, for "none", themselves."""
     if reduction == "mean":
         return mean(losses)
@@ -35,12 +35,12 @@ def reduced(losses: Operand, reduction: str = "mean") -> Any:
     raise ArgumentError(f"{reduction} is not a valid value for reduction", fix='use "mean", "sum" or "none"')
 
 
-def _is_position(x: Operand, index: Operand, axis: int) -> Any:
+def _is_position(x: O, index: O, axis: int) -> O:
     """Where the position along ``axis`` is the one ``index`` (without that axis) names."""
     return eq(iota(x, x.spec.shape, axis, int64), restore_axes(index, x.spec.shape, (axis,)))
 
 
-def pick(x: Operand, index: Operand, axis: int = -1) -> Any:
+def pick(x: O, index: O, axis: int = -1) -> O:
     """The element ``index`` names along an axis; ``index`` (int64) has ``x``'s shape without that axis.
 
     Computed as a masked sum, so it fuses with other reductions of the row and its adjoint is a mask, not a scatter. An
@@ -50,14 +50,14 @@ def pick(x: Operand, index: Operand, axis: int = -1) -> Any:
     return sum(where(_is_position(x, index, axis), x, 0), axis)
 
 
-def one_hot(index: Operand, classes: int, dtype: DType = int64) -> Any:
+def one_hot(index: O, classes: int, dtype: DType = int64) -> O:
     """1 at the position ``index`` names along a new last axis, else 0."""
     shape = (*index.spec.shape, classes)
     positions = iota(index, shape, index.spec.ndim, int64)
     return cast(eq(positions, restore_axes(index, shape, (index.spec.ndim,))), dtype)
 
 
-def cross_entropy(logits: Operand, target: Operand, axis: int = 1, smoothing: float = 0.0) -> Any:
+def cross_entropy(logits: O, target: O, axis: int = 1, smoothing: float = 0.0) -> O:
     """Per sample: minus the log-probability of the class ``target`` (int64) names along ``axis``, in nats.
 
     The adjoint is ``softmax - one_hot`` times the sample's cotangent, without a reduction. ``smoothing`` spreads that
@@ -73,12 +73,12 @@ def cross_entropy(logits: Operand, target: Operand, axis: int = 1, smoothing: fl
     return add(mul(losses, 1.0 - smoothing), mul(even, smoothing))
 
 
-def soft_cross_entropy(logits: Operand, probabilities: Operand, axis: int = 1) -> Any:
+def soft_cross_entropy(logits: O, probabilities: O, axis: int = 1) -> O:
     """Per sample: the cross-entropy of class probabilities and the softmax of ``logits``."""
     return neg(sum(mul(probabilities, log_softmax(logits, axis)), axis))
 
 
-def binary_cross_entropy_with_logits(x: Operand, target: Operand, positive_weight: Operand | None = None) -> Any:
+def binary_cross_entropy_with_logits(x: O, target: O, positive_weight: O | None = None) -> O:
     """Per element: the cross-entropy of ``target`` and ``sigmoid(x)``, without overflow."""
     softplus_of_minus = logaddexp(neg(x), 0)
     if positive_weight is None:
@@ -87,19 +87,19 @@ def binary_cross_entropy_with_logits(x: Operand, target: Operand, positive_weigh
     return add(mul(sub(1, target), x), mul(weight, softplus_of_minus))
 
 
-def binary_cross_entropy(p: Operand, target: Operand) -> Any:
+def binary_cross_entropy(p: O, target: O) -> O:
     """Per element: the cross-entropy of ``target`` and the probability ``p``; logarithms are at least -100."""
     return probability_loss(p, target)
 
 
-def huber(x: Operand, target: Operand, delta: float = 1.0) -> Any:
+def huber(x: O, target: O, delta: float = 1.0) -> O:
     """Per element: half the squared error up to ``delta``, beyond it linear."""
     error = sub(x, target)
     size = abs(error)
     return where(lt(size, delta), mul(square(error), 0.5), mul(sub(size, 0.5 * delta), delta))
 
 
-def smooth_l1(x: Operand, target: Operand, beta: float = 1.0) -> Any:
+def smooth_l1(x: O, target: O, beta: float = 1.0) -> O:
     """Per element: the Huber loss over ``beta``; the absolute error for ``beta`` 0."""
     error = sub(x, target)
     size = abs(error)
@@ -108,26 +108,27 @@ def smooth_l1(x: Operand, target: Operand, beta: float = 1.0) -> Any:
     return where(lt(size, beta), mul(square(error), 0.5 / beta), sub(size, 0.5 * beta))
 
 
-def xlogy(x: Any, y: Operand) -> Any:
+def xlogy(x: Any, y: O) -> O:
     """``x * log(y)``, and 0 where ``x`` is 0 unless ``y`` is NaN."""
     x = x if hasattr(x, "_bind") else literal(y, x)
     is_free = logical_and(eq(x, 0), logical_or(le(y, 0), eq(y, float("inf"))))
-    return mul(x, log(where(is_free, 1, y)))
+    found: O = mul(x, log(where(is_free, 1, y)))
+    return found
 
 
-def kl_div(log_p: Operand, target: Operand, log_target: bool = False) -> Any:
+def kl_div(log_p: O, target: O, log_target: bool = False) -> O:
     """Per element: ``target * (log target - log_p)``."""
     if log_target:
         return mul(exp(target), sub(target, log_p))
     return sub(xlogy(target, target), mul(target, log_p))
 
 
-def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+def addcmul(x: O, a: O, b: O, value: float = 1) -> O:
     """``x + value * a * b``."""
     product = mul(a, b)
     return add(x, product if is_one(value) else mul(product, value))
 
 
-def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+def addcdiv(x: O, a: O, b: O, value: float = 1) -> O:
     """``x + value * a / b``."""
     return add(x, div(a if is_one(value) else mul(a, value), b))

@@ -4,9 +4,7 @@ reduction, sums of products.
 
 from __future__ import annotations
 
-from typing import Any
-
-from autojit.ir.op import Operand
+from autojit.ir.op import O
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_complex import abs
 from autojit.ops.elementwise_exponential import logaddexp, sigmoid
@@ -22,29 +20,29 @@ __all__ = [
 ]  # fmt: skip
 
 
-def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+def addcmul(x: O, a: O, b: O, value: float = 1) -> O:
     """``x + value * a * b``."""
     product = mul(a, b)
     return add(x, product if is_one(value) else mul(product, value))
 
 
-def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+def addcdiv(x: O, a: O, b: O, value: float = 1) -> O:
     """``x + value * a / b``."""
     quotient = div(a, b)
     return add(x, quotient if is_one(value) else mul(quotient, value))
 
 
-def gated(x: Operand, gate: Operand) -> Any:
+def gated(x: O, gate: O) -> O:
     """``x * sigmoid(gate)``."""
     return mul(x, sigmoid(gate))
 
 
-def fraction(x: Operand) -> Any:
+def fraction(x: O) -> O:
     """``x`` without its whole part."""
     return sub(x, trunc(x))
 
 
-def smooth_l1(x: Operand, y: Operand, beta: float) -> Any:
+def smooth_l1(x: O, y: O, beta: float) -> O:
     """``d * d / (2 beta)`` where ``d = |x - y|`` is below beta, else ``d - beta / 2``."""
     difference = sub(x, y)
     distance = abs(difference)
@@ -54,12 +52,12 @@ def smooth_l1(x: Operand, y: Operand, beta: float) -> Any:
     return where(lt(distance, beta), near, sub(distance, 0.5 * beta))
 
 
-def logit_loss(x: Operand, target: Operand) -> Any:
+def logit_loss(x: O, target: O) -> O:
     """``probability_loss`` of ``sigmoid(x)``, without forming it."""
     return add(mul(sub(1.0, target), x), logaddexp(neg(x), 0))
 
 
-def huber(x: Operand, y: Operand, delta: float) -> Any:
+def huber(x: O, y: O, delta: float) -> O:
     """``d * d / 2`` where ``d = |x - y|`` is at most delta, else ``delta * (d - delta / 2)``."""
     difference = sub(x, y)
     distance = abs(difference)

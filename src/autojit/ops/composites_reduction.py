@@ -11,7 +11,7 @@ from typing import Any
 
 from autojit.core.dtypes import int64
 from autojit.core.sizes import is_symbolic, size_max
-from autojit.ir.op import Operand, bind
+from autojit.ir.op import O, Operand, bind
 from autojit.ops.base import Axes, normalize_axes, normalize_axis
 from autojit.ops.elementwise_arithmetic import (
     add,
@@ -44,7 +44,7 @@ def count_of(x: Operand, axes: tuple[int, ...]) -> int:
     return math.prod(x.spec.shape[axis] for axis in axes)
 
 
-def mean(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def mean(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Arithmetic mean; NaN over no elements."""
     found = normalize_axes(axes, x.spec.ndim, "mean")
     count = count_of(x, found)
@@ -56,7 +56,7 @@ def _is_exact(count: int) -> bool:
     return not is_symbolic(count) and count > 0 and count & (count - 1) == 0
 
 
-def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[Any, Any]:
+def var_mean(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[O, O]:
     """(variance, mean) in two passes; the sum of squares is divided by ``max(0, count - correction)``."""
     found = normalize_axes(axes, x.spec.ndim, "var")
     middle = mean(x, found, keep=True)
@@ -72,23 +72,23 @@ def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = 
     return div(total, freedom), middle if keep else reshape(middle, x.spec.drop(found).shape)
 
 
-def var(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> Any:
+def var(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> O:
     """Variance with ``count - correction`` degrees of freedom."""
     return var_mean(x, axes, correction, keep)[0]
 
 
-def std(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> Any:
+def std(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> O:
     """Standard deviation; its derivative is 0 where all elements are equal."""
     return safe_sqrt(var(x, axes, correction, keep))
 
 
-def safe_sqrt(x: Operand) -> Any:
+def safe_sqrt(x: O) -> O:
     """Square root with derivative 0 at 0, for magnitudes."""
     is_zero = eq(x, 0)
     return where(is_zero, 0, sqrt(where(is_zero, 1, x)))
 
 
-def norm(x: Operand, p: float = 2.0, axes: Axes = None, keep: bool = False) -> Any:
+def norm(x: O, p: float = 2.0, axes: Axes = None, keep: bool = False) -> O:
     """The vector p-norm: ``inf`` and ``-inf`` the extreme magnitude, 0 the count of non-zeros. Derivative 0 at 0."""
     if p == 2.0:
         squares = add(square(real(x)), square(imag(x))) if is_complex(x) else square(x)
@@ -105,13 +105,13 @@ def norm(x: Operand, p: float = 2.0, axes: Axes = None, keep: bool = False) -> A
     return _safe_pow(sum(_safe_pow(magnitude, p), axes, keep), 1.0 / p)
 
 
-def _safe_pow(x: Operand, exponent: float) -> Any:
+def _safe_pow(x: O, exponent: float) -> O:
     """A positive power of a magnitude with derivative 0 at 0."""
     is_zero = eq(x, 0)
     return where(is_zero, 0, pow(where(is_zero, 1, x), exponent))
 
 
-def logsumexp(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def logsumexp(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Log of the sum of exponentials, shifted by the maximum so that it cannot overflow.
 
     Over no elements it is -inf. The shift cancels in every derivative, so it is a constant to them.
@@ -128,22 +128,22 @@ def logsumexp(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
     return restore_axes(y, x.spec.shape, found) if keep else y
 
 
-def count_nonzero(x: Operand, axes: Axes = None) -> Any:
+def count_nonzero(x: O, axes: Axes = None) -> O:
     """How many elements are not 0, as int64."""
     return sum(cast(to_bool(x), int64), axes)
 
 
-def max_with_index(x: Operand, axis: int, keep: bool = False) -> tuple[Any, Any]:
+def max_with_index(x: O, axis: int, keep: bool = False) -> tuple[O, O]:
     """(largest element, its first index) along an axis; that one element receives the derivative."""
     return _with_index(x, axis, keep, argmax)
 
 
-def min_with_index(x: Operand, axis: int, keep: bool = False) -> tuple[Any, Any]:
+def min_with_index(x: O, axis: int, keep: bool = False) -> tuple[O, O]:
     """(smallest element, its first index) along an axis; that one element receives the derivative."""
     return _with_index(x, axis, keep, argmin)
 
 
-def _with_index(x: Operand, axis: int, keep: bool, position: Any) -> tuple[Any, Any]:
+def _with_index(x: O, axis: int, keep: bool, position: Any) -> tuple[O, O]:
     if x.spec.ndim == 0:
         return x, zeros(x, (), int64)
     axis = normalize_axis(axis, x.spec.ndim)

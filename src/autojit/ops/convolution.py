@@ -23,7 +23,7 @@ from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Structured
 from autojit.ops.convolution_reference import Geometry, evaluate, evaluate_input, evaluate_weight
 from autojit.ops.samples import Samples, draws
@@ -274,15 +274,15 @@ def _conjugate(x: Any) -> Any:
 
 
 def convolve(
-    x: Operand,
-    w: Operand,
+    x: O,
+    w: O,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int = 1,
     *,
     high: Sequence[int] | None = None,
-) -> Any:
+) -> O:
     """The convolution (cross-correlation, as in every network) of a stack of images with a weight.
 
     Shapes: ``f[n, c, *image], f[o, c / groups, *kernel] -> f[n, o, *places]`` with one entry of ``stride``, ``padding``
@@ -312,14 +312,14 @@ def convolve(
 
 
 def convolve_transposed(
-    y: Operand,
-    w: Operand,
+    y: O,
+    w: O,
     stride: Sequence[int],
     padding: Sequence[int],
     output_padding: Sequence[int],
     dilation: Sequence[int],
     groups: int = 1,
-) -> Any:
+) -> O:
     """The transposed convolution: what the derivative of a convolution by its input does to ``y``.
 
     Shapes: ``f[n, o, *places], f[o, c / groups, *kernel] -> f[n, c, *image]``; the image has extent ``(places - 1) *

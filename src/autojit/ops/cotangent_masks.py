@@ -15,9 +15,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from autojit.ir.op import Op, bind
+from autojit.ir.op import O, Op, bind
 
 __all__ = ["cotangent_product", "masking", "under_mask"]
 
@@ -43,6 +42,6 @@ def under_mask(is_on: bool) -> Iterator[None]:
         masking.is_on, masking.outputs = before
 
 
-def cotangent_product(y_bar: Any, slope: Any) -> Any:
+def cotangent_product(y_bar: O, slope: O) -> O:
     """``y_bar * slope`` in a rule; 0 where a masked ``y_bar`` is 0, even if ``slope`` is infinite or NaN."""
     return bind(Op.registry["guarded_mul" if masking.is_on else "mul"](), y_bar, slope)

@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import AutojitError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.samples import Samples
 
@@ -116,6 +116,6 @@ def negative_size(refusal: str, is_place: bool = False, number: int | None = Non
     return ShapeError(refusal) if refusal == NO_SIZE else UsageError(refusal)
 
 
-def true_positions(mask: Operand, count: int) -> Any:
+def true_positions(mask: O, count: int) -> O:
     """Row-major positions of the true elements; ``count`` is the symbol for their number."""
     return bind(Positions(count), mask)

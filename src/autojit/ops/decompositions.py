@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind_all
 from autojit.ops.by_name import apply
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate
@@ -193,19 +193,19 @@ class Svd(MatrixOp):
         return [(Svd(), (draws(shape, dtype, 6),)) for shape in ((3, 3), (4, 2), (2, 2, 3))]
 
 
-def _mirrored(x: Any) -> Any:
+def _mirrored(x: O) -> O:
     """The lower triangle mirrored to a Hermitian matrix (of the diagonal, the real part)."""
     strict = tril(x, -1)
     whole = apply("add", strict, adjoint_matrix(strict))
     return apply("add", whole, _diagonal_matrix(x))
 
 
-def _diagonal_matrix(x: Any) -> Any:
+def _diagonal_matrix(x: O) -> O:
     on_diagonal = _real(diagonal(x, 0, x.spec.ndim - 2, x.spec.ndim - 1))
     return diag_embed(_as(on_diagonal, x.spec.dtype))
 
 
-def _skew_of_lower(x: Any) -> Any:
+def _skew_of_lower(x: O) -> O:
     """The skew-Hermitian matrix with the strict lower triangle of ``x`` (and its imaginary diagonal)."""
     strict = tril(x, -1)
     skew = apply("sub", strict, adjoint_matrix(strict))
@@ -252,11 +252,11 @@ def _plus(a: Any, b: Any) -> Any:
     return b if a is None else apply("add", a, b)
 
 
-def _real(x: Any) -> Any:
+def _real(x: O) -> O:
     return apply("real", x) if x.spec.dtype.is_complex else x
 
 
-def _as(x: Any, dtype: DType) -> Any:
+def _as(x: O, dtype: DType) -> O:
     return x if x.spec.dtype is dtype else apply("cast", x, dtype=dtype)
 
 
@@ -266,34 +266,34 @@ def spread_spectrum(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     return (x + x.conj().swapaxes(-1, -2) + np.diag(np.arange(shape[-1]) * 2.0)).astype(dtype.numpy)
 
 
-def qr(a: Operand) -> tuple[Any, Any]:
+def qr(a: O) -> tuple[O, O]:
     """Reduced QR: ``(m, n) -> q (m, k), r (k, n)`` with k = min(m, n)."""
     m, n = a.spec.shape[-2:]
     if m >= n:
-        q, r = bind(Qr(), a)
+        q, r = bind_all(Qr(), a)
         return q, r
-    q, left = bind(Qr(), slice_axis(a, -1, 0, m))
+    q, left = bind_all(Qr(), slice_axis(a, -1, 0, m))
     right = matmul(adjoint_matrix(q), slice_axis(a, -1, m, n))
     return q, concatenate([left, right], -1)
 
 
-def eigh(a: Operand) -> tuple[Any, Any]:
+def eigh(a: O) -> tuple[O, O]:
     """(eigenvalues ascending, eigenvectors as columns) of Hermitian matrices."""
-    values, vectors = bind(Eigh(), a)
+    values, vectors = bind_all(Eigh(), a)
     return values, vectors
 
 
-def eigvalsh(a: Operand) -> Any:
+def eigvalsh(a: O) -> O:
     """The eigenvalues of Hermitian matrices, ascending."""
     return eigh(a)[0]
 
 
-def svd(a: Operand) -> tuple[Any, Any, Any]:
+def svd(a: O) -> tuple[O, O, O]:
     """(u, s, vh), reduced: ``a = u @ diag(s) @ vh``."""
-    u, s, vh = bind(Svd(), a)
+    u, s, vh = bind_all(Svd(), a)
     return u, s, vh
 
 
-def svdvals(a: Operand) -> Any:
+def svdvals(a: O) -> O:
     """The singular values, descending."""
     return svd(a)[1]

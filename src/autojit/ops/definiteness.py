@@ -8,7 +8,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, int32
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, bind, not_differentiable
+from autojit.ir.op import O, bind, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, positive_definite
 from autojit.ops.samples import Samples
 
@@ -66,6 +66,6 @@ def _first_bad(a: NDArray[Any]) -> int:
     return bad
 
 
-def first_bad_minor(a: Operand) -> Any:
+def first_bad_minor(a: O) -> O:
     """Per matrix 0, or the order of the first leading minor that is not positive."""
     return bind(FirstBadMinor(), a)

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind_all
 from autojit.ops.by_name import apply
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.linalg import MatrixOp, solve
@@ -77,11 +77,11 @@ class Eig(MatrixOp):
         return []  # LAPACK chooses the phases of the vectors
 
 
-def _row(x: Any) -> Any:
+def _row(x: O) -> O:
     return reshape(x, (*x.spec.shape[:-1], 1, x.spec.shape[-1]))
 
 
-def _real_diagonal(x: Any) -> Any:
+def _real_diagonal(x: O) -> O:
     return apply("real", diagonal(x, 0, x.spec.ndim - 2, x.spec.ndim - 1))
 
 
@@ -97,7 +97,7 @@ def _gaps(values: Any) -> Any:
     return apply("sub", apply("reciprocal", apply("add", between, identity)), identity)
 
 
-def eig(a: Operand) -> tuple[Any, Any]:
+def eig(a: O) -> tuple[O, O]:
     """(eigenvalues, eigenvectors as columns) of square matrices."""
-    values, vectors = bind(Eig(), a)
+    values, vectors = bind_all(Eig(), a)
     return values, vectors

@@ -14,11 +14,11 @@ from autojit.core.dtypes import DType, bool_, float8_e4m3fn, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Operands, bind, not_differentiable
 from autojit.ops.base import broadcast_shapes
 from autojit.ops.elementwise_base import FLOATS, Pointwise, conjugate, sample_inputs
 from autojit.ops.samples import Samples
-from autojit.ops.sources import NUMBERS, literal, pair
+from autojit.ops.sources import Number, pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -402,70 +402,66 @@ SQUARED_DEVIATION = SquaredDeviation()
 RECIPROCAL, SQUARE, WHERE, STOP_GRADIENT = Reciprocal(), Square(), Where(), StopGradient()
 
 
-def add(x: Any, y: Any) -> Any:
+def add(x: O | Number, y: O | Number) -> O:
     """``x + y``; operands of one dtype, or a Python number on one side."""
     return bind(ADD, *pair(x, y))
 
 
-def sub(x: Any, y: Any) -> Any:
+def sub(x: O | Number, y: O | Number) -> O:
     """``x - y``."""
     return bind(SUB, *pair(x, y))
 
 
-def mul(x: Any, y: Any) -> Any:
+def mul(x: O | Number, y: O | Number) -> O:
     """``x * y``."""
     return bind(MUL, *pair(x, y))
 
 
-def div(x: Any, y: Any) -> Any:
+def div(x: O | Number, y: O | Number) -> O:
     """``x / y`` of floats or complex numbers."""
     return bind(DIV, *pair(x, y))
 
 
-def guarded_mul(x: Any, y: Any) -> Any:
+def guarded_mul(x: O | Number, y: O | Number) -> O:
     """``x * y``, 0 where ``x`` is 0."""
     return bind(GUARDED_MUL, *pair(x, y))
 
 
-def guarded_div(x: Any, y: Any) -> Any:
+def guarded_div(x: O | Number, y: O | Number) -> O:
     """``x / y``, 0 where ``x`` is 0."""
     return bind(GUARDED_DIV, *pair(x, y))
 
 
-def neg(x: Operand) -> Any:
+def neg(x: O) -> O:
     """``-x``."""
     return bind(NEG, x)
 
 
-def reciprocal(x: Operand) -> Any:
+def reciprocal(x: O) -> O:
     """``1 / x``."""
     return bind(RECIPROCAL, x)
 
 
-def square(x: Operand) -> Any:
+def square(x: O) -> O:
     """``x * x``."""
     return bind(SQUARE, x)
 
 
-def squared_deviation(x: Operand, mean: Operand) -> Any:
+def squared_deviation(x: O, mean: O) -> O:
     """``(x - mean) ** 2`` of a real operand, to be summed over the elements ``mean`` is the mean of."""
     return bind(SQUARED_DEVIATION, x, mean)
 
 
-def where(condition: Operand, a: Any, b: Any) -> Any:
+def where(condition: O, a: O | Number, b: O | Number) -> O:
     """``a`` where the bool ``condition`` holds, else ``b``; at most one of them a Python number."""
-    if isinstance(a, NUMBERS):
-        a = literal(b, a)
-    elif isinstance(b, NUMBERS):
-        b = literal(a, b)
-    return bind(WHERE, condition, a, b)
+    return bind(WHERE, condition, *pair(a, b))
 
 
-def cast(x: Operand, dtype: DType) -> Any:
+def cast(x: O, dtype: DType) -> O:
     """``x`` in another dtype; ``x`` itself when it has it."""
     return x if x.spec.dtype is dtype else bind(Cast(dtype), x)
 
 
-def stop_gradient(x: Operand) -> Any:
+def stop_gradient(x: O) -> O:
     """``x`` as a constant of differentiation; integers and bools are that already."""
     return bind(STOP_GRADIENT, x) if x.spec.dtype.is_differentiable else x

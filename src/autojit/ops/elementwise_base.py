@@ -20,7 +20,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bool_
 from autojit.core.records import record
 from autojit.core.types import Shape
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Elementwise, resolve
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.loop_orders import settled
@@ -160,6 +160,6 @@ def is_complex(x: Any) -> bool:
     return bool(x.spec.dtype.kind == "complex")
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x: O) -> O:
     """The conjugate; real operands are returned as they are."""
     return bind(Op.registry["conj"](), x) if is_complex(x) else x

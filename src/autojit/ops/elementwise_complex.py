@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.elementwise_arithmetic import cast, guarded_div, mul, sub, where
 from autojit.ops.elementwise_base import Pointwise, is_complex
 from autojit.ops.elementwise_logic import lt, ne
-from autojit.ops.sources import literal, pair, zeros_like
+from autojit.ops.sources import Number, literal, pair, zeros_like
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,37 +201,37 @@ CONJ, REAL, IMAG, COMPLEX = Conj(), Real(), Imag(), Complex()
 SIGN, ABS, ANGLE = Sign(), Abs(), Angle()
 
 
-def conj(x: Operand) -> Any:
+def conj(x: O) -> O:
     """The complex conjugate; reals as they are."""
     return bind(CONJ, x) if is_complex(x) else x
 
 
-def real(x: Operand) -> Any:
+def real(x: O) -> O:
     """The real part; reals as they are."""
     return bind(REAL, x) if is_complex(x) else x
 
 
-def imag(x: Operand) -> Any:
+def imag(x: O) -> O:
     """The imaginary part; zeros for reals."""
     return bind(IMAG, x) if is_complex(x) else zeros_like(x)
 
 
-def complex(re: Any, im: Any) -> Any:
+def complex(re: O | Number, im: O | Number) -> O:
     """``re + i im``."""
     return bind(COMPLEX, *pair(re, im))
 
 
-def sign(x: Operand) -> Any:
+def sign(x: O) -> O:
     """-1, 0 or 1; for complex numbers the direction."""
     return bind(SIGN, x)
 
 
-def abs(x: Operand) -> Any:
+def abs(x: O) -> O:
     """The magnitude."""
     return bind(ABS, x)
 
 
-def angle(x: Operand) -> Any:
+def angle(x: O) -> O:
     """The argument in radians; for reals pi below 0, else 0, and NaN for NaN."""
     if is_complex(x):
         return bind(ANGLE, x)

@@ -14,12 +14,12 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import RECIPROCAL, add, mul, reciprocal, square, sub, where
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
 from autojit.ops.samples import Samples
-from autojit.ops.sources import NUMBERS, literal, ones_like, pair
+from autojit.ops.sources import NUMBERS, Number, literal, ones_like, pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -295,70 +295,71 @@ EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(
 SQRT, RSQRT, SIGMOID, LOGADDEXP, POW = Sqrt(), Rsqrt(), Sigmoid(), Logaddexp(), Pow()
 
 
-def exp(x: Operand) -> Any:
+def exp(x: O) -> O:
     """``e ** x``."""
     return bind(EXP, x)
 
 
-def exp2(x: Operand) -> Any:
+def exp2(x: O) -> O:
     """``2 ** x``."""
     return bind(EXP2, x)
 
 
-def expm1(x: Operand) -> Any:
+def expm1(x: O) -> O:
     """``e ** x - 1``, accurate near 0."""
     return bind(EXPM1, x)
 
 
-def log(x: Operand) -> Any:
+def log(x: O) -> O:
     """Natural logarithm."""
     return bind(LOG, x)
 
 
-def log2(x: Operand) -> Any:
+def log2(x: O) -> O:
     """Logarithm to base 2."""
     return bind(LOG2, x)
 
 
-def log10(x: Operand) -> Any:
+def log10(x: O) -> O:
     """Logarithm to base 10."""
     return bind(LOG10, x)
 
 
-def log1p(x: Operand) -> Any:
+def log1p(x: O) -> O:
     """``log(1 + x)``, accurate near 0."""
     return bind(LOG1P, x)
 
 
-def sqrt(x: Operand) -> Any:
+def sqrt(x: O) -> O:
     """Square root."""
     return bind(SQRT, x)
 
 
-def rsqrt(x: Operand) -> Any:
+def rsqrt(x: O) -> O:
     """``1 / sqrt(x)``."""
     return bind(RSQRT, x)
 
 
-def sigmoid(x: Operand) -> Any:
+def sigmoid(x: O) -> O:
     """``1 / (1 + e ** -x)``."""
     return bind(SIGMOID, x)
 
 
-def logaddexp(x: Any, y: Any) -> Any:
+def logaddexp(x: O | Number, y: O | Number) -> O:
     """``log(e ** x + e ** y)`` without overflow."""
     return bind(LOGADDEXP, *pair(x, y))
 
 
-def power_of(x: Any, y: Any) -> Any:
+def power_of(x: O, y: Any) -> O:
     """``pow`` whose derivative reads ``x``; those of roots and reciprocals read the result instead."""
     return bind(PowNumber(y), x) if y in (0.5, -0.5, -1) else pow(x, y)
 
 
-def pow(x: Any, y: Any) -> Any:
+def pow(x: O, y: Any) -> O:
     """``x ** y``; a Python number as the exponent becomes the cheapest op that computes it."""
     if not isinstance(y, NUMBERS):
-        return bind(POW, *pair(x, y))
+        exponent: O = y
+        return bind(POW, *pair(x, exponent))
     if y == 0:
         return ones_like(x)
     if y == 1:

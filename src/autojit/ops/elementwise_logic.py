@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import bool_
-from autojit.ir.op import Operand, bind, not_differentiable
+from autojit.ir.op import O, bind, not_differentiable
 from autojit.ops.elementwise_base import REALS, Pointwise, Predicate
-from autojit.ops.sources import full, pair
+from autojit.ops.sources import Number, full, pair
 
 __all__ = [
     "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Eq", "Ge", "Gt", "IsFinite", "IsInf", "IsNan", "Le", "Lt",
@@ -213,107 +213,107 @@ SHIFT_LEFT, SHIFT_RIGHT = ShiftLeft(), ShiftRight()
 IS_NAN, IS_INF, IS_FINITE, SIGNBIT = IsNan(), IsInf(), IsFinite(), Signbit()
 
 
-def eq(x: Any, y: Any) -> Any:
+def eq(x: O | Number, y: O | Number) -> O:
     """``x == y`` as bool."""
     return bind(EQ, *pair(x, y))
 
 
-def ne(x: Any, y: Any) -> Any:
+def ne(x: O | Number, y: O | Number) -> O:
     """``x != y`` as bool."""
     return bind(NE, *pair(x, y))
 
 
-def lt(x: Any, y: Any) -> Any:
+def lt(x: O | Number, y: O | Number) -> O:
     """``x < y`` as bool."""
     return bind(LT, *pair(x, y))
 
 
-def le(x: Any, y: Any) -> Any:
+def le(x: O | Number, y: O | Number) -> O:
     """``x <= y`` as bool."""
     return bind(LE, *pair(x, y))
 
 
-def gt(x: Any, y: Any) -> Any:
+def gt(x: O | Number, y: O | Number) -> O:
     """``x > y`` as bool."""
     return bind(GT, *pair(x, y))
 
 
-def ge(x: Any, y: Any) -> Any:
+def ge(x: O | Number, y: O | Number) -> O:
     """``x >= y`` as bool."""
     return bind(GE, *pair(x, y))
 
 
-def bitwise_and(x: Any, y: Any) -> Any:
+def bitwise_and(x: O | Number, y: O | Number) -> O:
     """``x & y`` of integers or bools."""
     return bind(BITWISE_AND, *pair(x, y))
 
 
-def bitwise_or(x: Any, y: Any) -> Any:
+def bitwise_or(x: O | Number, y: O | Number) -> O:
     """``x | y`` of integers or bools."""
     return bind(BITWISE_OR, *pair(x, y))
 
 
-def bitwise_xor(x: Any, y: Any) -> Any:
+def bitwise_xor(x: O | Number, y: O | Number) -> O:
     """``x ^ y`` of integers or bools."""
     return bind(BITWISE_XOR, *pair(x, y))
 
 
-def bitwise_not(x: Operand) -> Any:
+def bitwise_not(x: O) -> O:
     """``~x`` of integers or bools."""
     return bind(BITWISE_NOT, x)
 
 
-def shift_left(x: Any, y: Any) -> Any:
+def shift_left(x: O | Number, y: O | Number) -> O:
     """``x << y`` of integers."""
     return bind(SHIFT_LEFT, *pair(x, y))
 
 
-def shift_right(x: Any, y: Any) -> Any:
+def shift_right(x: O | Number, y: O | Number) -> O:
     """``x >> y`` of integers."""
     return bind(SHIFT_RIGHT, *pair(x, y))
 
 
-def to_bool(x: Operand) -> Any:
+def to_bool(x: O) -> O:
     """Whether elements are non-zero; bools as they are."""
     return x if x.spec.dtype is bool_ else ne(x, 0)
 
 
-def logical_and(x: Operand, y: Operand) -> Any:
+def logical_and(x: O, y: O) -> O:
     """Both are non-zero."""
     return bind(BITWISE_AND, to_bool(x), to_bool(y))
 
 
-def logical_or(x: Operand, y: Operand) -> Any:
+def logical_or(x: O, y: O) -> O:
     """One of both is non-zero."""
     return bind(BITWISE_OR, to_bool(x), to_bool(y))
 
 
-def logical_xor(x: Operand, y: Operand) -> Any:
+def logical_xor(x: O, y: O) -> O:
     """Exactly one of both is non-zero."""
     return bind(BITWISE_XOR, to_bool(x), to_bool(y))
 
 
-def logical_not(x: Operand) -> Any:
+def logical_not(x: O) -> O:
     """The elements are zero."""
     return bind(BITWISE_NOT, to_bool(x))
 
 
-def isnan(x: Operand) -> Any:
+def isnan(x: O) -> O:
     """NaN elements; false everywhere for dtypes that have none."""
     return bind(IS_NAN, x) if x.spec.dtype.is_differentiable else full(x, False, x.spec.shape, bool_)
 
 
-def isinf(x: Operand) -> Any:
+def isinf(x: O) -> O:
     """Infinite elements; false everywhere for dtypes that have none."""
     return bind(IS_INF, x) if x.spec.dtype.is_differentiable else full(x, False, x.spec.shape, bool_)
 
 
-def isfinite(x: Operand) -> Any:
+def isfinite(x: O) -> O:
     """Finite elements; true everywhere for integers and bools."""
     return bind(IS_FINITE, x) if x.spec.dtype.is_differentiable else full(x, True, x.spec.shape, bool_)
 
 
-def signbit(x: Operand) -> Any:
+def signbit(x: O) -> O:
     """The sign bit; for integers whether they are negative."""
     if x.spec.dtype.kind == "float":
         return bind(SIGNBIT, x)

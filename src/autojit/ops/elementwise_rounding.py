@@ -10,12 +10,12 @@ import numpy as np
 from autojit.core.dtypes import int32
 from autojit.core.errors import UsageError
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operand, Operands, bind
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
 from autojit.ops.elementwise_base import Pointwise, Ufunc, widened
 from autojit.ops.refused_values import refused_facts
-from autojit.ops.sources import pair
+from autojit.ops.sources import Number, pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -200,22 +200,22 @@ def _whole(x: Operand) -> bool:
     return not x.spec.dtype.is_differentiable
 
 
-def floor(x: Operand) -> Any:
+def floor(x: O) -> O:
     """The largest whole number not above; integers as they are."""
     return x if _whole(x) else bind(FLOOR, x)
 
 
-def ceil(x: Operand) -> Any:
+def ceil(x: O) -> O:
     """The smallest whole number not below; integers as they are."""
     return x if _whole(x) else bind(CEIL, x)
 
 
-def trunc(x: Operand) -> Any:
+def trunc(x: O) -> O:
     """The whole part; integers as they are."""
     return x if _whole(x) else bind(TRUNC, x)
 
 
-def round(x: Operand, decimals: int = 0) -> Any:
+def round(x: O, decimals: int = 0) -> O:
     """The nearest multiple of ``10**-decimals``; halves go to the even one."""
     if decimals == 0 or (_whole(x) and decimals > 0):
         return x if _whole(x) else bind(ROUND, x)
@@ -224,26 +224,26 @@ def round(x: Operand, decimals: int = 0) -> Any:
     return mul(bind(ROUND, div(x, 10.0**-decimals)), 10.0**-decimals)
 
 
-def frac(x: Operand) -> Any:
+def frac(x: O) -> O:
     """The fractional part, with the sign of ``x``."""
     return sub(x, trunc(x))
 
 
-def floor_divide(x: Any, y: Any) -> Any:
+def floor_divide(x: O | Number, y: O | Number) -> O:
     """``floor(x / y)``."""
     return bind(FLOOR_DIVIDE, *pair(x, y))
 
 
-def trunc_divide(x: Any, y: Any) -> Any:
+def trunc_divide(x: O | Number, y: O | Number) -> O:
     """``trunc(x / y)``."""
     return bind(TRUNC_DIVIDE, *pair(x, y))
 
 
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x: O | Number, y: O | Number) -> O:
     """The remainder with the sign of the divisor."""
     return bind(REMAINDER, *pair(x, y))
 
 
-def fmod(x: Any, y: Any) -> Any:
+def fmod(x: O | Number, y: O | Number) -> O:
     """The remainder with the sign of the dividend."""
     return bind(FMOD, *pair(x, y))

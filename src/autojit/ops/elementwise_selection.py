@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
 from autojit.ops.elementwise_base import REALS, Pointwise
 from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
-from autojit.ops.sources import NUMBERS, literal, pair
+from autojit.ops.sources import NUMBERS, Number, literal, pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,42 +185,42 @@ MAXIMUM, MINIMUM, FMAX, FMIN, RELU = Maximum(), Minimum(), Fmax(), Fmin(), Relu(
 COPYSIGN, NEXTAFTER = Copysign(), Nextafter()
 
 
-def maximum(x: Any, y: Any) -> Any:
+def maximum(x: O | Number, y: O | Number) -> O:
     """The larger of two; NaN if one is."""
     return bind(MAXIMUM, *pair(x, y))
 
 
-def minimum(x: Any, y: Any) -> Any:
+def minimum(x: O | Number, y: O | Number) -> O:
     """The smaller of two; NaN if one is."""
     return bind(MINIMUM, *pair(x, y))
 
 
-def fmax(x: Any, y: Any) -> Any:
+def fmax(x: O | Number, y: O | Number) -> O:
     """The larger of two; a NaN gives way to a number."""
     return bind(FMAX, *pair(x, y))
 
 
-def fmin(x: Any, y: Any) -> Any:
+def fmin(x: O | Number, y: O | Number) -> O:
     """The smaller of two; a NaN gives way to a number."""
     return bind(FMIN, *pair(x, y))
 
 
-def relu(x: Operand) -> Any:
+def relu(x: O) -> O:
     """``max(x, 0)``."""
     return bind(RELU, x)
 
 
-def copysign(x: Any, y: Any) -> Any:
+def copysign(x: O | Number, y: O | Number) -> O:
     """The magnitude of ``x`` with the sign of ``y``."""
     return bind(COPYSIGN, *pair(x, y))
 
 
-def nextafter(x: Any, y: Any) -> Any:
+def nextafter(x: O | Number, y: O | Number) -> O:
     """The next representable number after ``x`` towards ``y``."""
     return bind(NEXTAFTER, *pair(x, y))
 
 
-def clamp_min(x: Operand, low: Any) -> Any:
+def clamp_min(x: O, low: O | Number) -> O:
     """``x`` but at least ``low``; NaN if either is. ``x`` receives the derivative where ``x >= low``."""
     outside = lt(x, low)
     if not isinstance(low, NUMBERS):
@@ -232,7 +232,7 @@ def clamp_min(x: Operand, low: Any) -> Any:
     return where(outside, low, x)
 
 
-def clamp_max(x: Operand, high: Any) -> Any:
+def clamp_max(x: O, high: O | Number) -> O:
     """``x`` but at most ``high``; NaN if either is. ``x`` receives the derivative where ``x <= high``."""
     outside = gt(x, high)
     if not isinstance(high, NUMBERS):
@@ -244,19 +244,19 @@ def clamp_max(x: Operand, high: Any) -> Any:
     return where(outside, high, x)
 
 
-def clamp(x: Operand, low: Any = None, high: Any = None) -> Any:
+def clamp(x: O, low: Any = None, high: Any = None) -> O:
     """``x`` within [low, high], inclusive; ``high`` wins where the bounds cross; NaN if any is."""
     if low is not None:
         x = clamp_min(x, low)
     return x if high is None else clamp_max(x, high)
 
 
-def heaviside(x: Operand, at_zero: Any) -> Any:
+def heaviside(x: O, at_zero: O | Number) -> O:
     """0 for negative, 1 for positive elements, ``at_zero`` at 0; NaN counts as negative."""
     return where(eq(x, 0), at_zero, cast(gt(x, 0), x.spec.dtype))
 
 
-def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any = None) -> Any:
+def nan_to_num(x: O, nan: float = 0.0, positive: float | None = None, negative: float | None = None) -> O:
     """NaN and infinities replaced; by default infinities become the largest finite numbers."""
     dtype = x.spec.dtype
     if not dtype.is_floating_point:
@@ -267,14 +267,14 @@ def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any =
     return where(eq(x, -np.inf), -largest if negative is None else negative, finite)
 
 
-def lerp(start: Operand, end: Operand, weight: Any) -> Any:
+def lerp(start: O, end: O, weight: O | Number) -> O:
     """``start + weight * (end - start)``, exact at both ends."""
     gap = sub(end, start)
     if hasattr(type(weight), "as_operand"):  # a number of a step
         weight = literal(start, weight)
     if isinstance(weight, NUMBERS):
         share: Any = weight
-        return add(start, mul(gap, share)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))
+        return add(start, mul(gap, weight)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))
     from_start = add(start, mul(gap, weight))
     from_end = sub(end, mul(gap, sub(1, weight)))
     return where(lt(modulus(weight), 0.5), from_start, from_end)

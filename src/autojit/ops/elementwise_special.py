@@ -13,7 +13,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import mul, neg, square
 from autojit.ops.elementwise_base import Pointwise, Ufunc, sample_inputs
 from autojit.ops.elementwise_exponential import exp
@@ -166,32 +166,32 @@ class Polygamma(Special):
 ERF, ERFC, ERFINV, LGAMMA, DIGAMMA = Erf(), Erfc(), Erfinv(), Lgamma(), Digamma()
 
 
-def erf(x: Operand) -> Any:
+def erf(x: O) -> O:
     """The error function."""
     return bind(ERF, x)
 
 
-def erfc(x: Operand) -> Any:
+def erfc(x: O) -> O:
     """``1 - erf(x)``, accurate in the tail."""
     return bind(ERFC, x)
 
 
-def erfinv(x: Operand) -> Any:
+def erfinv(x: O) -> O:
     """The inverse of ``erf``; NaN outside [-1, 1]."""
     return bind(ERFINV, x)
 
 
-def lgamma(x: Operand) -> Any:
+def lgamma(x: O) -> O:
     """``log |gamma(x)|``."""
     return bind(LGAMMA, x)
 
 
-def digamma(x: Operand) -> Any:
+def digamma(x: O) -> O:
     """The derivative of ``lgamma``."""
     return bind(DIGAMMA, x)
 
 
-def polygamma(n: int, x: Operand) -> Any:
+def polygamma(n: int, x: O) -> O:
     """The ``n``-th derivative of ``digamma``; ``digamma`` itself for n = 0.
 
     Raises:

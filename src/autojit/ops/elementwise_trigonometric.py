@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, is_complex
 from autojit.ops.elementwise_exponential import sqrt
 from autojit.ops.elementwise_logic import eq
-from autojit.ops.sources import pair
+from autojit.ops.sources import Number, pair
 
 __all__ = [
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cos", "Cosh", "Hypot", "Sin", "Sinh", "Tan", "Tanh",
@@ -245,71 +245,71 @@ ASIN, ACOS, ATAN, ASINH, ACOSH, ATANH = Asin(), Acos(), Atan(), Asinh(), Acosh()
 ATAN2, HYPOT = Atan2(), Hypot()
 
 
-def sin(x: Operand) -> Any:
+def sin(x: O) -> O:
     """Sine of radians."""
     return bind(SIN, x)
 
 
-def cos(x: Operand) -> Any:
+def cos(x: O) -> O:
     """Cosine of radians."""
     return bind(COS, x)
 
 
-def tan(x: Operand) -> Any:
+def tan(x: O) -> O:
     """Tangent of radians."""
     return bind(TAN, x)
 
 
-def sinh(x: Operand) -> Any:
+def sinh(x: O) -> O:
     """Hyperbolic sine."""
     return bind(SINH, x)
 
 
-def cosh(x: Operand) -> Any:
+def cosh(x: O) -> O:
     """Hyperbolic cosine."""
     return bind(COSH, x)
 
 
-def tanh(x: Operand) -> Any:
+def tanh(x: O) -> O:
     """Hyperbolic tangent."""
     return bind(TANH, x)
 
 
-def asin(x: Operand) -> Any:
+def asin(x: O) -> O:
     """Inverse sine, in radians."""
     return bind(ASIN, x)
 
 
-def acos(x: Operand) -> Any:
+def acos(x: O) -> O:
     """Inverse cosine, in radians."""
     return bind(ACOS, x)
 
 
-def atan(x: Operand) -> Any:
+def atan(x: O) -> O:
     """Inverse tangent, in radians."""
     return bind(ATAN, x)
 
 
-def asinh(x: Operand) -> Any:
+def asinh(x: O) -> O:
     """Inverse hyperbolic sine."""
     return bind(ASINH, x)
 
 
-def acosh(x: Operand) -> Any:
+def acosh(x: O) -> O:
     """Inverse hyperbolic cosine."""
     return bind(ACOSH, x)
 
 
-def atanh(x: Operand) -> Any:
+def atanh(x: O) -> O:
     """Inverse hyperbolic tangent."""
     return bind(ATANH, x)
 
 
-def atan2(y: Any, x: Any) -> Any:
+def atan2(y: O | Number, x: O | Number) -> O:
     """The angle of the point with ordinate ``y`` and abscissa ``x``, in radians."""
     return bind(ATAN2, *pair(y, x))
 
 
-def hypot(x: Any, y: Any) -> Any:
+def hypot(x: O | Number, y: O | Number) -> O:
     """``sqrt(x**2 + y**2)`` without overflow."""
     return bind(HYPOT, *pair(x, y))

@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_logic import eq, logical_or
@@ -147,7 +147,7 @@ def _require(op: str, x: TensorType, is_right: bool) -> None:
         raise DTypeError(f"{op}: Unsupported dtype {x.dtype}", {"input": x})
 
 
-def _weighted(half: Any, n: int, axis: int, ends: float, middle: float) -> Any:
+def _weighted(half: O, n: int, axis: int, ends: float, middle: float) -> O:
     """Entries of a half spectrum that stand for one of ``n`` times ``ends``, those that stand for two ``middle``."""
     spec = half.spec
     shape = [1] * spec.ndim
@@ -161,20 +161,20 @@ def _weighted(half: Any, n: int, axis: int, ends: float, middle: float) -> Any:
     return mul(half, cast(weight, spec.dtype))
 
 
-def _number(like: Any, value: float, dtype: DType) -> Any:
+def _number(like: O, value: float, dtype: DType) -> O:
     return like._literal(value, TensorType((), dtype, like.spec.device))
 
 
-def fft(x: Operand, axes: Sequence[int], is_inverse: bool = False, norm: str = "backward") -> Any:
+def fft(x: O, axes: Sequence[int], is_inverse: bool = False, norm: str = "backward") -> O:
     """The transform of a complex operand along negative ``axes``."""
     return bind(Fft(tuple(axes), is_inverse, norm), x) if axes else x
 
 
-def rfft(x: Operand, axis: int = -1, norm: str = "backward") -> Any:
+def rfft(x: O, axis: int = -1, norm: str = "backward") -> O:
     """The first half of the transform of a real operand along a negative axis."""
     return bind(Rfft(axis, norm), x)
 
 
-def irfft(x: Operand, n: int, axis: int = -1, norm: str = "backward") -> Any:
+def irfft(x: O, n: int, axis: int = -1, norm: str = "backward") -> O:
     """The ``n`` real points along a negative axis with this half transform."""
     return bind(Irfft(n, axis, norm), x)

@@ -17,7 +17,7 @@ from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, bind, not_differentiable
+from autojit.ir.op import O, bind, bind_all, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, positive_definite
 from autojit.ops.samples import Samples, draws
 
@@ -208,12 +208,12 @@ def _swap(x: Array, i: int, j: int) -> None:
         x[[i, j]] = x[[j, i]]
 
 
-def ldl_factor(a: Operand, hermitian: bool = False) -> tuple[Any, Any, Any]:
+def ldl_factor(a: O, hermitian: bool = False) -> tuple[O, O, O]:
     """(packed factors, pivots, info) of symmetric or Hermitian matrices."""
-    packed, pivots, info = bind(LdlFactor(hermitian), a)
+    packed, pivots, info = bind_all(LdlFactor(hermitian), a)
     return packed, pivots, info
 
 
-def ldl_solve(packed: Operand, pivots: Operand, b: Operand, hermitian: bool = False) -> Any:
+def ldl_solve(packed: O, pivots: O, b: O, hermitian: bool = False) -> O:
     """The solution of systems from their factors."""
     return bind(LdlSolve(hermitian), packed, pivots, b)

@@ -16,7 +16,7 @@ from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply, source
 from autojit.ops.refused_values import refused_facts
@@ -222,7 +222,7 @@ class GatherNd(Gathering):
 GATHER_ND = GatherNd()
 
 
-def gather(x: Operand, axis: int, index: Operand) -> Any:
+def gather(x: O, axis: int, index: O) -> O:
     """torch.gather: pick along ``axis``; the result has the shape of ``index``, which may be shorter on other axes."""
     axis = normalize_axis(axis, x.spec.ndim, "gather")
     if index.spec.size == 0 and index.spec.ndim != x.spec.ndim:
@@ -233,7 +233,7 @@ def gather(x: Operand, axis: int, index: Operand) -> Any:
     return bind(Gather(axis), x, index)
 
 
-def take_along_axis(x: Operand, index: Operand, axis: int | None = None) -> Any:
+def take_along_axis(x: O, index: O, axis: int | None = None) -> O:
     """torch.take_along_dim: ``gather`` with broadcasting on the other axes; ``axis`` None flattens both."""
     if axis is None:
         try:
@@ -254,7 +254,7 @@ def take_along_axis(x: Operand, index: Operand, axis: int | None = None) -> Any:
     return bind(Gather(axis), broadcast_to(x, x_shape), broadcast_to(index, index_shape))
 
 
-def index_select(x: Operand, axis: int, index: Operand) -> Any:
+def index_select(x: O, axis: int, index: O) -> O:
     """torch.index_select: the slices of ``x`` at the positions of a vector (or scalar) ``index``."""
     axis = normalize_axis(axis, x.spec.ndim, "index_select")
     if x.spec.ndim == 0:
@@ -262,24 +262,24 @@ def index_select(x: Operand, axis: int, index: Operand) -> Any:
     return bind(IndexSelect(axis), x, _at_least_1d(index))
 
 
-def embedding(weight: Operand, index: Operand) -> Any:
+def embedding(weight: O, index: O) -> O:
     """Rows of a table: ``f[n, d], i64[*s] -> f[*s, d]``."""
     rows = bind(IndexSelect(0), weight, reshape(index, (-1,)))
     return reshape(rows, (*index.spec.shape, *weight.spec.shape[1:]))
 
 
-def gather_nd(x: Operand, *indices: Operand) -> Any:
+def gather_nd(x: O, *indices: O) -> O:
     """``x[i1, .., ik]`` with integer arrays on the leading axes."""
     return bind(GATHER_ND, x, *indices)
 
 
-def take(x: Operand, index: Operand) -> Any:
+def take(x: O, index: O) -> O:
     """torch.take: elements of the flattened operand, in the shape of ``index``."""
     flat = reshape(x, (x.spec.size,))
     return reshape(_in_one_row(IndexSelect(0), flat, index), index.spec.shape)
 
 
-def _in_one_row(op: IndexSelect, x: Operand, index: Operand) -> Any:
+def _in_one_row(op: IndexSelect, x: O, index: O) -> O:
     """A look-up by the elements of an index of any shape; an error is about the index as it is."""
     try:
         return bind(op, x, reshape(index, (index.spec.size,)))
@@ -362,5 +362,5 @@ def batch_positions(x: Any, indices: Sequence[Any]) -> Any:
     return source("iota", x, shape=(extent, *(1,) * (rank - 1)), axis=0, dtype=int64)
 
 
-def _at_least_1d(x: Any) -> Any:
+def _at_least_1d(x: O) -> O:
     return reshape(x, (1,)) if x.spec.ndim == 0 else x

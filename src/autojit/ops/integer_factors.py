@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import Operand, bind, not_differentiable
+from autojit.ir.op import O, bind, not_differentiable
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.samples import Samples, ramp
 
@@ -44,11 +44,11 @@ class Lcm(_OfIntegers):
     ufunc = np.lcm
 
 
-def gcd(x: Operand, y: Operand) -> Any:
+def gcd(x: O, y: O) -> O:
     """The greatest common divisor of two integers."""
     return bind(Gcd(), x, y)
 
 
-def lcm(x: Operand, y: Operand) -> Any:
+def lcm(x: O, y: O) -> O:
     """The least common multiple of two integers."""
     return bind(Lcm(), x, y)

@@ -14,7 +14,7 @@ from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOf
 from autojit.core.records import record
 from autojit.core.sizes import agree, agree_on, is_symbolic, size_max, size_min
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, permute, reshape, slice_axis
@@ -84,7 +84,7 @@ class Concatenate(Structured):
         ]
 
 
-def concatenate(operands: Sequence[Operand], axis: int = 0) -> Any:
+def concatenate(operands: Sequence[O], axis: int = 0) -> O:
     """torch.cat on operands of one dtype; one-dimensional empty operands are skipped, as torch does."""
     if not operands:
         raise ArgumentError("torch.cat(): expected a non-empty list of Tensors")
@@ -97,7 +97,7 @@ def concatenate(operands: Sequence[Operand], axis: int = 0) -> Any:
     return kept[0] if len(kept) == 1 else bind(Concatenate(axis), *kept)
 
 
-def stack(operands: Sequence[Operand], axis: int = 0) -> Any:
+def stack(operands: Sequence[O], axis: int = 0) -> O:
     """Join operands of one shape along a new axis."""
     if not operands:
         raise ArgumentError("stack expects a non-empty TensorList")
@@ -113,21 +113,21 @@ def stack(operands: Sequence[Operand], axis: int = 0) -> Any:
     return bind(Concatenate(axis), *(unsqueeze(x, axis) for x in operands))
 
 
-def squeeze(x: Operand, axes: int | Sequence[int] | None = None) -> Any:
+def squeeze(x: O, axes: int | Sequence[int] | None = None) -> O:
     """Drop axes of extent 1: all of them, or those given that have extent 1."""
     shape = x.spec.shape
     chosen = range(len(shape)) if axes is None else (() if axes == () else normalize_axes(axes, len(shape), "squeeze"))
     return reshape(x, [n for axis, n in enumerate(shape) if axis not in chosen or not agree(n, 1)])
 
 
-def unsqueeze(x: Operand, axis: int) -> Any:
+def unsqueeze(x: O, axis: int) -> O:
     """Insert an axis of extent 1; ``axis`` counts in the result."""
     axis = normalize_axis(axis, x.spec.ndim + 1, "unsqueeze")
     shape = x.spec.shape
     return reshape(x, (*shape[:axis], 1, *shape[axis:]))
 
 
-def flatten(x: Operand, start: int = 0, end: int = -1) -> Any:
+def flatten(x: O, start: int = 0, end: int = -1) -> O:
     """Merge the axes ``start`` to ``end`` (both included) into one; rank 0 becomes rank 1."""
     shape = x.spec.shape
     first, last = (normalize_axis(a, len(shape), "flatten") for a in (start, end))
@@ -136,7 +136,7 @@ def flatten(x: Operand, start: int = 0, end: int = -1) -> Any:
     return reshape(x, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-def unflatten(x: Operand, axis: int, sizes: Sequence[int]) -> Any:
+def unflatten(x: O, axis: int, sizes: Sequence[int]) -> O:
     """Split one axis into several; one size may be -1."""
     axis = normalize_axis(axis, x.spec.ndim, "unflatten")
     shape, extent = x.spec.shape, x.spec.shape[axis]
@@ -149,7 +149,7 @@ def unflatten(x: Operand, axis: int, sizes: Sequence[int]) -> Any:
     return reshape(x, (*shape[:axis], *inferred, *shape[axis + 1 :]))
 
 
-def transpose(x: Operand, axis0: int, axis1: int) -> Any:
+def transpose(x: O, axis0: int, axis1: int) -> O:
     """Exchange two axes."""
     ndim = x.spec.ndim
     first, second = (normalize_axis(a, ndim, "transpose") for a in (axis0, axis1))
@@ -159,7 +159,7 @@ def transpose(x: Operand, axis0: int, axis1: int) -> Any:
     return permute(x, order)
 
 
-def moveaxis(x: Operand, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def moveaxis(x: O, source: int | Sequence[int], destination: int | Sequence[int]) -> O:
     """Move axes to new places; the others keep their order."""
     ndim = x.spec.ndim
     origins = [source] if isinstance(source, int) else list(source)
@@ -174,7 +174,7 @@ def moveaxis(x: Operand, source: int | Sequence[int], destination: int | Sequenc
     return permute(x, order[:ndim])  # of a number: the one axis it may name is none
 
 
-def select(x: Operand, axis: int, index: int) -> Any:
+def select(x: O, axis: int, index: int) -> O:
     """One position of an axis, which goes away; a view."""
     axis = normalize_axis(axis, x.spec.ndim, "select")
     if x.spec.ndim == 0:
@@ -187,7 +187,7 @@ def select(x: Operand, axis: int, index: int) -> Any:
     return reshape(piece, (*x.spec.shape[:axis], *x.spec.shape[axis + 1 :]))
 
 
-def narrow(x: Operand, axis: int, start: int, length: int) -> Any:
+def narrow(x: O, axis: int, start: int, length: int) -> O:
     """``length`` positions of an axis from ``start`` on; a view."""
     if x.spec.ndim == 0:
         raise ShapeError("narrow() cannot be applied to a 0-dim tensor.", {"x": x})
@@ -269,7 +269,7 @@ def unbind(x: Operand, axis: int = 0) -> tuple[Any, ...]:
     return tuple(select(x, axis, k) for k in range(x.spec.shape[axis]))
 
 
-def expand(x: Operand, sizes: Sequence[int]) -> Any:
+def expand(x: O, sizes: Sequence[int]) -> O:
     """torch.Tensor.expand: broadcast to ``sizes``; -1 keeps an extent."""
     missing = len(sizes) - x.spec.ndim
     if missing < 0:
@@ -284,7 +284,7 @@ def expand(x: Operand, sizes: Sequence[int]) -> Any:
     return broadcast_to(x, [have if n == -1 else n for n, have in zip(sizes, old, strict=True)])
 
 
-def tile(x: Operand, repeats: Sequence[int]) -> Any:
+def tile(x: O, repeats: Sequence[int]) -> O:
     """The whole operand repeated along each axis, as NumPy's tile: a copy made of a broadcast and a reshape."""
     ndim = max(len(repeats), x.spec.ndim)
     times = (*(1,) * (ndim - len(repeats)), *repeats)
@@ -296,7 +296,7 @@ def tile(x: Operand, repeats: Sequence[int]) -> Any:
     return reshape(wide, [count * extent for count, extent in zip(times, shape, strict=True)])
 
 
-def repeat(x: Operand, repeats: Sequence[int]) -> Any:
+def repeat(x: O, repeats: Sequence[int]) -> O:
     """torch.Tensor.repeat: ``tile`` with at least one number per axis."""
     if len(repeats) < x.spec.ndim:
         raise ShapeError(
@@ -305,7 +305,7 @@ def repeat(x: Operand, repeats: Sequence[int]) -> Any:
     return tile(x, repeats)
 
 
-def repeat_interleave(x: Operand, count: int, axis: int | None = None) -> Any:
+def repeat_interleave(x: O, count: int, axis: int | None = None) -> O:
     """Each element repeated ``count`` times in place along an axis (of the flattened operand by default)."""
     if axis is None:
         return repeat_interleave(reshape(x, (x.spec.size,)), count, 0)
@@ -316,7 +316,7 @@ def repeat_interleave(x: Operand, count: int, axis: int | None = None) -> Any:
     return reshape(wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
 
 
-def roll(x: Operand, shifts: int | Sequence[int], axes: int | Sequence[int] | None = None) -> Any:
+def roll(x: O, shifts: int | Sequence[int], axes: int | Sequence[int] | None = None) -> O:
     """Rotate along axes (along the flattened operand without ``axes``), as torch.roll."""
     if axes is None or axes == ():
         if not isinstance(shifts, int):
@@ -340,7 +340,7 @@ def roll(x: Operand, shifts: int | Sequence[int], axes: int | Sequence[int] | No
     return x
 
 
-def _rolled(x: Any, move: int, axis: int) -> Any:
+def _rolled(x: O, move: int, axis: int) -> O:
     if x.spec.ndim == 0:
         raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"x": x})
     extent = x.spec.shape[axis]

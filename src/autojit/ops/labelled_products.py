@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from autojit.core.errors import ArgumentError, ShapeError
-from autojit.ir.op import Op, Operand, bind
+from autojit.ir.op import O, Op, bind
 from autojit.ops.matmul import MATMUL
 from autojit.ops.shape import broadcast_to, permute, reshape
 from autojit.ops.views import diagonal
@@ -24,7 +24,7 @@ class _Term(NamedTuple):
     x: Any
 
 
-def einsum(formula: str, *operands: Operand) -> Any:
+def einsum(formula: str, *operands: O) -> O:
     """torch.einsum: ``einsum("bik,bkj->bij", x, y)``; ``...`` stands for broadcast axes, repeats take diagonals.
 
     Operands are contracted from the left; each step is one batched matrix product.
@@ -40,7 +40,8 @@ def einsum(formula: str, *operands: Operand) -> Any:
     for place, term in enumerate(terms[1:], start=1):
         later = {label for other in terms[place + 1 :] for label in other.labels}
         total = _contract(total, term, later | set(output), extents)
-    return _finish(total, output, extents)
+    found: O = _finish(total, output, extents)
+    return found
 
 
 def _parse(formula: str, operands: tuple[Any, ...]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:

@@ -16,7 +16,7 @@ from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind, bind_all
 from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
 from autojit.ops.dense_matrices import cofactors, substituted
@@ -333,7 +333,7 @@ def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) 
     return apply("complex", real, imaginary)
 
 
-def _half_triangle(x: Any) -> Any:
+def _half_triangle(x: O) -> O:
     """The lower triangle with half the (real part of the) diagonal: the projection of the Cholesky derivative."""
     n = x.spec.shape[-1]
     half = scaled(eye(x, n, n, x.spec.dtype), 0.5)
@@ -347,11 +347,11 @@ def hermitian_part(x: Any) -> Any:
     return scaled(apply("add", x, adjoint_matrix(x)), 0.5)
 
 
-def _transpose(x: Any) -> Any:
+def _transpose(x: O) -> O:
     return conjugate(adjoint_matrix(x))
 
 
-def _transposed_inverse(a: Any) -> Any:
+def _transposed_inverse(a: O) -> O:
     return _transpose(bind(Inv(), a))
 
 
@@ -359,7 +359,7 @@ def _as_matrices(x: Any) -> Any:
     return reshape(x, (*x.spec.shape, 1, 1))
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x: O) -> O:
     """The complex conjugate; real operands as they are."""
     return apply("conj", x) if x.spec.dtype.is_complex else x
 
@@ -395,23 +395,23 @@ def positive_definite(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
 
 
-def inv(a: Operand) -> Any:
+def inv(a: O) -> O:
     """The inverse of square matrices; LinAlgError if one is singular."""
     return bind(Inv(), a)
 
 
-def det(a: Operand) -> Any:
+def det(a: O) -> O:
     """The determinant of square matrices."""
     return bind(Det(), a)
 
 
-def slogdet(a: Operand) -> tuple[Any, Any]:
+def slogdet(a: O) -> tuple[O, O]:
     """(sign, log of the absolute value) of the determinant."""
-    sign, logarithm = bind(Slogdet(), a)
+    sign, logarithm = bind_all(Slogdet(), a)
     return sign, logarithm
 
 
-def logdet(a: Operand) -> Any:
+def logdet(a: O) -> O:
     """Log of a determinant: NaN where a real one is negative."""
     sign, logarithm = slogdet(a)
     if a.spec.dtype.is_complex:
@@ -419,13 +419,13 @@ def logdet(a: Operand) -> Any:
     return apply("add", logarithm, apply("log", sign))
 
 
-def cholesky(a: Operand, upper: bool = False) -> Any:
+def cholesky(a: O, upper: bool = False) -> O:
     """The Cholesky factor, lower (or ``upper``: its adjoint) of positive definite matrices."""
     factor = bind(Cholesky(), a)
     return adjoint_matrix(factor) if upper else factor
 
 
-def solve(a: Operand, b: Operand, left: bool = True) -> Any:
+def solve(a: O, b: O, left: bool = True) -> O:
     """torch.linalg.solve: ``a @ x = b`` (or ``x @ a = b``); ``b`` may be a (batch of) vectors."""
     _require_one_dtype("solve", a, b)
     if not left:
@@ -437,32 +437,32 @@ def solve(a: Operand, b: Operand, left: bool = True) -> Any:
     return bind(Solve(), *_same_batch(a, b))
 
 
-def triangular_solve(a: Operand, b: Operand, upper: bool, left: bool = True, unit: bool = False) -> Any:
+def triangular_solve(a: O, b: O, upper: bool, left: bool = True, unit: bool = False) -> O:
     """torch.linalg.solve_triangular: ``a @ x = b`` (or ``x @ a = b``) reading one triangle of ``a``."""
     if not left:
         return adjoint_matrix(triangular_solve(adjoint_matrix(a), adjoint_matrix(b), not upper, True, unit))
     return bind(TriangularSolve(upper, unit), *_same_batch(a, b))
 
 
-def cholesky_solve(b: Operand, factor: Operand, upper: bool = False) -> Any:
+def cholesky_solve(b: O, factor: O, upper: bool = False) -> O:
     """``x`` with ``a @ x = b`` from the Cholesky factor of ``a``."""
     _require_one_dtype("cholesky_solve", factor, b)
     lower = adjoint_matrix(factor) if upper else factor
     return triangular_solve(adjoint_matrix(lower), triangular_solve(lower, b, upper=False), upper=True)
 
 
-def cholesky_inverse(factor: Operand, upper: bool = False) -> Any:
+def cholesky_inverse(factor: O, upper: bool = False) -> O:
     """The inverse of ``a`` from its Cholesky factor."""
     n = factor.spec.shape[-1]
     return cholesky_solve(broadcast_to(eye(factor, n, n, factor.spec.dtype), factor.spec.shape), factor, upper)
 
 
-def matrix_power(a: Operand, exponent: int) -> Any:
+def matrix_power(a: O, exponent: int) -> O:
     """``a @ a @ ...`` by repeated squaring; a negative exponent inverts first."""
     if exponent < 0:
         return matrix_power(inv(a), -exponent)
     n = a.spec.shape[-1]
-    result: Any = None
+    result: O | None = None
     square = a
     while exponent:
         if exponent & 1:
@@ -483,6 +483,6 @@ def _require_one_dtype(op: str, a: Any, b: Any) -> None:
         )
 
 
-def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
+def _same_batch(a: O, b: O) -> tuple[O, O]:
     lead = broadcast_shapes(a.spec.shape[:-2], b.spec.shape[:-2], op="linalg.solve")
     return broadcast_to(a, (*lead, *a.spec.shape[-2:])), broadcast_to(b, (*lead, *b.spec.shape[-2:]))

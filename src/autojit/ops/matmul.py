@@ -13,7 +13,7 @@ from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree
 from autojit.core.types import TensorType
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.samples import Samples, draws
@@ -150,19 +150,19 @@ def _shape_of(x: Any) -> tuple[int, ...]:
     return tuple(type_.shape)
 
 
-def swap_last(x: Operand) -> Any:
+def swap_last(x: O) -> O:
     """Exchange the last two axes."""
     ndim = x.spec.ndim
     return bind(Permute((*range(ndim - 2), ndim - 1, ndim - 2)), x)
 
 
-def adjoint_matrix(x: Operand) -> Any:
+def adjoint_matrix(x: O) -> O:
     """The conjugate transpose of the last two axes: the transpose for real operands."""
     swapped = swap_last(x)
     return bind(Op.registry["conj"](), swapped) if x.spec.dtype.is_complex else swapped
 
 
-def matmul(x: Operand, w: Operand) -> Any:
+def matmul(x: O, w: O) -> O:
     """torch.matmul: vectors count as a row (left) or a column (right), batch axes broadcast.
 
     Shapes: ``(..., m, k) @ (..., k, n) -> (..., m, n)``; ``(k,) @ (k,) -> ()``.
@@ -194,37 +194,37 @@ def matmul(x: Operand, w: Operand) -> Any:
     return reshape(product, shape)
 
 
-def _matrices(x: Any, w: Any) -> Any:
+def _matrices(x: O, w: O) -> O:
     """Both of rank 2 or more. A single right matrix serves all rows of x at once: one large product."""
     if w.spec.ndim == 2:
-        *lead, k = x.spec.shape
-        flat = reshape(x, (prod(lead), k))
-        return reshape(bind(MATMUL, flat, w), (*lead, w.spec.shape[-1]))
+        *rows, k = x.spec.shape
+        flat = reshape(x, (prod(rows), k))
+        return reshape(bind(MATMUL, flat, w), (*rows, w.spec.shape[-1]))
     lead = broadcast_shapes(x.spec.shape[:-2], w.spec.shape[:-2], op="matmul")
     left = broadcast_to(x, (*lead, *x.spec.shape[-2:]))
     right = broadcast_to(w, (*lead, *w.spec.shape[-2:]))
     return bind(MATMUL, left, right)
 
 
-def mm(x: Operand, w: Operand) -> Any:
+def mm(x: O, w: O) -> O:
     """Product of two matrices; ShapeError for any other rank."""
     _require_rank("mm", (x, 2), (w, 2))
     return bind(MATMUL, x, w)
 
 
-def bmm(x: Operand, w: Operand) -> Any:
+def bmm(x: O, w: O) -> O:
     """Product of two stacks of matrices: ``(b, m, k), (b, k, n) -> (b, m, n)``, without broadcasting."""
     _require_rank("batch1 must be a 3D tensor: bmm", (x, 3), (w, 3))
     return bind(MATMUL, x, w)
 
 
-def mv(x: Operand, v: Operand) -> Any:
+def mv(x: O, v: O) -> O:
     """Matrix times vector: ``(m, k), (k,) -> (m,)``."""
     _require_rank("mv", (x, 2), (v, 1))
     return matmul(x, v)
 
 
-def dot(x: Operand, y: Operand) -> Any:
+def dot(x: O, y: O) -> O:
     """Sum of products of two vectors, without conjugation: ``(k,), (k,) -> ()``."""
     _require_rank("1D tensors expected: dot", (x, 1), (y, 1))
     if x.spec.shape != y.spec.shape:
@@ -235,25 +235,25 @@ def dot(x: Operand, y: Operand) -> Any:
     return matmul(x, y)
 
 
-def vdot(x: Operand, y: Operand) -> Any:
+def vdot(x: O, y: O) -> O:
     """``dot`` with the first vector conjugated."""
     return dot(bind(Op.registry["conj"](), x) if x.spec.dtype.is_complex else x, y)
 
 
-def outer(x: Operand, y: Operand) -> Any:
+def outer(x: O, y: O) -> O:
     """All products of two vectors: ``(m,), (n,) -> (m, n)``."""
     _require_rank("outer", (x, 1), (y, 1))
     return bind(Op.registry["mul"](), reshape(x, (x.spec.shape[0], 1)), y)
 
 
-def inner(x: Operand, y: Operand) -> Any:
+def inner(x: O, y: O) -> O:
     """Contract the last axes: ``(*a, k), (*b, k) -> (*a, *b)``; rank 0 multiplies."""
     if x.spec.ndim == 0 or y.spec.ndim == 0:
         return bind(Op.registry["mul"](), x, y)
     return tensordot(x, y, ((-1,), (-1,)))
 
 
-def tensordot(x: Operand, y: Operand, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+def tensordot(x: O, y: O, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> O:
     """Contract axes of x with axes of y, as torch.tensordot: a number means the last of x with the first of y.
 
     Raises:
@@ -280,12 +280,12 @@ def tensordot(x: Operand, y: Operand, axes: int | tuple[Sequence[int], Sequence[
     return reshape(bind(MATMUL, left, right), (*x_shape, *y_shape))
 
 
-def _summed(x: Any, axis: int) -> Any:
+def _summed(x: O, axis: int) -> O:
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.spec.shape))
     return x if x.spec.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
 
 
-def kron(x: Operand, y: Operand) -> Any:
+def kron(x: O, y: O) -> O:
     """Kronecker product; the operand of lower rank gets leading axes of extent 1."""
     ndim = max(x.spec.ndim, y.spec.ndim)
     x_shape = (*(1,) * (ndim - x.spec.ndim), *x.spec.shape)
@@ -296,28 +296,28 @@ def kron(x: Operand, y: Operand) -> Any:
     return reshape(product, [m * n for m, n in zip(x_shape, y_shape, strict=True)])
 
 
-def addmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
+def addmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * (x @ w)``; with ``beta`` 0 the base is not read (NaN in it does not matter)."""
     _require_rank("addmm", (x, 2), (w, 2))
     return _scaled_sum("addmm", base, matmul(x, w), beta, alpha)
 
 
-def addmv(base: Operand, x: Operand, v: Operand, beta: float = 1, alpha: float = 1) -> Any:
+def addmv(base: O, x: O, v: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * (x @ v)`` with a matrix and a vector."""
     return _scaled_sum("addmv", base, mv(x, v), beta, alpha)
 
 
-def addr(base: Operand, x: Operand, y: Operand, beta: float = 1, alpha: float = 1) -> Any:
+def addr(base: O, x: O, y: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * outer(x, y)``."""
     return _scaled_sum("addr", base, outer(x, y), beta, alpha)
 
 
-def baddbmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
+def baddbmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * bmm(x, w)``."""
     return _scaled_sum("baddbmm", base, bmm(x, w), beta, alpha)
 
 
-def addbmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
+def addbmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     """``beta * base + alpha * sum over the batch of bmm(x, w)``: one product with the batch folded into k."""
     _require_rank("addbmm", (x, 3), (w, 3))
     return _scaled_sum("addbmm", base, tensordot(x, w, ((0, 2), (0, 1))), beta, alpha)
@@ -338,7 +338,7 @@ def require_base(what: str, base: Any, product: Any) -> None:
         )
 
 
-def _scaled_sum(what: str, base: Any, product: Any, beta: float, alpha: float) -> Any:
+def _scaled_sum(what: str, base: O, product: O, beta: float, alpha: float) -> O:
     require_base(what, base, product)
     scaled = _times(product, alpha)
     if beta == 0:
@@ -346,7 +346,7 @@ def _scaled_sum(what: str, base: Any, product: Any, beta: float, alpha: float) -
     return bind(Op.registry["add"](), _times(base, beta), scaled)
 
 
-def _times(x: Any, factor: float) -> Any:
+def _times(x: O, factor: float) -> O:
     if factor == 1:
         return x
     return bind(Op.registry["mul"](), x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate, narrow
 from autojit.ops.linalg import MatrixOp, has, zeros_like
@@ -76,15 +76,15 @@ class MatrixExp(MatrixOp):
         return [(MatrixExp(), (draws(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
 
 
-def _directional(a: Any, direction: Any) -> Any:
+def _directional(a: O, direction: O) -> O:
     """The derivative of ``exp`` at ``a`` in a direction."""
     n, last = a.spec.shape[-1], a.spec.ndim - 1
     top = concatenate([a, direction], last)
     bottom = concatenate([zeros_like(a), a], last)
-    found = bind(MatrixExp(), concatenate([top, bottom], last - 1))
+    found: O = bind(MatrixExp(), concatenate([top, bottom], last - 1))
     return narrow(narrow(found, last - 1, 0, n), last, n, n)
 
 
-def matrix_exp(a: Operand) -> Any:
+def matrix_exp(a: O) -> O:
     """``exp(A)`` of square matrices, any batch axes in front."""
     return bind(MatrixExp(), a)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, mul, neg, square, sub
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.elementwise_exponential import exp
@@ -146,12 +146,12 @@ def _by_exponent() -> Any:
     raise NotImplementedError("the derivative for 'zeta: self' is not implemented.")
 
 
-def erfcx(x: Operand) -> Any:
+def erfcx(x: O) -> O:
     """``exp(x**2) * erfc(x)``."""
     return bind(Erfcx(), x)
 
 
-def ndtri(p: Operand) -> Any:
+def ndtri(p: O) -> O:
     """The quantile of the standard normal distribution."""
     return bind(Ndtri(), p)
 

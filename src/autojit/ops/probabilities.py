@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
 from autojit.ops.elementwise_base import Divisor, Pointwise, sample_inputs, widened
 from autojit.ops.elementwise_exponential import log
@@ -114,16 +114,16 @@ class ProbabilityLoss(Pointwise):
 LOGIT, ENTROPY, PROBABILITY_LOSS = Logit(), Entropy(), ProbabilityLoss()
 
 
-def logit(x: Operand) -> Any:
+def logit(x: O) -> O:
     """The log-odds of probabilities."""
     return bind(LOGIT, x)
 
 
-def entropy(x: Operand) -> Any:
+def entropy(x: O) -> O:
     """``-x log(x)`` of probabilities."""
     return bind(ENTROPY, x)
 
 
-def probability_loss(p: Operand, target: Operand) -> Any:
+def probability_loss(p: O, target: O) -> O:
     """Per element: the cross-entropy of ``target`` and the probability ``p``."""
     return bind(PROBABILITY_LOSS, *pair(p, target))

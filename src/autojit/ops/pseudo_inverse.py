@@ -16,7 +16,7 @@ from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operand, Operands, bind
 from autojit.ops.by_name import apply
 from autojit.ops.decompositions import eigvalsh, svdvals
 from autojit.ops.failed_matrices import lapack
@@ -106,15 +106,16 @@ def _default_tolerance(a: Operand) -> float:
     return max(a.spec.shape[-2:]) * float(np.finfo(a.spec.dtype.to_real().numpy).eps)
 
 
-def _cutoff(a: Any, cutoff: Any) -> Any:
+def _cutoff(a: O, cutoff: Any) -> O:
     """The absolute tolerance of each matrix as a real operand."""
     shape, real = a.spec.shape[:-2], a.spec.dtype.to_real()
     if cutoff is None or isinstance(cutoff, int | float):
         return a._literal(float(cutoff or 0.0), TensorType(shape, real, a.spec.device))
-    return broadcast_to(apply("cast", cutoff, dtype=real), shape)
+    given: O = cutoff
+    return broadcast_to(apply("cast", given, dtype=real), shape)
 
 
-def pinv(a: Operand, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> Any:
+def pinv(a: O, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> O:
     """The Moore-Penrose inverse; singular values up to ``relative * largest`` or ``cutoff`` count as zero.
 
     ``relative`` is max(m, n) times the machine epsilon by default; ``cutoff`` a number or one per matrix.
@@ -125,7 +126,7 @@ def pinv(a: Operand, relative: float | None = None, cutoff: Any = None, hermitia
     return bind(PseudoInverse(tolerance, hermitian), a, _cutoff(a, cutoff))
 
 
-def matrix_rank(a: Operand, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> Any:
+def matrix_rank(a: O, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> O:
     """How many singular values ``pinv`` would invert: int64."""
     s = apply("abs", eigvalsh(a)) if hermitian else svdvals(a)
     count = s.spec.shape[-1]

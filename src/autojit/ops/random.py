@@ -20,7 +20,7 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int6
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.by_name import apply
 from autojit.ops.joining import select
@@ -109,7 +109,7 @@ def apply_each(op: RandomBits, keys: Any) -> Any:
     return apply("concatenate", *(reshape(row, (1, *op.shape)) for row in rows), axis=0)
 
 
-def random_bits(key: Operand, shape: Sequence[int]) -> Any:
+def random_bits(key: O, shape: Sequence[int]) -> O:
     """uint32 words, uniformly distributed."""
     return bind(RandomBits(tuple(shape)), key)
 
@@ -124,14 +124,14 @@ def words_per_normal(dtype: DType) -> int:
     return 4 if dtype is float64 else 2
 
 
-def uniform(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
+def uniform(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
     """Uniform numbers in [0, 1): all multiples of 2**-53 (float64), 2**-24 (float32), 2**-11, 2**-8 (halves)."""
     if dtype is float64:
         return _unit(random_bits(key, (*shape, 2)), dtype)
     return _unit(random_bits(key, shape), dtype)
 
 
-def _unit(bits: Any, dtype: DType) -> Any:
+def _unit(bits: O, dtype: DType) -> O:
     """Words to [0, 1); float64 takes its two words from the last axis: 27 high bits and 26 low ones."""
     if dtype is float64:
         high = _cast(_shift(select(bits, -1, 0), 5), float64)
@@ -143,7 +143,7 @@ def _unit(bits: Any, dtype: DType) -> Any:
     return _cast(_scale(_cast(_shift(bits, 32 - count), float32), 2.0**-count), dtype)
 
 
-def normal(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
+def normal(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
     """Standard normal numbers by Box and Muller: element i from uniform numbers 2i and 2i + 1."""
     wide = dtype if dtype is float64 else float32
     if dtype not in (*_BITS, float64):
@@ -155,19 +155,19 @@ def normal(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
     return _cast(apply("mul", radius, apply("cos", angle)), dtype)
 
 
-def exponential(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
+def exponential(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
     """Exponential numbers of rate 1: ``-log(1 - u)``."""
     wide = dtype if dtype is float64 else float32
     return _cast(apply("neg", apply("log", _one_minus(uniform(key, shape, wide)))), dtype)
 
 
-def bernoulli(key: Operand, probability: Operand) -> Any:
+def bernoulli(key: O, probability: O) -> O:
     """True with the given probability, per element: compared in float32 or float64."""
     dtype = float64 if probability.spec.dtype is float64 else float32
     return apply("lt", uniform(key, probability.spec.shape, dtype), _cast(probability, dtype))
 
 
-def randint(key: Operand, low: int, high: int, shape: Sequence[int], dtype: DType = int64) -> Any:
+def randint(key: O, low: int, high: int, shape: Sequence[int], dtype: DType = int64) -> O:
     """Integers in [low, high): multiply-shift of 32 bits for spans up to 2**32, else 64 bits modulo the span.
 
     The bias is below span / 2**32 (or / 2**64). Uses 1 (or 2) words per number.
@@ -188,28 +188,28 @@ def randint(key: Operand, low: int, high: int, shape: Sequence[int], dtype: DTyp
     return _cast(apply("add", moved, _number(moved, low)), dtype)
 
 
-def sixty_four(bits: Any) -> Any:
+def sixty_four(bits: O) -> O:
     """Two words on the last axis joined to one uint64."""
     high = _cast(select(bits, -1, 0), uint64)
     low = _cast(select(bits, -1, 1), uint64)
     return apply("bitwise_or", apply("shift_left", high, _number(high, 32)), low)
 
 
-def _cast(x: Any, dtype: DType) -> Any:
+def _cast(x: O, dtype: DType) -> O:
     return x if x.spec.dtype is dtype else apply("cast", x, dtype=dtype)
 
 
-def _number(x: Any, value: int | float) -> Any:
+def _number(x: O, value: int | float) -> O:
     return x._literal(value, TensorType((), x.spec.dtype, x.spec.device))
 
 
-def _scale(x: Any, factor: int | float) -> Any:
+def _scale(x: O, factor: int | float) -> O:
     return apply("mul", x, _number(x, factor))
 
 
-def _shift(bits: Any, count: int) -> Any:
+def _shift(bits: O, count: int) -> O:
     return apply("shift_right", bits, _number(bits, count))
 
 
-def _one_minus(x: Any) -> Any:
+def _one_minus(x: O) -> O:
     return apply("sub", _number(x, 1), x)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autojit.core.dtypes import float64, int64
 from autojit.core.errors import ShapeError
-from autojit.ir.op import Operand
+from autojit.ir.op import O
 from autojit.ops.by_name import apply
 from autojit.ops.joining import select
 from autojit.ops.random import exponential, random_bits, sixty_four, uniform
@@ -17,7 +15,7 @@ from autojit.ops.sorting import searchsorted, sort, topk
 __all__ = ["multinomial", "randperm", "words_per_place"]
 
 
-def randperm(key: Operand, count: int) -> Any:
+def randperm(key: O, count: int) -> O:
     """A permutation of 0, 1, .., count - 1: the order of random numbers, which nearly all differ.
 
     Of ``words_per_place(count)`` words each; equal ones keep their order, a bias of 2**-33 per pair at most.
@@ -32,7 +30,7 @@ def words_per_place(count: int) -> int:
     return 1 if count <= 1 << 24 else 2
 
 
-def multinomial(key: Operand, weights: Operand, count: int, replacement: bool = False) -> Any:
+def multinomial(key: O, weights: O, count: int, replacement: bool = False) -> O:
     """Positions drawn in proportion to ``weights`` along the last axis: ``f[..., n] -> i64[..., count]``.
 
     Without replacement an exponential race is run: the ``count`` largest of ``weight / e`` win. With it, uniform

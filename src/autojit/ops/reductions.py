@@ -19,7 +19,7 @@ from autojit.core.errors import AxisError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.cotangent_masks import cotangent_product
@@ -42,12 +42,12 @@ __all__ = [
 Lowering = tuple[Any, Callable[..., Any]]
 
 
-def restore_axes(y: Operand, shape: Shape, axes: tuple[int, ...]) -> Any:
+def restore_axes(y: O, shape: Shape, axes: tuple[int, ...]) -> O:
     """A reduction's result with the reduced axes of ``shape`` put back with extent 1."""
     return reshape(y, keep_axes(shape, axes))
 
 
-def spread(y: Operand, shape: Shape, axes: tuple[int, ...]) -> Any:
+def spread(y: O, shape: Shape, axes: tuple[int, ...]) -> O:
     """A reduction's result repeated along the reduced axes: the transpose of ``sum``."""
     return broadcast_to(restore_axes(y, shape, axes) if y.spec.shape else y, shape)
 
@@ -153,14 +153,14 @@ class Prod(Fold):
         return emit.constant(1, dtype), emit.mul
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: O) -> O:
     return bind(Reduction.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 
 _LONG_ROW = 1024  # factors; beyond, two scans cost less than the ops of the tree
 
 
-def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
+def product_of_others(x: O, axes: tuple[int, ...]) -> O:
     """At every element the product of the other elements along ``axes``, without dividing.
 
     A binary tree: products of pairs upwards, then each node passes its outside product to its two children, multiplied
@@ -179,7 +179,7 @@ def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
     return permute(found, tuple(order.index(axis) for axis in range(len(shape))))
 
 
-def _by_running_products(rows: Any) -> Any:
+def _by_running_products(rows: O) -> O:
     """What comes before an element times what comes behind it."""
     *outer, n = rows.spec.shape
     last = len(outer)
@@ -189,7 +189,7 @@ def _by_running_products(rows: Any) -> Any:
     return mul(slice_axis(before, last, 0, n), slice_axis(behind, last, 1, n + 1))
 
 
-def _by_pairs(rows: Any) -> Any:
+def _by_pairs(rows: O) -> O:
     *outer, n = rows.spec.shape
     outside = ones(rows, (*outer, 1))
     last = len(outer)
@@ -364,54 +364,54 @@ def fold_over(name: str, axes: tuple[int, ...]) -> Op:
     return Op.registry[name](axes)  # type: ignore[call-arg]
 
 
-def _reduce(op: type[Fold], x: Any, axes: Axes, keep: bool) -> Any:
+def _reduce(op: type[Fold], x: O, axes: Axes, keep: bool) -> O:
     """Apply a reduction; ``keep`` leaves the reduced axes with extent 1."""
     found = normalize_axes(axes, x.spec.ndim, op.name)
     y = bind(fold_over(op.name, found), x)
     return restore_axes(y, x.spec.shape, found) if keep else y
 
 
-def sum(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def sum(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Sum over axes (all by default); ``keep`` leaves them with extent 1. The dtype is kept."""
     return _reduce(Sum, x, axes, keep)
 
 
-def prod(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def prod(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Product over axes (all by default). The dtype is kept."""
     return _reduce(Prod, x, axes, keep)
 
 
-def amax(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def amax(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Largest element over axes (all by default); NaN if there is one; ties share the derivative."""
     return _reduce(Amax, x, axes, keep)
 
 
-def amin(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def amin(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Smallest element over axes (all by default); NaN if there is one; ties share the derivative."""
     return _reduce(Amin, x, axes, keep)
 
 
-def any(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def any(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Whether one element over axes is non-zero."""
     return _reduce(AnyTrue, to_bool(x), axes, keep)
 
 
-def all(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+def all(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Whether all elements over axes are non-zero."""
     return _reduce(AllTrue, to_bool(x), axes, keep)
 
 
-def argmax(x: Operand, axis: int | None = None, keep: bool = False) -> Any:
+def argmax(x: O, axis: int | None = None, keep: bool = False) -> O:
     """Index of the largest element along an axis (of the flattened operand by default), first of equals."""
     return _position(Argmax, x, axis, keep)
 
 
-def argmin(x: Operand, axis: int | None = None, keep: bool = False) -> Any:
+def argmin(x: O, axis: int | None = None, keep: bool = False) -> O:
     """Index of the smallest element along an axis (of the flattened operand by default), first of equals."""
     return _position(Argmin, x, axis, keep)
 
 
-def _position(op: type[Position], x: Any, axis: int | None, keep: bool) -> Any:
+def _position(op: type[Position], x: O, axis: int | None, keep: bool) -> O:
     shape = x.spec.shape
     if axis is None or not shape:
         flat = bind(op((0,)), reshape(x, (x.spec.size,)))

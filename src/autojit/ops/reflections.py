@@ -8,7 +8,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, bind, not_differentiable
+from autojit.ir.op import O, bind_all, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, require_matrix
 from autojit.ops.samples import Samples, draws
 
@@ -43,7 +43,7 @@ class Geqrf(MatrixOp):
         return [(Geqrf(), (draws(shape, dtype, 3),)) for shape in ((3, 3), (2, 4, 2), (2, 3))]
 
 
-def geqrf(a: Operand) -> tuple[Any, Any]:
+def geqrf(a: O) -> tuple[O, O]:
     """(packed factors, tau) of QR."""
-    packed, tau = bind(Geqrf(), a)
+    packed, tau = bind_all(Geqrf(), a)
     return packed, tau

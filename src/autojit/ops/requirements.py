@@ -21,7 +21,7 @@ from autojit.core.errors import (
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn_beside_error
-from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.indexing import out_of_range
 from autojit.ops.joining import select, stack
@@ -268,6 +268,6 @@ def _told(error: Exception) -> str:
     return f"{type(error).__qualname__}: {what} {[f'{name} {fact}' for name, fact in facts.items()]}"
 
 
-def require(holds: Operand, refusal: str, kind: str = "usage") -> Any:
+def require(holds: O, refusal: str, kind: str = "usage") -> O:
     """``holds``, which is all true; see `Require`."""
     return bind(Require(refusal, kind), holds)

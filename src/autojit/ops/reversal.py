@@ -11,7 +11,7 @@ from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.base import Axes, Reindex, normalize_axes
 from autojit.ops.samples import Samples, ramp
 
@@ -47,7 +47,7 @@ class Flip(Reindex):
         return [(Flip((0, 2)), (ramp((2, 3, 4), dtype),)), (Flip((0,)), (ramp((0, 2), dtype),))]
 
 
-def flip(x: Operand, axes: Axes) -> Any:
+def flip(x: O, axes: Axes) -> O:
     """Reverse the order of the elements along ``axes``; a copy."""
     found = () if axes == () else normalize_axes(axes, x.spec.ndim, "flip")
     return bind(Flip(found), x) if found else x

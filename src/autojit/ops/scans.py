@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import O, Operands, bind, bind_all
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.indexing import Gather
@@ -230,7 +230,7 @@ def _recur(factors: list[float], terms: list[float]) -> list[float]:
     return found
 
 
-def _shifted(x: Any, axis: int, reverse: bool, fill: float) -> Any:
+def _shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
     """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
     extent = x.spec.shape[axis]
     if extent == 0:
@@ -243,43 +243,43 @@ def _shifted(x: Any, axis: int, reverse: bool, fill: float) -> Any:
     return pad(slice_axis(x, axis, 0, extent - 1), low, high, fill)
 
 
-def _exp_difference(x: Any, y: Any) -> Any:
+def _exp_difference(x: O, y: Any) -> O:
     """``exp(x - y)``, 1 where both are equal: infinities of one sign must not give NaN."""
     difference = apply("sub", x, y)
     zero = difference._literal(0, difference.spec)
     return apply("exp", apply("where", apply("eq", x, y), zero, difference))
 
 
-def _conj(x: Any) -> Any:
+def _conj(x: O) -> O:
     return apply("conj", x) if x.spec.dtype.is_complex else x
 
 
-def cumsum(x: Operand, axis: int, reverse: bool = False) -> Any:
+def cumsum(x: O, axis: int, reverse: bool = False) -> O:
     """Running sum along ``axis``; dtype kept."""
     return _cumulative("sum", x, axis, reverse)
 
 
-def cumprod(x: Operand, axis: int, reverse: bool = False) -> Any:
+def cumprod(x: O, axis: int, reverse: bool = False) -> O:
     """Running product along ``axis``; dtype kept. Its derivatives are right at zeros."""
     return _cumulative("prod", x, axis, reverse)
 
 
-def logcumsumexp(x: Operand, axis: int, reverse: bool = False) -> Any:
+def logcumsumexp(x: O, axis: int, reverse: bool = False) -> O:
     """Running ``log(sum(exp(x)))`` along ``axis`` without overflow."""
     return _cumulative("logsumexp", x, axis, reverse)
 
 
-def _cumulative(kind: str, x: Any, axis: int, reverse: bool) -> Any:
+def _cumulative(kind: str, x: O, axis: int, reverse: bool) -> O:
     axis = normalize_axis(axis, x.spec.ndim, f"cumulative {kind}")
     return x if x.spec.ndim == 0 else bind(Cumulative(kind, axis, reverse), x)
 
 
-def cummax(x: Operand, axis: int) -> tuple[Any, Any]:
+def cummax(x: O, axis: int) -> tuple[O, O]:
     """(running maximum, its latest position) along ``axis``."""
     return _extreme("max", x, axis)
 
 
-def cummin(x: Operand, axis: int) -> tuple[Any, Any]:
+def cummin(x: O, axis: int) -> tuple[O, O]:
     """(running minimum, its latest position) along ``axis``."""
     return _extreme("min", x, axis)
 
@@ -288,10 +288,10 @@ def _extreme(kind: str, x: Any, axis: int) -> tuple[Any, Any]:
     axis = normalize_axis(axis, x.spec.ndim, f"cum{kind}")
     if x.spec.ndim == 0:
         return x, x._literal(0, TensorType((), int64, x.spec.device))
-    values, places = bind(CumulativeExtreme(kind, axis), x)
+    values, places = bind_all(CumulativeExtreme(kind, axis), x)
     return values, places
 
 
-def linear_recurrence(a: Operand, b: Operand, axis: int = 0, reverse: bool = False) -> Any:
+def linear_recurrence(a: O, b: O, axis: int = 0, reverse: bool = False) -> O:
     """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis``: first-order filters, discounted returns, diagonal SSMs."""
     return bind(LinearRecurrence(normalize_axis(axis, b.spec.ndim, "linear_recurrence"), reverse), a, b)

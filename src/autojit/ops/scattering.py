@@ -17,7 +17,7 @@ from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.indexing import (
     GATHER_ND,
@@ -279,27 +279,27 @@ def _add_rows(target: NDArray[Any], index: NDArray[Any], rows: NDArray[Any]) -> 
     target[ordered[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=rows.dtype)
 
 
-def scatter(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+def scatter(base: O, axis: int, index: O, src: O) -> O:
     """torch.scatter: ``base`` with ``src`` written along ``axis`` at ``index``; ``src`` may exceed ``index``."""
     return _scatter(base, axis, index, src, "set")
 
 
-def scatter_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+def scatter_add(base: O, axis: int, index: O, src: O) -> O:
     """torch.scatter_add: equal places add up."""
     return _scatter(base, axis, index, src, "add")
 
 
-def scatter_fold(base: Operand, axis: int, index: Operand, src: Operand, combine: str) -> Any:
+def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     """``scatter`` that folds: "add", "mul", "max" or "min"."""
     return _scatter(base, axis, index, src, combine)
 
 
-def index_fold(base: Operand, axis: int, index: Operand, src: Operand, combine: str) -> Any:
+def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     """``index_add`` with another fold: "mul", "max" or "min"."""
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_reduce"), index, src, combine)
 
 
-def _scatter(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
+def _scatter(base: O, axis: int, index: Any, src: Any, combine: str) -> O:
     axis = normalize_axis(axis, base.spec.ndim, "scatter")
     if base.spec.ndim == 0:
         line, places = reshape(base, (1,)), reshape(index, (1,))
@@ -315,23 +315,23 @@ def _scatter(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
     return bind(Scatter(axis, combine), base, used, index)
 
 
-def index_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+def index_add(base: O, axis: int, index: O, src: O) -> O:
     """torch.index_add with alpha 1: slice ``j`` of ``src`` added to slice ``index[j]`` of ``base``."""
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_add"), index, src, "add")
 
 
-def index_copy(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+def index_copy(base: O, axis: int, index: O, src: O) -> O:
     """torch.index_copy: slice ``j`` of ``src`` replaces slice ``index[j]`` of ``base``."""
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_copy"), index, src, "set")
 
 
-def _update_slices(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
+def _update_slices(base: O, axis: int, index: Any, src: Any, combine: str) -> O:
     op = IndexUpdate(axis, combine)
     op.result_type(base.spec, src.spec, index.spec)  # NumPy would broadcast a source that does not fit
     return bind(op, base, src, index)
 
 
-def index_put(base: Operand, indices: Sequence[Operand], src: Operand, accumulate: bool = False) -> Any:
+def index_put(base: O, indices: Sequence[Operand], src: O, accumulate: bool = False) -> O:
     """``base[indices] = src`` (or ``+=``) on the leading axes; ``src`` broadcasts."""
     shape = GATHER_ND.result_type(base.spec, *(i.spec for i in indices)).shape
     if broadcast_shapes(shape, src.spec.shape, op="index_put") != shape:

@@ -18,7 +18,7 @@ from autojit.core.records import record
 from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Reindex, Structured, normalize_axis, sum_to
 from autojit.ops.samples import Samples, ramp
 
@@ -376,7 +376,7 @@ def _exceeds(stop: int, extent: int) -> bool:
     return surely_less(extent, stop) if is_counted(stop - extent) else stop > extent
 
 
-def reshape(x: Operand, shape: Sequence[int]) -> Any:
+def reshape(x: O, shape: Sequence[int]) -> O:
     """The same elements under another shape; one extent may be -1 and is then worked out.
 
     Raises:
@@ -401,7 +401,7 @@ def _bad_reshape(shape: Shape, x: TensorType) -> ShapeError:
     return ShapeError(f"shape '{list(shape)}' is invalid for input of size {x.size}", {"x": x})
 
 
-def permute(x: Operand, axes: Sequence[int]) -> Any:
+def permute(x: O, axes: Sequence[int]) -> O:
     """Reorder the axes: axis ``k`` of the result is ``axes[k]`` of the operand; negative ones count from the end."""
     ndim = x.spec.ndim
     if len(axes) != ndim:
@@ -414,9 +414,7 @@ def permute(x: Operand, axes: Sequence[int]) -> Any:
     return x if order == tuple(range(ndim)) else bind(Permute(order), x)
 
 
-def strided_slice(
-    x: Operand, starts: Sequence[int], stops: Sequence[int | None], steps: Sequence[int] | None = None
-) -> Any:
+def strided_slice(x: O, starts: Sequence[int], stops: Sequence[int | None], steps: Sequence[int] | None = None) -> O:
     """``x[starts:stops:steps]`` with one entry per axis and Python's clipping; steps must be positive."""
     strides = tuple(steps) if steps is not None else (1,) * x.spec.ndim
     if min(strides, default=1) <= 0:
@@ -449,7 +447,7 @@ def _clipped(place: int, extent: int) -> int:
     return 0 if place < 0 else place if place <= extent else extent
 
 
-def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 1) -> Any:
+def slice_axis(x: O, axis: int, start: int, stop: int | None, step: int = 1) -> O:
     """``x[start:stop:step]`` along one axis."""
     axis = normalize_axis(axis, x.spec.ndim, "slice")
     starts, steps = [0] * x.spec.ndim, [1] * x.spec.ndim
@@ -458,19 +456,19 @@ def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 
     return strided_slice(x, starts, stops, steps)
 
 
-def broadcast_to(x: Operand, shape: Sequence[int]) -> Any:
+def broadcast_to(x: O, shape: Sequence[int]) -> O:
     """Repeat axes of extent 1 and add leading axes until the operand has ``shape``."""
     wanted = tuple(shape)
     return x if surely_equal(wanted, x.spec.shape) else bind(BroadcastTo(wanted), x)
 
 
 def pad(
-    x: Operand,
+    x: O,
     low: Sequence[int],
     high: Sequence[int],
     value: int | float | bool | complex = 0,
     interior: Sequence[int] | None = None,
-) -> Any:
+) -> O:
     """Constant padding per axis: ``low`` before, ``high`` after, ``interior`` between elements."""
     inner = tuple(interior) if interior is not None else (0,) * x.spec.ndim
     if all(surely_equal(n, 0) for n in (*low, *high, *inner)):
@@ -478,7 +476,7 @@ def pad(
     return bind(Pad(tuple(low), tuple(high), inner, value), x)
 
 
-def slice_update(base: Operand, piece: Operand, starts: Sequence[int], steps: Sequence[int] | None = None) -> Any:
+def slice_update(base: O, piece: O, starts: Sequence[int], steps: Sequence[int] | None = None) -> O:
     """``base`` with the region that begins at ``starts`` replaced by ``piece``."""
     strides = tuple(steps) if steps is not None else (1,) * base.spec.ndim
     return bind(SliceUpdate(tuple(starts), strides), base, piece)

@@ -12,7 +12,7 @@ from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float6
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Operands, bind, bind_all, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_base import Pointwise
@@ -361,22 +361,22 @@ class Bincount(DataDependent):
         return np.bincount(x, minlength=self.minimum).astype(np.int64)
 
 
-def sort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = True) -> tuple[Any, Any]:
+def sort(x: O, axis: int = -1, descending: bool = False, stable: bool = True) -> tuple[O, O]:
     """(values, positions) along ``axis``. Always stable, whatever ``stable`` says."""
     axis = normalize_axis(axis, x.spec.ndim, "sort")
     if x.spec.ndim == 0:
-        values, places = bind(Sort(0, descending), reshape(x, (1,)))
+        values, places = bind_all(Sort(0, descending), reshape(x, (1,)))
         return reshape(values, ()), reshape(places, ())
-    values, places = bind(Sort(axis, descending), x)
+    values, places = bind_all(Sort(axis, descending), x)
     return values, places
 
 
-def argsort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: O, axis: int = -1, descending: bool = False, stable: bool = True) -> O:
     """The positions that ``sort`` gives."""
     return sort(x, axis, descending, stable)[1]
 
 
-def topk(x: Operand, count: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+def topk(x: O, count: int, axis: int = -1, largest: bool = True) -> tuple[O, O]:
     """(values, positions) of the ``count`` largest or smallest along ``axis``, in order."""
     axis = normalize_axis(axis, x.spec.ndim, "topk")
     extent = x.spec.shape[axis] if x.spec.ndim else 1
@@ -384,17 +384,17 @@ def topk(x: Operand, count: int, axis: int = -1, largest: bool = True) -> tuple[
         raise ShapeError("selected index k out of range", {"x": x, "k": count})
     if x.spec.ndim == 0:
         return sort(x, axis, descending=largest)
-    values, places = bind(Sort(axis, largest, (0, count)), x)
+    values, places = bind_all(Sort(axis, largest, (0, count)), x)
     return values, places
 
 
-def _rank(x: Operand, axis: int, rank: int) -> tuple[Any, Any]:
+def _rank(x: O, axis: int, rank: int) -> tuple[O, O]:
     """(value, position) of one place of the ascending order along an axis, which goes away."""
-    values, places = bind(Sort(axis, False, (rank, rank + 1)), x)
+    values, places = bind_all(Sort(axis, False, (rank, rank + 1)), x)
     return select(values, axis, 0), select(places, axis, 0)
 
 
-def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
+def kthvalue(x: O, k: int, axis: int = -1) -> tuple[O, O]:
     """(value, position) of the k-th smallest along ``axis``, counted from 1; the axis goes away."""
     axis = normalize_axis(axis, x.spec.ndim, "kthvalue")
     extent = x.spec.shape[axis] if x.spec.ndim else 1
@@ -403,7 +403,7 @@ def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
     return sort(x, axis) if x.spec.ndim == 0 else _rank(x, axis, k - 1)
 
 
-def median(x: Operand, axis: int) -> tuple[Any, Any]:
+def median(x: O, axis: int) -> tuple[O, O]:
     """(lower median, its position) along ``axis``; NaN if there is one, as torch.median."""
     if x.spec.ndim == 0:
         return sort(x, axis)
@@ -421,52 +421,52 @@ def median(x: Operand, axis: int) -> tuple[Any, Any]:
     return _element(x, axis, place), place
 
 
-def _element(x: Operand, axis: int, place: Operand) -> Any:
+def _element(x: O, axis: int, place: O) -> O:
     """The element at a position of an axis, which goes away."""
     shape = place.spec.shape
     index = reshape(place, (*shape[:axis], 1, *shape[axis:]))
     return reshape(bind(Gather(axis), x, index), shape)
 
 
-def searchsorted(sorted: Operand, values: Operand, right: bool = False) -> Any:
+def searchsorted(sorted: O, values: O, right: bool = False) -> O:
     """Where to insert ``values`` to keep ``sorted`` (along its last axis) in order: before or after equal ones."""
     if values.spec.ndim == 0 and sorted.spec.ndim == 1:
         return reshape(bind(Searchsorted(right), sorted, reshape(values, (1,))), ())
     return bind(Searchsorted(right), sorted, values)
 
 
-def nonzero(x: Operand) -> Any:
+def nonzero(x: O) -> O:
     """Positions of the non-zero elements, one row each; eager only."""
     return bind(Nonzero(), x)
 
 
-def masked_select(x: Operand, mask: Operand) -> Any:
+def masked_select(x: O, mask: O) -> O:
     """The elements where the mask holds, as a vector; operands broadcast. Differentiable in ``x``; eager only."""
     shape = np.broadcast_shapes(x.spec.shape, mask.spec.shape)
     places = nonzero(reshape(broadcast_to(mask, shape), (-1,)))
     return gather_nd(reshape(broadcast_to(x, shape), (-1,)), select(places, 1, 0))
 
 
-def row_order(x: Operand) -> Any:
+def row_order(x: O) -> O:
     """The positions of a matrix's rows in lexicographic order."""
     return bind(RowOrder(), x)
 
 
-def unique(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
+def unique(x: O, axis: int | None = None) -> tuple[O, O, O]:
     """(distinct values in order, inverse, counts); eager only."""
     axis = None if axis is None else normalize_axis(axis, x.spec.ndim, "unique")
-    values, places, counts = bind(Unique(axis), x)
+    values, places, counts = bind_all(Unique(axis), x)
     return values, places, counts
 
 
-def unique_consecutive(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
+def unique_consecutive(x: O, axis: int | None = None) -> tuple[O, O, O]:
     """(values or slices without repeated neighbours, inverse, counts); eager only."""
     axis = None if axis is None else normalize_axis(axis, x.spec.ndim, "unique_consecutive")
-    values, places, counts = bind(UniqueConsecutive(axis), x)
+    values, places, counts = bind_all(UniqueConsecutive(axis), x)
     return values, places, counts
 
 
-def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> Any:
+def bincount(x: O, weights: O | None = None, minimum: int = 0) -> O:
     """Counts (or sums of weights) per value of a vector of non-negative integers; eager only."""
     counts = bind(Bincount(minimum), x)
     if weights is None:
@@ -477,6 +477,6 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> An
     return apply("index_update", zero, weights, x, axis=0, combine="add")
 
 
-def msort(x: Operand) -> Any:
+def msort(x: O) -> O:
     """Values in order along the first axis."""
     return sort(x, 0)[0]

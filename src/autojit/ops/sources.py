@@ -6,7 +6,7 @@ A source has nobody to say whether it computes or records, nor where: its functi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.records import record
 from autojit.core.sizes import hint_of
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import Operand, Operands
+from autojit.ir.op import O, Op, Operands
 from autojit.ops.base import Source, Structured
 from autojit.ops.samples import Samples
 
@@ -148,56 +148,62 @@ class Constant(Structured):
         return [(Constant(table.tobytes().hex(), dtype, (2, 3)), ())]
 
 
-def full(like: Operand, value: object, shape: Shape, dtype: DType | None = None) -> Any:
+def full(like: O, value: object, shape: Shape, dtype: DType | None = None) -> O:
     """A value repeated in a shape, of ``like``'s dtype and device unless a dtype is given."""
     return like._literal(value, TensorType(shape, dtype or like.spec.dtype, like.spec.device))
 
 
-def zeros(like: Operand, shape: Shape, dtype: DType | None = None) -> Any:
+def zeros(like: O, shape: Shape, dtype: DType | None = None) -> O:
     """Zeros of a shape, with ``like``'s dtype unless one is given."""
     return full(like, 0, shape, dtype)
 
 
-def ones(like: Operand, shape: Shape, dtype: DType | None = None) -> Any:
+def ones(like: O, shape: Shape, dtype: DType | None = None) -> O:
     """Ones of a shape, with ``like``'s dtype unless one is given."""
     return full(like, 1, shape, dtype)
 
 
-def full_like(x: Operand, value: object) -> Any:
+def full_like(x: O, value: object) -> O:
     """A value repeated in ``x``'s shape and dtype."""
     return x._literal(value, x.spec)
 
 
-def zeros_like(x: Operand) -> Any:
+def zeros_like(x: O) -> O:
     """Zeros of ``x``'s type."""
     return x._literal(0, x.spec)
 
 
-def ones_like(x: Operand) -> Any:
+def ones_like(x: O) -> O:
     """Ones of ``x``'s type."""
     return x._literal(1, x.spec)
 
 
-def iota(like: Operand, shape: Shape, axis: int = 0, dtype: DType = int64) -> Any:
+def made_like(like: O, op: Op) -> O:
+    """What an op without operands makes, computed or recorded where ``like`` is."""
+    found: O = like._bind(op, ())
+    return found
+
+
+def iota(like: O, shape: Shape, axis: int = 0, dtype: DType = int64) -> O:
     """Positions along an axis."""
-    return like._bind(Iota(shape, axis, dtype, like.spec.device), ())
+    return made_like(like, Iota(shape, axis, dtype, like.spec.device))
 
 
-def arange(like: Operand, length: int, dtype: DType = int64) -> Any:
+def arange(like: O, length: int, dtype: DType = int64) -> O:
     """0, 1, ..., length - 1."""
-    return like._bind(Iota((length,), 0, dtype, like.spec.device), ())
+    return made_like(like, Iota((length,), 0, dtype, like.spec.device))
 
 
-def constant(like: Operand, values: NDArray[Any], dtype: DType = float64) -> Any:
+def constant(like: O, values: NDArray[Any], dtype: DType = float64) -> O:
     """A small table as a constant of the graph; large arrays should be operands instead."""
     table = np.ascontiguousarray(values, dtype=dtype.numpy)
-    return like._bind(Constant(table.tobytes().hex(), dtype, table.shape, like.spec.device), ())
+    return made_like(like, Constant(table.tobytes().hex(), dtype, table.shape, like.spec.device))
 
 
 _SCALAR_TYPES: dict[tuple[DType, Device], TensorType] = {}
 
 
-def literal(like: Operand, value: object) -> Any:
+def literal(like: O, value: object) -> O:
     """A number as a 0-d operand of ``like``'s dtype."""
     type = like.spec
     key = (type.dtype, type.device)
@@ -212,6 +218,12 @@ def is_one(value: object) -> bool:
     return type(value) in (int, float) and value == 1
 
 
+@overload
+def pair(x: O, y: O | Number) -> tuple[O, O]: ...
+@overload
+def pair(x: O | Number, y: O) -> tuple[O, O]: ...
+@overload
+def pair(x: O | Number, y: O | Number) -> tuple[O, O]: ...
 def pair(x: Any, y: Any) -> tuple[Any, Any]:
     """Both as operands: a Python number beside an operand takes the operand's dtype."""
     if isinstance(y, NUMBERS):

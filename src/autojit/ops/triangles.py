@@ -7,7 +7,7 @@ from typing import Any
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand
+from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
 from autojit.ops.by_name import apply, source
 from autojit.ops.shape import broadcast_to, reshape
@@ -16,7 +16,7 @@ from autojit.ops.views import Diagonal, diagonal
 __all__ = ["diag", "diag_embed", "eye", "scale_columns", "scale_rows", "trace", "tril", "triu", "vander"]
 
 
-def below(like: Operand, rows: int, columns: int, offset: int = 0) -> Any:
+def below(like: O, rows: int, columns: int, offset: int = 0) -> O:
     """bool[rows, columns]: true on the diagonal ``offset`` and below it."""
     row = source("iota", like, shape=(rows, 1), axis=0, dtype=int64)
     column = source("iota", like, shape=(1, columns), axis=1, dtype=int64)
@@ -25,26 +25,26 @@ def below(like: Operand, rows: int, columns: int, offset: int = 0) -> Any:
     return apply("le", column, row)
 
 
-def tril(x: Operand, offset: int = 0) -> Any:
+def tril(x: O, offset: int = 0) -> O:
     """Zeros above the diagonal ``offset`` of the last two axes."""
     mask = below(x, *_matrix_shape("tril", x), offset)
     return apply("where", mask, x, _zero(x))
 
 
-def triu(x: Operand, offset: int = 0) -> Any:
+def triu(x: O, offset: int = 0) -> O:
     """Zeros below the diagonal ``offset`` of the last two axes."""
     mask = below(x, *_matrix_shape("triu", x), offset - 1)
     return apply("where", mask, _zero(x), x)
 
 
-def eye(like: Operand, rows: int, columns: int, dtype: DType) -> Any:
+def eye(like: O, rows: int, columns: int, dtype: DType) -> O:
     """Ones on the diagonal, zeros elsewhere."""
     row = source("iota", like, shape=(rows, 1), axis=0, dtype=int64)
     column = source("iota", like, shape=(1, columns), axis=1, dtype=int64)
     return apply("cast", apply("eq", row, column), dtype=dtype)
 
 
-def diag_embed(x: Operand, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+def diag_embed(x: O, offset: int = 0, axis1: int = -2, axis2: int = -1) -> O:
     """The last axis laid on a diagonal of new axes, zeros elsewhere: the transpose of ``diagonal``."""
     ndim = x.spec.ndim + 1
     first, second = normalize_axis(axis1, ndim, "diag_embed"), normalize_axis(axis2, ndim, "diag_embed")
@@ -60,31 +60,31 @@ def diag_embed(x: Operand, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
     return Diagonal(offset, first, second).embed(x, tuple(shape))
 
 
-def diag(x: Operand, offset: int = 0) -> Any:
+def diag(x: O, offset: int = 0) -> O:
     """A vector as a diagonal matrix, or the diagonal of a matrix."""
     if x.spec.ndim not in (1, 2):
         raise ShapeError(f"diag(): Supports 1D or 2D tensors. Got {x.spec.ndim}D", {"x": x})
     return diag_embed(x, offset) if x.spec.ndim == 1 else diagonal(x, offset)
 
 
-def scale_columns(x: Operand, factors: Operand) -> Any:
+def scale_columns(x: O, factors: O) -> O:
     """``x @ diag(factors)`` on the last two axes."""
     return apply("mul", x, reshape(factors, (*factors.spec.shape[:-1], 1, factors.spec.shape[-1])))
 
 
-def scale_rows(x: Operand, factors: Operand) -> Any:
+def scale_rows(x: O, factors: O) -> O:
     """``diag(factors) @ x`` on the last two axes."""
     return apply("mul", x, reshape(factors, (*factors.spec.shape, 1)))
 
 
-def trace(x: Operand) -> Any:
+def trace(x: O) -> O:
     """Sum of the diagonal of a matrix."""
     if x.spec.ndim != 2:
         raise ShapeError(f"trace: expected a matrix, but got tensor with dim {x.spec.ndim}", {"x": x})
     return apply("sum", diagonal(x), axes=(0,))
 
 
-def vander(x: Operand, count: int, increasing: bool = False) -> Any:
+def vander(x: O, count: int, increasing: bool = False) -> O:
     """Powers of the elements of a vector as columns: ``(n,) -> (n, count)``; the highest power first by default."""
     powers = source("iota", x, shape=(1, count), axis=1, dtype=x.spec.dtype)
     if not increasing:
@@ -98,5 +98,5 @@ def _matrix_shape(op: str, x: Any) -> tuple[int, int]:
     return x.spec.shape[-2], x.spec.shape[-1]
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: O) -> O:
     return x._literal(0, TensorType((), x.spec.dtype, x.spec.device))

@@ -14,7 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, int32, int64
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import O, Operands, bind, not_differentiable
 from autojit.ops.by_name import apply
 from autojit.ops.failed_matrices import failed_matrix
 from autojit.ops.linalg import MatrixOp, TriangularSolve, has, require_matrix, well_conditioned
@@ -172,21 +172,21 @@ class LuSquare(MatrixOp):
         return [(LuSquare(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))]
 
 
-def _lower(packed: Any) -> Any:
+def _lower(packed: O) -> O:
     n = packed.spec.shape[-1]
     return apply("add", tril(packed, -1), eye(packed, n, n, packed.spec.dtype))
 
 
-def lu_pivots(a: Operand, is_checked: bool = False) -> Any:
+def lu_pivots(a: O, is_checked: bool = False) -> O:
     """The rows exchanged by elimination, counted from 1."""
     return bind(LuPivots(is_checked), a)
 
 
-def pivot_order(pivots: Operand, m: int) -> Any:
+def pivot_order(pivots: O, m: int) -> O:
     """The order of ``m`` rows after exchanges."""
     return bind(PivotOrder(m), pivots)
 
 
-def lu_square(a: Operand) -> Any:
+def lu_square(a: O) -> O:
     """The factors of square matrices without exchanges, in one."""
     return bind(LuSquare(), a)

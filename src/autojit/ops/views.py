@@ -13,7 +13,7 @@ from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.samples import Samples, ramp
@@ -84,7 +84,7 @@ class Diagonal(View):
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return (None if y_bar.spec.size == 0 else self.embed(y_bar, primals[0].spec.shape),)
 
-    def embed(self, piece: Any, shape: Shape) -> Any:
+    def embed(self, piece: O, shape: Shape) -> O:
         """Zeros of ``shape`` with the piece on the diagonal, by padding alone, so that it fuses."""
         order = self._order(len(shape))
         rows, columns = shape[self.axis1], shape[self.axis2]
@@ -320,7 +320,7 @@ def _shows_twice(op: Op) -> bool:
     return op.name in ("broadcast_to", "as_strided") or (type(op) is Unfold and op.size > op.step)
 
 
-def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(x: O, offset: int = 0, axis1: int = 0, axis2: int = 1) -> O:
     """The diagonal of two axes as a new last axis: ``f[..., m, n] -> f[..., min]``; ``offset`` > 0 lies above."""
     first, second = (normalize_axis(axis, x.spec.ndim, "diagonal") for axis in (axis1, axis2))
     if first == second:
@@ -328,7 +328,7 @@ def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any
     return bind(Diagonal(offset, first, second), x)
 
 
-def unfold(x: Operand, axis: int, size: int, step: int) -> Any:
+def unfold(x: O, axis: int, size: int, step: int) -> O:
     """Windows of ``size`` every ``step`` elements along ``axis``; the window becomes the last axis."""
     flat = reshape(x, (1,)) if x.spec.ndim == 0 else x
     return bind(Unfold(normalize_axis(axis, flat.spec.ndim, "unfold"), size, step), flat)

@@ -13,7 +13,7 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32
 from autojit.core.machine import Machine
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
-from autojit.ir.op import Op, bind
+from autojit.ir.op import Op, bind, bind_all
 from autojit.passes.rewrite import Rewriter, Rule
 
 HALVES = (float16, bfloat16)
@@ -39,7 +39,7 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
     if operands[0].spec.dtype not in HALVES or getattr(op, "combine", "") == "set":
         return None
     dtype = operands[0].spec.dtype
-    results = bind(op, *[_cast(x, float32) if x.spec.dtype is dtype else x for x in operands])
+    results = bind_all(op, *[_cast(x, float32) if x.spec.dtype is dtype else x for x in operands])
     if op.n_outputs == 1:
         return _cast(results, dtype)
     return tuple(_cast(y, dtype) if y.spec.dtype is float32 else y for y in results)

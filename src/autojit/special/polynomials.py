@@ -29,7 +29,7 @@ def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc:
         found = where(degrees.eq(0), ones_like(x), 0.0)
         for degree, value in enumerate(_values(x, _greatest(degrees)), 1):
             found = where(degrees.eq(degree), value, found)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _of_degree(x: Tensor, n: int) -> Tensor:
         if n < 1:

@@ -17,6 +17,8 @@ from autojit.tensor.promotion import cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
+R = TypeVar("R")
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ELIGIBLE = frozenset({float16, bfloat16, float32})  # float64 and complex numbers stay as they are
@@ -36,16 +38,16 @@ class Mode:
     def __hash__(self) -> int:
         return hash(self.dtype.name)
 
-    def lower(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def lower(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
         """Call a function with its floats in the narrower dtype."""
         return _call(function, arguments, options, self.dtype)
 
-    def full(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def full(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
         """Call a function with its floats in float32."""
         return _call(function, arguments, options, float32)
 
 
-def _call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], dtype: DType) -> Any:
+def _call(function: Callable[..., R], arguments: tuple[Any, ...], options: dict[str, Any], dtype: DType) -> R:
     before, state.autocast = state.autocast, None
     try:
         given = [converted(value, dtype) for value in arguments]

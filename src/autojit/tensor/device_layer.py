@@ -54,7 +54,7 @@ def moved(x: Tensor, place: Any) -> Tensor:
     target = with_index(require_available(device(place)))
     if target == type_of(x).device:
         return x
-    return bind(ToDevice(target), x)  # type: ignore[no-any-return]
+    return bind(ToDevice(target), x)
 
 
 def with_index(place: Device) -> Device:

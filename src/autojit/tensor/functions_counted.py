@@ -77,7 +77,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if state.trace is not None:
         places = true_positions(mask if type_of(mask).shape == shape else mask.expand(shape))
         return index_select(input.expand(shape).reshape(-1), 0, places)
-    return ops.masked_select(input, mask)  # type: ignore[no-any-return]
+    return ops.masked_select(input, mask)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
@@ -211,7 +211,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             "weights should be 1-d and have the same length as input", {"weights": weights, "input": input}
         )
     if state.trace is None:
-        return ops.bincount(input, weights, minlength)  # type: ignore[no-any-return]
+        return ops.bincount(input, weights, minlength)
     places = cast(input, int64)
     greatest = ops.concatenate([places, as_operand(np.array([-1]))]).amax(0)
     length = where((places < 0).any(), -1, maximum(greatest + 1, as_operand(minlength)))

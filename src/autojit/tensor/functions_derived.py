@@ -57,25 +57,26 @@ def frac(input: Any) -> Tensor:
     x = as_operand(input, "frac")
     if type_of(x).dtype.category < 2:
         raise UsageError(f'"frac" not implemented for {type_of(x).dtype}')
-    return in_one_pass("fraction", (), x, node="FracBackward0")  # type: ignore[no-any-return]
+    return in_one_pass("fraction", (), x, node="FracBackward0")
 
 
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``."""
     if _all_floats(input, end):
         if isinstance(weight, int | float):
-            return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0")  # type: ignore[no-any-return]
+            return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0")
         if _all_floats(input, weight):
-            return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")  # type: ignore[no-any-return]
+            return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
     if type_of(input).dtype is not type_of(end).dtype:
         raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
-    return ops.lerp(input, end, weight)  # type: ignore[no-any-return]
+    found: Tensor = ops.lerp(input, end, weight)
+    return found
 
 
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
-        return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")  # type: ignore[no-any-return]
+        return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")
     product = mul(tensor1, tensor2)
     return add(input, scaled(product, value, input))
 
@@ -83,7 +84,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
-        return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")  # type: ignore[no-any-return]
+        return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")
     if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
         raise UsageError(
             "Integer division with addcdiv is not supported",
@@ -106,14 +107,14 @@ def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any =
     """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
     if type_of(input).dtype.category < 2:
         return clone(input)
-    return in_one_pass("nan_to_num", (0.0 if nan is None else nan, posinf, neginf), input)  # type: ignore[no-any-return]
+    return in_one_pass("nan_to_num", (0.0 if nan is None else nan, posinf, neginf), input)
 
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
     x = x if eps is None else clamp(x, eps, 1 - eps)
-    return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))  # type: ignore[no-any-return]
+    return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))
 
 
 def deg2rad(input: Tensor) -> Tensor:
@@ -154,7 +155,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
     if state.autocast is not None:
-        return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
+        return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
     require_base("addbmm", input, product)
     if type_of(input).dtype.category < 2:
@@ -264,7 +265,7 @@ _DISTANCE_MODES = (
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
     if state.autocast is not None:
-        return state.autocast.full(cdist, x1, x2, p, compute_mode)  # type: ignore[no-any-return]
+        return state.autocast.full(cdist, x1, x2, p, compute_mode)
     for name, t in (("X1", x1), ("X2", x2)):
         if type_of(t).dtype.kind != "float":
             raise UsageError(f"cdist only supports floating-point dtypes, {name} got: {type_of(t).dtype}", {name: t})
@@ -289,8 +290,8 @@ def _distances(x: Tensor, y: Tensor, p: float, mode: str) -> Tensor:
     (n, width), m = type_of(x).shape[-2:], type_of(y).shape[-2]
     by_products = p == 2 and mode != "donot_use_mm_for_euclid_dist" and not any(map(is_symbolic, (n, m, width)))
     if by_products and (mode == "use_mm_for_euclid_dist" or (max(n, m) > 25 and width > _SHORT_ROW)):
-        return in_one_step("distances_by_products", (), x, y)  # type: ignore[no-any-return]
-    return in_one_step("distances", (float(p),), x, y)  # type: ignore[no-any-return]
+        return in_one_step("distances_by_products", (), x, y)
+    return in_one_step("distances", (float(p),), x, y)
 
 
 _SHORT_ROW = 24  # elements; up to here one pass over the differences is faster than a matrix product
@@ -320,7 +321,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     w = weight
     if type_of(w).size != 1:
         w = reshape(w, (1, -1, *(1,) * (type_of(input).ndim - 2)) if type_of(input).ndim > 1 else (-1,))
-    return where(input > 0, input, w * input)  # type: ignore[no-any-return]
+    return where(input > 0, input, w * input)
 
 
 def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:

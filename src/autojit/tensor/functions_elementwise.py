@@ -6,7 +6,7 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
@@ -195,7 +195,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
         if exponent == 0:
             return apply_single(PowNumber(0), x)
         is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
-        return power_of(x, exponent) if is_kept else ops.pow(x, exponent)  # type: ignore[no-any-return]
+        return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
     x, y = _not_bools(input, exponent, "pow")
     power: Tensor = ops.pow(x, y)
     return power
@@ -272,7 +272,7 @@ def _complex_logaddexp(x: Tensor, y: Tensor) -> Tensor:
     large, small = where(first, x, y), where(first, y, x)
     found: Tensor = add(large, log1p(exp(sub(small, large))))
     ends = logical_and(eq(real(x), real(y)), isinf(real(x)))  # both infinitely small or large: no difference of them
-    return where(ends, where(lt(real(x), 0), small, log(add(exp(large), exp(small)))), found)  # type: ignore[no-any-return]
+    return where(ends, where(lt(real(x), 0), small, log(add(exp(large), exp(small)))), found)
 
 
 def neg(input: Any) -> Tensor:
@@ -356,7 +356,7 @@ def imag(input: Tensor) -> Tensor:
     """The imaginary part of a complex operand."""
     if not type_of(input).dtype.is_complex:
         raise UsageError("imag is not implemented for tensors with non-complex dtypes.")
-    return ops.imag(input)  # type: ignore[no-any-return]
+    return ops.imag(input)
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
@@ -370,13 +370,13 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
         raise UsageError(
             f"Expected object of scalar type {parts[0].name} but got scalar type {parts[1].name} for second argument"
         )
-    return ops.complex(real, imag)  # type: ignore[no-any-return]
+    return ops.complex(real, imag)
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """A complex tensor of absolute value and angle."""
     if state.autocast is not None:
-        return state.autocast.full(polar, abs, angle)  # type: ignore[no-any-return]
+        return state.autocast.full(polar, abs, angle)
     refuse_numbers("polar", abs, angle, ("abs", "angle"))
     if type_of(abs).dtype is not type_of(angle).dtype or not type_of(abs).dtype.is_floating_point:
         return complex(abs, angle)  # which says what is wrong
@@ -388,7 +388,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     x = as_operand(input, "round")
     if type_of(x).dtype.kind in ("bool", "complex"):
         raise UnsupportedDTypeError(f'"round" not implemented for {type_of(x).dtype}', {"input": x})
-    return ops.round(x, decimals)  # type: ignore[no-any-return]
+    return ops.round(x, decimals)
 
 
 def isposinf(input: Tensor) -> Tensor:
@@ -410,17 +410,17 @@ def isreal(input: Tensor) -> Tensor:
 
 def logical_and(input: Any, other: Any) -> Tensor:
     """Elementwise and of truth values."""
-    return ops.logical_and(*_any_pair(input, other, "logical_and"))  # type: ignore[no-any-return]
+    return ops.logical_and(*_any_pair(input, other, "logical_and"))
 
 
 def logical_or(input: Any, other: Any) -> Tensor:
     """Elementwise or of truth values."""
-    return ops.logical_or(*_any_pair(input, other, "logical_or"))  # type: ignore[no-any-return]
+    return ops.logical_or(*_any_pair(input, other, "logical_or"))
 
 
 def logical_xor(input: Any, other: Any) -> Tensor:
     """Elementwise exclusive or of truth values."""
-    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))  # type: ignore[no-any-return]
+    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
 
 
 def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
@@ -428,6 +428,10 @@ def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
     return as_operand(x, what), as_operand(y, what)
 
 
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Any, other: Any) -> Tensor: ...
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
     if input is None and other is None:
@@ -457,14 +461,14 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     by_numbers = type(input) is Tensor and all(v is None or isinstance(v, NUMBERS) for v in (min, max))
     if by_numbers and type_of(input).dtype.is_floating_point:
-        return in_one_pass("clamp", (min, max), input, node="ClampBackward1")  # type: ignore[no-any-return]
+        return in_one_pass("clamp", (min, max), input, node="ClampBackward1")
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
     rest = iter(values[1:])
     low: Any = None if min is None else next(rest)
     high: Any = None if max is None else next(rest)
     low = min if isinstance(min, NUMBERS) else low
     high = max if isinstance(max, NUMBERS) else high
-    return ops.clamp(values[0], low, high)  # type: ignore[no-any-return]
+    return ops.clamp(values[0], low, high)
 
 
 class ArgumentTypeError(ArgumentError, RuntimeError):
@@ -481,17 +485,9 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)
 
 
-def heaviside(input: Any, values: Any) -> Tensor:
-    """0 below 0, 1 above, ``values`` at 0."""
-    x, y = together(input, values, "heaviside")
-    if len({type_of(t).dtype for t in (input, values) if isinstance(t, Tensor)}) == 2:
-        raise UsageError("heaviside is not yet implemented for tensors with different dtypes.", {"values": values})
-    return ops.heaviside(x, y)  # type: ignore[no-any-return]
-
-
 def xlogy(input: Any, other: Any) -> Tensor:
     """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
-    return ops.xlogy(*floating_together(input, other, "xlogy"))  # type: ignore[no-any-return]
+    return ops.xlogy(*floating_together(input, other, "xlogy"))
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:

@@ -61,23 +61,23 @@ def from_the_front(index: Tensor) -> Tensor:
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
-    return ops.gather(input, dim, from_the_front(_index(index, "gather")))  # type: ignore[no-any-return]
+    return ops.gather(input, dim, from_the_front(_index(index, "gather")))
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """``gather`` with broadcasting; without ``dim`` on the flattened tensor."""
-    return ops.take_along_axis(input, _index(indices, "take_along_dim"), dim)  # type: ignore[no-any-return]
+    return ops.take_along_axis(input, _index(indices, "take_along_dim"), dim)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
     places = from_the_front(_line(index, "index_select"))
-    return ops.index_select(input, dim, places)  # type: ignore[no-any-return]
+    return ops.index_select(input, dim, places)
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor."""
-    return ops.take(input, _long(index, "take"))  # type: ignore[no-any-return]
+    return ops.take(input, _long(index, "take"))
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -112,18 +112,18 @@ def scatter(
     places = from_the_front(_index(index, "scatter"))
     source = _source(input, places, value if src is None else src)
     if reduce == "add":
-        return ops.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
+        return ops.scatter_add(input, dim, places, source)
     if reduce == "multiply":
-        return ops.scatter_fold(input, dim, places, source, "mul")  # type: ignore[no-any-return]
+        return ops.scatter_fold(input, dim, places, source, "mul")
     if reduce is not None:
         raise UsageError(f"reduce argument must be either add or multiply, got {reduce}.")
-    return ops.scatter(input, dim, places, source)  # type: ignore[no-any-return]
+    return ops.scatter(input, dim, places, source)
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``input`` with ``src`` added along ``dim`` at ``index``; equal places add up."""
     places = from_the_front(_index(index, "scatter_add"))
-    return ops.scatter_add(input, dim, places, _source(input, places, src))  # type: ignore[no-any-return]
+    return ops.scatter_add(input, dim, places, _source(input, places, src))
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
@@ -134,7 +134,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_add")
         return index_add(input.reshape(1), 0, index.reshape(-1), addends.reshape(-1)).reshape(())  # type: ignore[no-any-return]
-    return ops.index_add(input, dim, from_the_front(_line(index, "index_add")), addends)  # type: ignore[no-any-return]
+    return ops.index_add(input, dim, from_the_front(_line(index, "index_add")), addends)
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         normalize_axis(dim, 0, "index_copy")
         return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())  # type: ignore[no-any-return]
     places = from_the_front(_line(_long(index, "index_copy"), "index_copy"))
-    return ops.index_copy(input, dim, places, source)  # type: ignore[no-any-return]
+    return ops.index_copy(input, dim, places, source)
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -163,7 +163,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     chosen = ops.index_copy(none, 0, places, all_)
     aligned = chosen.reshape([extent if a == axis else 1 for a in range(t.ndim)])
     filling = number(value, t.dtype) if isinstance(value, NUMBERS) else cast(as_operand(value), t.dtype)
-    return where(aligned, filling, input)  # type: ignore[no-any-return]
+    return where(aligned, filling, input)
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -191,8 +191,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
                 "dimension(s)."
             )
-        return where(mask, cast(value, t.dtype), input)  # type: ignore[no-any-return]
-    return where(mask, number(value, t.dtype), input)  # type: ignore[no-any-return]
+        return where(mask, cast(value, t.dtype), input)
+    return where(mask, number(value, t.dtype), input)
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -216,9 +216,9 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         valid, named = "the number of elements of source at most", "the true elements of mask"
         require(wide.sum(), lambda count: count <= type_of(flat).size, _FEW_ELEMENTS, valid, named=named)
     if type_of(flat).size == 0:
-        return where(mask, input, input)  # type: ignore[no-any-return]
+        return where(mask, input, input)
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
-    return where(mask, picked, input)  # type: ignore[no-any-return]
+    return where(mask, picked, input)
 
 
 _FEW_ELEMENTS = "masked_scatter: Number of elements of source is less than the number of ones in mask"

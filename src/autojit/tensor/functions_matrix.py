@@ -54,7 +54,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
         tensor([4., 3.])
     """
     if state.autocast is not None:
-        return state.autocast.full(svd, input, some, compute_uv)  # type: ignore[no-any-return]
+        return state.autocast.full(svd, input, some, compute_uv)
     *lead, rows, columns = type_of(input).shape
     if not compute_uv:
         singular = ops.svdvals(input)
@@ -68,7 +68,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
 def qr(input: Tensor, some: bool = True) -> QrFactors:
     """Orthonormal columns times upper triangle; the form that is not reduced has no derivative for tall matrices."""
     if state.autocast is not None:
-        return state.autocast.full(qr, input, some)  # type: ignore[no-any-return]
+        return state.autocast.full(qr, input, some)
     return QrFactors(*(ops.qr(input) if some else complete_qr(input)))
 
 
@@ -84,7 +84,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     dtype = type_of(input).dtype
     if dtype in (bfloat16, float16):
         return cast(ops.matrix_exp(cast(input, float32)), dtype)
-    return ops.matrix_exp(input)  # type: ignore[no-any-return]
+    return ops.matrix_exp(input)
 
 
 def triangular_solve(
@@ -160,7 +160,7 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein's summation convention."""
     if state.autocast is not None:
-        return state.autocast.lower(einsum, equation, *operands)  # type: ignore[no-any-return]
+        return state.autocast.lower(einsum, equation, *operands)
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
@@ -185,27 +185,27 @@ def _sums(equation: str) -> bool:
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
     if state.autocast is not None:
-        return state.autocast.lower(addmm, input, mat1, mat2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
+        return state.autocast.lower(addmm, input, mat1, mat2, beta=beta, alpha=alpha)
     operands = (input, mat1, mat2)
     compute = partial(ops.addmm, *operands, beta, alpha)
     if len({type_of(t).dtype for t in operands}) > 1:
-        return compute()  # type: ignore[no-any-return]
+        return compute()
     return in_one_node(Addmm(beta, alpha), operands, compute)  # type: ignore[no-any-return]
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat @ vec``."""
-    return ops.addmv(input, mat, vec, beta, alpha)  # type: ignore[no-any-return]
+    return ops.addmv(input, mat, vec, beta, alpha)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``; operands are promoted."""
     input, vec1, vec2 = all_together([input, vec1, vec2], "addr")
-    return ops.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
+    return ops.addr(input, vec1, vec2, beta, alpha)
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""
     if state.autocast is not None:
-        return state.autocast.lower(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
-    return ops.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]
+        return state.autocast.lower(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)
+    return ops.baddbmm(input, batch1, batch2, beta, alpha)

@@ -95,7 +95,7 @@ def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DT
     x = _whole(input, dtype, "prod")
     if type_of(x).dtype.kind == "float":
         options = (normalize_axes(dim, type_of(x).ndim, "prod"), keepdim)
-        return in_one_step("prod", options, x, node=f"ProdBackward{int(dim is not None)}")  # type: ignore[no-any-return]
+        return in_one_step("prod", options, x, node=f"ProdBackward{int(dim is not None)}")
     return _counted(ops.prod, _whole(input, dtype, "prod"), dim, keepdim)
 
 
@@ -140,7 +140,7 @@ def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
     t = as_operand(input, "nansum")
     if dtype is None and type_of(t).dtype.kind == "float":
         axes = normalize_axes(dim, type_of(t).ndim, "nansum")
-        return in_one_step("nansum", (axes, keepdim), t, node="NansumBackward0")  # type: ignore[no-any-return]
+        return in_one_step("nansum", (axes, keepdim), t, node="NansumBackward0")
     return sum(t if type_of(t).dtype.category < 2 else where(isnan(t), 0, t), dim, keepdim, dtype=dtype)
 
 
@@ -170,7 +170,7 @@ def var(
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "var")
     options = (normalize_axes(dim, input.ndim, "var"), _correction(unbiased, correction), keepdim)
-    return in_one_step("var", options, input, node="VarBackward0")  # type: ignore[no-any-return]
+    return in_one_step("var", options, input, node="VarBackward0")
 
 
 def std(
@@ -180,7 +180,7 @@ def std(
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "std")
     options = (normalize_axes(dim, input.ndim, "std"), _correction(unbiased, correction), keepdim)
-    return in_one_step("std", options, input, node="StdBackward0")  # type: ignore[no-any-return]
+    return in_one_step("std", options, input, node="StdBackward0")
 
 
 def var_mean(
@@ -328,7 +328,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
     x = floating(input, "logsumexp")
     options = (normalize_axes(dim, type_of(x).ndim, "logsumexp"), keepdim)
-    return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")  # type: ignore[no-any-return]
+    return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")
 
 
 def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
@@ -342,7 +342,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     if narrow.size_bytes == 2:  # powers and their sums would overflow and lose digits
         return cast(ops.norm(cast(x, float32), order, dim, keepdim), narrow)
     options = (order, normalize_axes(dim, type_of(x).ndim, "linalg.vector_norm"), keepdim)
-    return in_one_step("norm", options, x, node="LinalgVectorNormBackward0")  # type: ignore[no-any-return]
+    return in_one_step("norm", options, x, node="LinalgVectorNormBackward0")
 
 
 def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -364,20 +364,20 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 @own_memory
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along ``dim``."""
-    return ops.cumsum(_whole(input, dtype, "cumsum"), dim)  # type: ignore[no-any-return]
+    return ops.cumsum(_whole(input, dtype, "cumsum"), dim)
 
 
 @own_memory
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along ``dim``."""
-    return ops.cumprod(_whole(input, dtype, "cumprod"), dim)  # type: ignore[no-any-return]
+    return ops.cumprod(_whole(input, dtype, "cumprod"), dim)
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """Running ``logsumexp`` along ``dim``."""
     if type_of(input).dtype.is_complex:
         return _complex_logcumsumexp(input, dim)
-    return ops.logcumsumexp(input, dim)  # type: ignore[no-any-return]
+    return ops.logcumsumexp(input, dim)
 
 
 def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
@@ -408,12 +408,12 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The positions that ``sort`` gives."""
-    return ops.argsort(input, dim, descending)  # type: ignore[no-any-return]
+    return ops.argsort(input, dim, descending)
 
 
 def msort(input: Tensor) -> Tensor:
     """Values in order along the first axis."""
-    return ops.msort(input)  # type: ignore[no-any-return]
+    return ops.msort(input)
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:

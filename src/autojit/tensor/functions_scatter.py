@@ -61,13 +61,13 @@ def scatter_reduce(
         total = scatter_add(kept, axis, index, piece)
         return total if reduce == "sum" else _mean(total, counts, include_self)
     kept = input if include_self else _neutral_where_reached(input, axis, index, reduce)
-    return ops.scatter_fold(kept, axis, from_the_front(index), piece, FOLDS[reduce])  # type: ignore[no-any-return]
+    return ops.scatter_fold(kept, axis, from_the_front(index), piece, FOLDS[reduce])
 
 
 def _neutral_where_reached(input: Tensor, axis: int, index: Tensor, reduce: str) -> Tensor:
     """``input`` with the fold's neutral element in the places that an index of ``scatter`` reaches."""
     reached = scatter(input.detach().new_zeros(type_of(input).shape, dtype=bool_), axis, index, value=True)
-    return where(reached, _neutral(input, reduce), input)  # type: ignore[no-any-return]
+    return where(reached, _neutral(input, reduce), input)
 
 
 def index_reduce(
@@ -106,7 +106,7 @@ def index_reduce(
         shape = [1] * type_of(input).ndim
         shape[axis] = -1
         kept = where(line.reshape(shape), _neutral(input, reduce), input)
-    return ops.index_fold(kept, axis, from_the_front(index), source, FOLDS[reduce])  # type: ignore[no-any-return]
+    return ops.index_fold(kept, axis, from_the_front(index), source, FOLDS[reduce])
 
 
 def _check(name: str, input: Tensor, src: Tensor, reduce: str) -> None:

@@ -115,7 +115,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @remembered
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge axes into one."""
-    return ops.flatten(input, start_dim, end_dim)  # type: ignore[no-any-return]
+    return ops.flatten(input, start_dim, end_dim)
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -126,13 +126,13 @@ def ravel(input: Tensor) -> Tensor:
 @remembered
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several."""
-    return ops.unflatten(input, dim, sizes)  # type: ignore[no-any-return]
+    return ops.unflatten(input, dim, sizes)
 
 
 @remembered
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move axes to new places."""
-    return ops.moveaxis(input, source, destination)  # type: ignore[no-any-return]
+    return ops.moveaxis(input, source, destination)
 
 
 @remembered
@@ -200,7 +200,7 @@ def _in_memory_of_its_own(found: Tensor, input: Tensor) -> Tensor:
 @own_memory
 def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
     """Rotate along axes."""
-    return ops.roll(input, shifts, dims)  # type: ignore[no-any-return]
+    return ops.roll(input, shifts, dims)
 
 
 @own_memory
@@ -367,12 +367,12 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
-    return in_one_step("tril", (diagonal,), input, node="TrilBackward0")  # type: ignore[no-any-return]
+    return in_one_step("tril", (diagonal,), input, node="TrilBackward0")
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
-    return in_one_step("triu", (diagonal,), input, node="TriuBackward0")  # type: ignore[no-any-return]
+    return in_one_step("triu", (diagonal,), input, node="TriuBackward0")
 
 
 @own_memory
@@ -380,19 +380,19 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a given diagonal."""
     if type_of(input).ndim == 1:
         return diag_embed(input, diagonal)
-    return ops.diag(input, diagonal)  # type: ignore[no-any-return]
+    return ops.diag(input, diagonal)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
     options = (offset, dim1, dim2)
-    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0")  # type: ignore[no-any-return]
+    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0")
 
 
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if state.autocast is not None:
-        return state.autocast.full(trace, input)  # type: ignore[no-any-return]
+        return state.autocast.full(trace, input)
     if type_of(input).ndim != 2:
         raise UsageError(f"trace: expected a matrix, but got tensor with dim {type_of(input).ndim}")
     return ops.diagonal(input).sum()  # type: ignore[no-any-return]
@@ -411,7 +411,7 @@ def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
     if state.autocast is not None:
-        return state.autocast.lower(matmul, input, other)  # type: ignore[no-any-return]
+        return state.autocast.lower(matmul, input, other)
     if type(input) is Tensor and type(other) is Tensor:
         a, b = input._array, other._array
         if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
@@ -428,14 +428,14 @@ _PRODUCT_NODES = {
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
     if state.autocast is not None:
-        return state.autocast.lower(mm, input, mat2)  # type: ignore[no-any-return]
-    return ops.mm(*_products("mm", input, mat2))  # type: ignore[no-any-return]
+        return state.autocast.lower(mm, input, mat2)
+    return ops.mm(*_products("mm", input, mat2))
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two stacks of matrices."""
     if state.autocast is not None:
-        return state.autocast.lower(bmm, input, mat2)  # type: ignore[no-any-return]
+        return state.autocast.lower(bmm, input, mat2)
     return rename_node(ops.bmm(*_products("bmm", input, mat2)), "BmmBackward0")
 
 
@@ -448,35 +448,35 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of products of two vectors."""
     x, y = _products("dot", input, tensor)
     if type_of(x).ndim == type_of(y).ndim == 1 and type_of(x).shape == type_of(y).shape:
-        return in_one_step("inner_product", (), x, y, node="DotBackward0")  # type: ignore[no-any-return]
+        return in_one_step("inner_product", (), x, y, node="DotBackward0")
     return rename_node(ops.dot(x, y), "DotBackward0")
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """``dot`` with the first operand conjugated."""
-    return ops.vdot(*_products("vdot", input, other))  # type: ignore[no-any-return]
+    return ops.vdot(*_products("vdot", input, other))
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last axes."""
     if state.autocast is not None:
-        return state.autocast.lower(inner, input, other)  # type: ignore[no-any-return]
-    return ops.inner(*_products("inner", input, other))  # type: ignore[no-any-return]
+        return state.autocast.lower(inner, input, other)
+    return ops.inner(*_products("inner", input, other))
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of two vectors' elements."""
     x, y = together(input, vec2, "outer")
-    return in_one_step("outer", (), x, y, node="MulBackward0")  # type: ignore[no-any-return]
+    return in_one_step("outer", (), x, y, node="MulBackward0")
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product."""
     x, y = together(input, other, "kron")
-    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0")  # type: ignore[no-any-return]
+    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0")
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contraction over pairs of axes."""
     pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
-    return ops.tensordot(a, b, pairs)  # type: ignore[no-any-return]
+    return ops.tensordot(a, b, pairs)

@@ -1,4 +1,4 @@
-"""Special functions (the error function, the gamma family) and linear algebra under torch's top-level names."""
+"""Special functions (the error function, the gamma family, steps) and linear algebra under torch's top-level names."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
+from autojit.core.errors import UsageError
 from autojit.tensor.functions_elementwise import div, eq, where
 from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.own_memory import own_memory
-from autojit.tensor.promotion import cast, floating, floating_together
+from autojit.tensor.promotion import cast, floating, floating_together, together
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 
 def erf(input: Any) -> Tensor:
     """The error function."""
-    return ops.erf(floating(input, "erf"))  # type: ignore[no-any-return]
+    return ops.erf(floating(input, "erf"))
 
 
 def erfc(input: Any) -> Tensor:
     """``1 - erf(x)``, accurate for large ``x``."""
-    return ops.erfc(floating(input, "erfc"))  # type: ignore[no-any-return]
+    return ops.erfc(floating(input, "erfc"))
 
 
 def erfinv(input: Any) -> Tensor:
     """The inverse of ``erf``."""
-    return ops.erfinv(floating(input, "erfinv"))  # type: ignore[no-any-return]
+    return ops.erfinv(floating(input, "erfinv"))
 
 
 def lgamma(input: Any) -> Tensor:
     """Logarithm of the absolute value of the gamma function."""
-    return ops.lgamma(floating(input, "lgamma"))  # type: ignore[no-any-return]
+    return ops.lgamma(floating(input, "lgamma"))
 
 
 def digamma(input: Any) -> Tensor:
     """Derivative of ``lgamma``."""
-    return ops.digamma(floating(input, "digamma"))  # type: ignore[no-any-return]
+    return ops.digamma(floating(input, "digamma"))
 
 
 def sinc(input: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ def sinc_near_zero(square: Tensor) -> Tensor:
 
 def polygamma(n: int, input: Any) -> Tensor:
     """The n-th derivative of ``digamma``."""
-    return ops.polygamma(n, floating(input, "polygamma"))  # type: ignore[no-any-return]
+    return ops.polygamma(n, floating(input, "polygamma"))
 
 
 def igamma(input: Any, other: Any) -> Tensor:
@@ -88,12 +89,12 @@ def igammac(input: Any, other: Any) -> Tensor:
 
 def det(input: Tensor) -> Tensor:
     """The determinant of square matrices."""
-    return ops.det(input)  # type: ignore[no-any-return]
+    return ops.det(input)
 
 
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant."""
-    return ops.logdet(input)  # type: ignore[no-any-return]
+    return ops.logdet(input)
 
 
 def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,43 +105,51 @@ def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
 def inverse(input: Tensor) -> Tensor:
     """The inverse of square matrices."""
     if state.autocast is not None:
-        return state.autocast.full(inverse, input)  # type: ignore[no-any-return]
-    return ops.inv(input)  # type: ignore[no-any-return]
+        return state.autocast.full(inverse, input)
+    return ops.inv(input)
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The Moore-Penrose inverse."""
     if state.autocast is not None:
-        return state.autocast.full(pinverse, input, rcond)  # type: ignore[no-any-return]
-    return ops.pinv(input, rcond)  # type: ignore[no-any-return]
+        return state.autocast.full(pinverse, input, rcond)
+    return ops.pinv(input, rcond)
 
 
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
     if state.autocast is not None:
-        return state.autocast.full(cholesky, input, upper)  # type: ignore[no-any-return]
+        return state.autocast.full(cholesky, input, upper)
     a = one_triangle(input, upper)
-    return ops.cholesky(a, upper)  # type: ignore[no-any-return]
+    return ops.cholesky(a, upper)
 
 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """Solve with a Cholesky factor."""
-    return ops.cholesky_solve(input, input2, upper)  # type: ignore[no-any-return]
+    return ops.cholesky_solve(input, input2, upper)
 
 
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse from a Cholesky factor."""
-    return ops.cholesky_inverse(input, upper)  # type: ignore[no-any-return]
+    return ops.cholesky_inverse(input, upper)
 
 
 @own_memory
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied ``n`` times with itself."""
     if state.autocast is not None:
-        return state.autocast.lower(matrix_power, input, n)  # type: ignore[no-any-return]
-    return ops.matrix_power(input, n)  # type: ignore[no-any-return]
+        return state.autocast.lower(matrix_power, input, n)
+    return ops.matrix_power(input, n)
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector as columns."""
-    return ops.vander(x, type_of(x).size if N is None else N, increasing)  # type: ignore[no-any-return]
+    return ops.vander(x, type_of(x).size if N is None else N, increasing)
+
+
+def heaviside(input: Any, values: Any) -> Tensor:
+    """0 below 0, 1 above, ``values`` at 0."""
+    x, y = together(input, values, "heaviside")
+    if len({type_of(t).dtype for t in (input, values) if isinstance(t, Tensor)}) == 2:
+        raise UsageError("heaviside is not yet implemented for tensors with different dtypes.", {"values": values})
+    return ops.heaviside(x, y)

@@ -271,7 +271,7 @@ def _require_quantiles(q: Any, points: Tensor) -> Tensor:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
     if isinstance(q, Tensor) and not is_known(q):
         _require_inside(points)
-        return where((points >= 0) & (points <= 1), points, 0.0)  # type: ignore[no-any-return]
+        return where((points >= 0) & (points <= 1), points, 0.0)
     known = np.asarray(q._array if isinstance(q, Tensor) else q)
     if not np.all((known >= 0) & (known <= 1)):
         _require_inside(points)

@@ -110,7 +110,7 @@ def view_as_complex(input: Tensor) -> Tensor:
         RuntimeError: the last axis does not hold adjacent pairs.
     """
     if state.autocast is not None:
-        return state.autocast.full(view_as_complex, input)  # type: ignore[no-any-return]
+        return state.autocast.full(view_as_complex, input)
     t = type_of(input)
     if t.dtype not in (float16, float32, float64):
         raise DTypeError(
@@ -234,7 +234,7 @@ def _counted_narrow(input: Tensor, axis: int, start: Any, length: Any) -> Tensor
     refusal = f"start + length exceeds dimension size ({extent})."
     low = where(holds, first, -1).item().as_size(extent, refusal)
     wide = where(holds, size, -1).item().as_size(extent - low, refusal)
-    return ops.slice_axis(input, axis, low, low + wide)  # type: ignore[no-any-return]
+    return ops.slice_axis(input, axis, low, low + wide)
 
 
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
@@ -245,7 +245,7 @@ def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 @remembered
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two axes as a new last axis; a view."""
-    return ops.diagonal(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+    return ops.diagonal(input, offset, dim1, dim2)
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:

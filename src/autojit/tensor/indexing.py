@@ -167,7 +167,7 @@ def _row_for_mask(x: Tensor, index: tuple[Any, ...], value: Tensor) -> Tensor | 
     aligned = rest[len(rest) - len(shape) :]
     if len(shape) > len(rest) or any(n not in (1, m) for n, m in zip(shape, aligned, strict=True)):
         return None
-    return reshape(value, shape)  # type: ignore[no-any-return]
+    return reshape(value, shape)
 
 
 def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
     value = _value(x, value)
     row = _row_for_mask(x, index, value)
     if row is not None:
-        return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)  # type: ignore[no-any-return]
+        return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)
     subscript = normalize(x, index)
     if subscript.shape != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
@@ -205,7 +205,7 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     have = type_of(value).shape
     while len(have) > len(shape) and have[0] == 1:
         have = have[1:]
-    return reshape(value, have)  # type: ignore[no-any-return]
+    return reshape(value, have)
 
 
 def _view(x: Tensor, s: Subscript) -> Tensor:
@@ -214,7 +214,7 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
         a == 0 and surely_equal(b, n) and c == 1 for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
     )
     found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
-    return reshape(found, s.shape)  # type: ignore[no-any-return]
+    return reshape(found, s.shape)
 
 
 def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
@@ -245,7 +245,7 @@ def _back(found: Tensor, count: int, where_to: int) -> Tensor:
         return found
     ndim = type_of(found).ndim
     order = [*range(count, count + where_to), *range(count), *range(count + where_to, ndim)]
-    return permute(found, order)  # type: ignore[no-any-return]
+    return permute(found, order)
 
 
 def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
@@ -261,7 +261,7 @@ def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
         value = permute(value, [*range(where_to, where_to + count), *range(where_to), *range(where_to + count, ndim)])
     done = ops.index_put(front, indices, value, accumulate)
     inverse = [order.index(axis) for axis in range(len(order))]
-    return permute(done, inverse)  # type: ignore[no-any-return]
+    return permute(done, inverse)
 
 
 def normalize(x: Tensor, index: Any) -> Subscript:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -148,7 +148,7 @@ def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:
     return _Call(kernel, sizes, tuple((s, spec.dtype) for s, spec in zip(shapes, kernel.outputs, strict=True)))
 
 
-def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: Any) -> Any:
+def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: Any) -> Tensor:
     """The composite ``name`` of ``ops.fused``: of large arrays by one kernel, and then recorded as one node.
 
     Args:
@@ -158,7 +158,7 @@ def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: st
     first = operands[0]
     array = first._array if isinstance(first, Tensor) else None
     if type(array) is np.ndarray and array.size >= LARGE and state.divert is None and _serves(operands):
-        found = apply(_fused(name, parameters), *operands)
+        found: Tensor = apply(_fused(name, parameters), *operands)
     else:
         found = COMPOSITES[name](*operands, *parameters)
     return rename_node(found, node, **shown) if node else found
@@ -182,6 +182,12 @@ def _serves(operands: Sequence[Any]) -> bool:
     return is_alike and _order_of([t._array for t in operands]) is not None
 
 
+@overload
+def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "") -> Tensor: ...
+@overload
+def in_one_step(
+    name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int
+) -> tuple[Tensor, ...]: ...
 def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1) -> Any:
     """The composite ``name`` of ``ops.fused_arrays``, recorded as one node: of large arrays by one compiled step.
 

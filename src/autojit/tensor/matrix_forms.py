@@ -29,7 +29,8 @@ def completed(q: Tensor) -> Tensor:
     if rows == columns:
         return q
     _, vectors = ops.eigh(q.detach() @ q.detach().mH)
-    return ops.concatenate([q, vectors[..., : rows - columns].detach()], -1)  # type: ignore[no-any-return]
+    further: Tensor = vectors[..., : rows - columns].detach()
+    return ops.concatenate([q, further], -1)
 
 
 def complete_qr(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -139,7 +139,7 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None) ->
     key = source._take(prod(shape) * draws.words_per_uniform(dtype))
     if _by_kernel(shape, dtype):
         return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.uniform(key, tuple(shape), dtype)  # type: ignore[no-any-return]
+    return draws.uniform(key, tuple(shape), dtype)
 
 
 def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
@@ -157,7 +157,7 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> 
     key = source._take(prod(shape) * draws.words_per_normal(dtype))
     if _by_kernel(shape, dtype):
         return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.normal(key, tuple(shape), dtype)  # type: ignore[no-any-return]
+    return draws.normal(key, tuple(shape), dtype)
 
 
 def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:

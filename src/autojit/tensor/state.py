@@ -7,16 +7,31 @@ import contextvars
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from autojit.core.config import config
+from autojit.core.dtypes import DType
 from autojit.core.epoch import bump_guard_epoch, guard_epoch
 from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
     from autojit.core.ports import Trace
+
+
+R = TypeVar("R")
+
+
+class Precision(Protocol):
+    """What a mode of mixed precision does to a function's operands."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+    def lower(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R: ...
+
+    def full(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R: ...
 
 
 RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
@@ -49,7 +64,7 @@ class State(threading.local):
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
     observer: Any  # whom to tell what runs (the profiler's), or None
     view_replay: bool  # whether the history of a changed base's view names the function that made the view
-    autocast: Any  # the mode of mixed precision (``tensor/autocast.py``), or None
+    autocast: Precision | None  # the mode of mixed precision (``tensor/autocast.py``)
     detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
     reference: bool  # whether eager ops are NumPy and nothing else (``fast_paths.reference_only``)
 

@@ -155,7 +155,7 @@ def cross_entropy(
         if input.numel() < LARGE:
             return cast(Tensor, apply(_NLL_LOSS, input.log_softmax(1), target))
         options = (1, 0.0, "mean")
-        return cast(Tensor, in_one_step("class_losses", options, input, target, node="NllLossBackward0"))
+        return in_one_step("class_losses", options, input, target, node="NllLossBackward0")
 
     def by_parts(input: Tensor, target: Tensor) -> Tensor:
         return _class_cross_entropy(input, target, weight, reduction, ignore_index, label_smoothing)

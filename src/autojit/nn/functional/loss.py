@@ -71,7 +71,7 @@ def mse_loss(
     if weight is None and reduction == "mean" and at_hand(input, target):
         if input.numel() < LARGE:
             return cast(Tensor, apply(_MSE_LOSS, input, target))
-        return cast(Tensor, in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0"))
+        return in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0")
     x, y = all_together(list(_same_shape(input, target)), "mse_loss")
 
     def by_parts(x: Tensor, y: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class Window:
         low, high = [0] * x.ndim, [0] * x.ndim
         low[axis] = self.padding
         high[axis] = size_max(0, self.reach - self.padding - x.shape[axis])
-        grown = cast(Tensor, ops.pad(x, low, high, value))
+        grown = ops.pad(x, low, high, value)
         return grown if surely_equal(grown.shape[axis], self.reach) else grown.narrow(axis, 0, self.reach)
 
     def taps(self, padded: Tensor, axis: int) -> list[Tensor]:
@@ -51,7 +51,7 @@ class Window:
         for k in range(self.size):
             first = k * self.dilation
             last = first + (self.count - 1) * self.stride + 1
-            found.append(cast(Tensor, ops.slice_axis(padded, axis, first, last, self.stride)))
+            found.append(ops.slice_axis(padded, axis, first, last, self.stride))
         return found
 
     def view(self, padded: Tensor, axis: int) -> Tensor:
