@@ -20,6 +20,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -250,10 +251,21 @@ TRIALS = (cold, warm, again, differentiated)
 
 
 class World:
-    """What belongs to the thread or the process, and is as it was before an interrupt after it, too."""
+    """What belongs to the thread or the process, and is as it was before an interrupt after it, too.
+
+    Threads that compile kernels for an interrupted call end what they have begun: they are waited for.
+    """
 
     def __init__(self) -> None:
+        self._wait_for(lambda: undivided._inside == undivided._here.depth)
         self._before = self._seen()
+
+    @staticmethod
+    def _wait_for(is_so: Callable[[], bool]) -> None:
+        """Until it is so, or for a while."""
+        end = time.monotonic() + PATIENCE_S / 4
+        while not is_so() and time.monotonic() < end:
+            time.sleep(0.001)
 
     def _seen(self) -> dict[str, Any]:
         return {
@@ -273,6 +285,7 @@ class World:
         }
 
     def check(self) -> None:
+        self._wait_for(lambda: self._seen() == self._before)
         for name, value in self._seen().items():
             assert value == self._before[name], f"{name}: {value}, was {self._before[name]}"
 
