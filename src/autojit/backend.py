@@ -1,7 +1,7 @@
 """Back ends: what compiles and runs graphs of one kind of device; the device of a graph's values chooses.
 
 A `Backend` is what `compiler.compile` calls in its order: `machine` for passes and schedule, `lower` for code, `build`
-for an executable. A second one is registered under its device type; this module is the only one that names the CPU's.
+for an executable. This module is the only one that names the CPU's; a second stands beside it, under its device type.
 """
 
 from __future__ import annotations
@@ -47,11 +47,6 @@ def cpu_backend(machine: Machine = CPU_MACHINE) -> Backend:
 
 
 _BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}
-
-
-def register_backend(kind: str, backend: Backend) -> None:
-    """Compile graphs on devices of a kind by ``backend``."""
-    _BACKENDS[kind] = backend
 
 
 @contextmanager

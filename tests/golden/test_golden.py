@@ -24,11 +24,9 @@ def test_every_step_is_recorded_and_nothing_else() -> None:
     assert len(recorded) >= 60
 
 
-@pytest.mark.parametrize("name", ["op_softplus", "op_matmul", "op_scan", "op_sort"])
+@pytest.mark.parametrize("name", ["op_tanh", "op_matmul", "op_scan", "op_sort"])
 def test_an_op_is_as_recorded(name: str) -> None:
     recorded, kernels = archive.read()
-    if name not in recorded:
-        name = "op_tanh"
     printer = Printer()
     found = {name: cases()[name](printer)}
     assert archive.differences(found, printer.kernels, {name: recorded[name]}, kernels) == {}

@@ -15,7 +15,7 @@ from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
 from autojit.schedule.kernels import Apart, Kernel, LoopKernel
 
-MOST_KERNELS = 512  # of a batch: bounds what a plan keeps of each
+MOST_KERNELS = 512  # of a batch
 
 
 @dataclass(eq=False)

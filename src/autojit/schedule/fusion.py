@@ -23,7 +23,7 @@ from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.kinds import Kind
 from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
 
-MOST_MEMBERS = 400  # nodes of a group: bounds the time that LLVM takes for one function
+MOST_MEMBERS = 400  # nodes of a group
 CANDIDATES = 6  # groups that a node may join are tried, the latest first
 
 

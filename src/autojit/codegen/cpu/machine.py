@@ -1,6 +1,6 @@
 """What passes and schedules know of CPUs, and what the CPU's code knows besides.
 
-Caches are those of the machines since 2013 in their smallest: 32 KB of the first level, 256 KB to 1 MB of the second.
+Where a number has no measurement beside it, none is recorded: it is what stood in the pass or schedule that reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CPU_MACHINE = Machine(
         least_bytes=256 * 1024,
         least_open_kernels=6,
         resident_bytes=48 * 1024,
-        rows_per_packing=96,  # a few tiles of a product
+        rows_per_packing=96,
         least_units=16,  # a few tiles of a product
     ),
     batch_bytes=1 << 20,  # less costs more to fork than it brings
