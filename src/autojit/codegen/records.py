@@ -7,6 +7,7 @@ a record of them by name, and a `FunctionText` loads and stores them by their `F
         address: Pointer  # where to write
         bytes: Word
 
+
     Patch(address=4096, bytes=8)  # the words, in order: (4096, 8)
     function.get("%patch", Patch.bytes)  # the name of an i64
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from autojit.codegen.cpu.control_ir import control_ir
-from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
+from autojit.codegen.cpu.plan_ir import plan_ir
+from autojit.codegen.cpu.product_ir import product_ir
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
@@ -121,7 +122,7 @@ def _gemm_object(short: str) -> LoadedObject:
 
 @once
 def _matmul_object(short: str) -> LoadedObject:
-    content = default_cache().object(matmul_ir(short), cached_host_target(), opt_level=0)
+    content = default_cache().object(product_ir(short), cached_host_target(), opt_level=0)
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 

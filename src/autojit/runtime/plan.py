@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.plan_records import Band, BandKernel, BandRow, Batch, BatchPart, Patch, Plan, PlanEntry
+from autojit.codegen.cpu.plan_records import (
+    EVERY,
+    EVERY_SIXTEENTH,
+    Band,
+    BandKernel,
+    BandRow,
+    Batch,
+    BatchPart,
+    Patch,
+    Plan,
+    PlanEntry,
+)
 from autojit.codegen.lowered import (
     Argument,
     BandEntry,
@@ -51,7 +62,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POLLED_FROM_NS = 1e6  # estimated time of a plan that a signal may stop
-EVERY, EVERY_SIXTEENTH = 1, 2  # how often entries look at the clock
 WORD = 0xFFFFFFFFFFFFFFFF
 """Numbers modulo this one more are what words hold."""
 

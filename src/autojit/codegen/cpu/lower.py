@@ -338,9 +338,7 @@ def _slice_words(words: ProductWords, k: int, scratch: int, slices: Slices) -> t
         one_unit = words.but(k=k, row_block=words.m, row_blocks=1, col_block=words.n, col_blocks=1, units=1)
         return "matmul", one_unit.but(units_per_chunk=1, scratch_bytes=scratch)
     strides = {name: getattr(words, name) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
-    return "contract", ContractionWords(
-        m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides
-    )
+    return "contract", ContractionWords(m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides)
 
 
 def gemm_scratch(kernel: Kernel, cut: Cut, slices: Slices) -> int:

@@ -12,6 +12,9 @@ from __future__ import annotations
 from autojit.codegen.lowered import Argument
 from autojit.codegen.records import Field, Pointer, Record, Word
 
+INTERRUPTED = -1  # the error word of a step that a signal has ended
+EVERY, EVERY_SIXTEENTH = 1, 2  # how often entries look at the clock
+
 
 class Plan(Record[int]):
     """One step, or the body of a branch or loop."""
@@ -24,7 +27,7 @@ class Plan(Record[int]):
     error: Pointer  # a word that a failing entry makes not 0: those after it, and so their writes, are left out
     sizes: Pointer  # the size program, 0 where all sizes are fixed
     n_stoppable: Word  # entries that a signal may stop: those before the first that writes what outlives the call
-    clock: Word  # 1: look at the clock before each of them; 2: before every sixteenth
+    clock: Word  # `EVERY` or `EVERY_SIXTEENTH` of them looks at the clock first
 
 
 class Patch(Record[int]):
