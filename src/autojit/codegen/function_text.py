@@ -45,8 +45,8 @@ class FunctionText:
         attributes: of the function.
     """
 
-    pointer: ClassVar[str] = "ptr"
-    index: ClassVar[str] = "i64"
+    pointer_type: ClassVar[str] = "ptr"
+    index_type: ClassVar[str] = "i64"
     wrapping: ClassVar[str] = ""  # flags of whole-number arithmetic, ended by a space
     back_edge: ClassVar[str] = ""  # follows the jump to the next turn of a loop
 
@@ -85,8 +85,8 @@ class FunctionText:
         if self.sizes_read:
             self.entry += self.address_of_sizes()
         for size, name in self.sizes_read.items():
-            self.entry.append(f"  {name}.at = getelementptr i64, {self.pointer} %z, i64 {self.module.sizes[size]}")
-            self.entry.append(f"  {name} = load i64, {self.pointer} {name}.at, align 8")
+            self.entry.append(f"  {name}.at = getelementptr i64, {self.pointer_type} %z, i64 {self.module.sizes[size]}")
+            self.entry.append(f"  {name} = load i64, {self.pointer_type} {name}.at, align 8")
         lines = [f"define {self.head()} {{", "entry:", *self.entry, *self.lines, "}"]
         self.module.functions[self.signature.symbol] = "\n".join(lines)
 
@@ -155,7 +155,7 @@ class FunctionText:
 
     def binary(self, operation: str, a: Operand, b: Operand, kind: str = "") -> str:
         """Any instruction of two operands of one type: ``and``, ``or``, ``xor``, ``shl``, ``lshr``..."""
-        return self.value(f"{operation} {kind or self.index} {self.number(a)}, {self.number(b)}")
+        return self.value(f"{operation} {kind or self.index_type} {self.number(a)}, {self.number(b)}")
 
     def add(self, a: Operand, b: Operand, kind: str = "") -> str:
         return self.binary(f"add {self.wrapping}".rstrip(), a, b, kind)
@@ -183,7 +183,7 @@ class FunctionText:
         return self._intrinsic("smax", a, b, kind)
 
     def _intrinsic(self, name: str, a: Operand, b: Operand, kind: str) -> str:
-        kind = kind or self.index
+        kind = kind or self.index_type
         return self.value(f"call {kind} @llvm.{name}.{kind}({kind} {self.number(a)}, {kind} {self.number(b)})")
 
     def round_up(self, a: Operand, step: int) -> str:
@@ -205,12 +205,12 @@ class FunctionText:
 
     def choose(self, condition: str, a: Operand, b: Operand, kind: str = "") -> str:
         """``a`` if the condition holds, else ``b``; both are there."""
-        kind = kind or self.index
+        kind = kind or self.index_type
         return self.value(f"select i1 {condition}, {kind} {self.number(a)}, {kind} {self.number(b)}")
 
     def convert(self, how: str, value: Operand, kind: str, to: str = "") -> str:
         """``zext``, ``sext``, ``trunc``, ``inttoptr``, ``ptrtoint``... from one type to another."""
-        return self.value(f"{how} {kind} {self.number(value)} to {to or self.index}")
+        return self.value(f"{how} {kind} {self.number(value)} to {to or self.index_type}")
 
     # -- memory
 
@@ -220,17 +220,19 @@ class FunctionText:
 
     def element(self, base: str, kind: str, position: Operand) -> str:
         """The address of an element of an array."""
-        return self.value(f"getelementptr {kind}, {self.pointer} {base}, {self.index} {self.number(position)}")
+        return self.value(
+            f"getelementptr {kind}, {self.pointer_type} {base}, {self.index_type} {self.number(position)}"
+        )
 
     def load(self, kind: str, address: str, order: str = "", *, attributes: str = "") -> str:
         """What an address holds; ``order`` makes it atomic (``monotonic``, ``acquire``, ``seq_cst``)."""
         if order:
-            return self.value(f"load atomic {kind}, {self.pointer} {address} {order}, align {SIZE_BYTES[kind]}")
-        return self.value(f"load {kind}, {self.pointer} {address}{attributes}")
+            return self.value(f"load atomic {kind}, {self.pointer_type} {address} {order}, align {SIZE_BYTES[kind]}")
+        return self.value(f"load {kind}, {self.pointer_type} {address}{attributes}")
 
     def store(self, kind: str, value: Operand, address: str, order: str = "", *, attributes: str = "") -> None:
         """Write a value to an address; ``order`` as in `load`."""
-        what, where = f"{kind} {self.number(value)}", f"{self.pointer} {address}"
+        what, where = f"{kind} {self.number(value)}", f"{self.pointer_type} {address}"
         if order:
             self.line(f"store atomic {what}, {where} {order}, align {SIZE_BYTES[kind]}")
         else:
@@ -238,17 +240,17 @@ class FunctionText:
 
     def update(self, operation: str, address: str, value: Operand, order: str, kind: str = "") -> str:
         """Change memory in one atomic action (``add``, ``sub``, ``xchg``...); what it held before."""
-        what = f"{kind or self.index} {self.number(value)}"
-        return self.value(f"atomicrmw {operation} {self.pointer} {address}, {what} {order}")
+        what = f"{kind or self.index_type} {self.number(value)}"
+        return self.value(f"atomicrmw {operation} {self.pointer_type} {address}, {what} {order}")
 
     def exchange(self, address: str, expected: Operand, new: Operand, orders: str, kind: str = "") -> tuple[str, str]:
         """Put ``new`` where ``expected`` is, in one atomic action: what was there, and whether it was done.
 
         ``orders``: when it succeeds and when it fails, ``"acq_rel acquire"``.
         """
-        kind = kind or self.index
+        kind = kind or self.index_type
         values = f"{kind} {self.number(expected)}, {kind} {self.number(new)}"
-        pair = self.value(f"cmpxchg {self.pointer} {address}, {values} {orders}")
+        pair = self.value(f"cmpxchg {self.pointer_type} {address}, {values} {orders}")
         found, is_done = (self.value(f"extractvalue {{ {kind}, i1 }} {pair}, {k}") for k in range(2))
         return found, is_done
 
@@ -260,21 +262,27 @@ class FunctionText:
 
     def copy_bytes(self, target: str, source: str, size_bytes: Operand) -> None:
         """Copy between places that do not overlap."""
-        p, n = self.pointer, f"{self.index} {self.number(size_bytes)}"
-        self.line(f"call void @llvm.memcpy.p0.p0.{self.index}({p} {target}, {p} {source}, {n}, i1 false)")
+        p, n = self.pointer_type, f"{self.index_type} {self.number(size_bytes)}"
+        self.line(f"call void @llvm.memcpy.p0.p0.{self.index_type}({p} {target}, {p} {source}, {n}, i1 false)")
 
     def fill_bytes(self, target: str, byte: int, size_bytes: Operand) -> None:
         """Write one byte everywhere."""
-        n = f"{self.index} {self.number(size_bytes)}"
-        self.line(f"call void @llvm.memset.p0.{self.index}({self.pointer} {target}, i8 {byte}, {n}, i1 false)")
+        n = f"{self.index_type} {self.number(size_bytes)}"
+        self.line(
+            f"call void @llvm.memset.p0.{self.index_type}({self.pointer_type} {target}, i8 {byte}, {n}, i1 false)"
+        )
 
     # -- calls
 
     def call(self, callee: Signature, *arguments: Operand, by: str = "") -> str:
-        """Call a function, ``by`` a pointer to it or by its symbol, which the module then declares; its value."""
+        """Call a function, ``by`` a pointer to it or by its symbol, which the module then declares; its value.
+
+        The address of the sizes' words is passed on to one that takes it.
+        """
         if not by:
             self.module.declarations.setdefault(callee.symbol, callee.declaration)
-        given = ", ".join(f"{kind} {self.number(x)}" for kind, x in zip(callee.kinds, arguments, strict=True))
+        taken = (*arguments, "%z") if callee.takes_sizes else arguments
+        given = ", ".join(f"{kind} {self.number(x)}" for kind, x in zip(callee.kinds, taken, strict=True))
         text = f"call {callee.returns} {by or f'@{callee.symbol}'}({given})"
         if callee.returns != "void":
             return self.value(text)
@@ -317,7 +325,7 @@ class FunctionText:
     @contextmanager
     def switch(self, number: str, kind: str = "") -> Iterator[Callable[[int], AbstractContextManager[None]]]:
         """``with f.switch(n) as case: with case(0): ...``; other numbers do nothing."""
-        kind, done, position, ends = kind or self.index, self.label("done"), len(self.lines), [self.block]
+        kind, done, position, ends = kind or self.index_type, self.label("done"), len(self.lines), [self.block]
         labels: dict[int, str] = {}
         self.lines.append("")
 
@@ -358,31 +366,37 @@ class FunctionText:
 
     @contextmanager
     def loop(
-        self, start: Operand, stop: Operand, step: Operand = 1, *, stem: str = "loop", kind: str = ""
+        self,
+        start: Operand,
+        stop: Operand,
+        step: Operand = 1,
+        *,
+        stem: str = "loop",
+        kind: str = "",
+        attachment: Callable[[int], str] | None = None,
     ) -> Iterator[str]:
-        """``for i in range(start, stop, step)`` with a positive step, from 0 on; yields ``i``."""
-        kind = kind or self.index
+        """``for i in range(start, stop, step)`` with a positive step, from 0 on; yields ``i``.
+
+        ``attachment`` gives what follows the jump to the next turn, told the number of the loop's first line.
+        """
+        kind, first, last = kind or self.index_type, self.number(start), self.number(stop)
         head, body, done = (self.label(f"{stem}.{part}") for part in ("head", "body", "done"))
         counter, following, before = self.fresh(), self.fresh(), self.block
         self.jump(head)
         self.start(head)
         position = len(self.lines)
-        self.branch(self.test("slt", counter, stop, kind), body, done)
+        self.branch(self.test("slt", counter, last, kind), body, done)
         self.start(body)
         self._exits.append(done)
         yield counter
         self._exits.pop()
-        cases = [(self.number(start), before)]
+        cases = [(first, before)]
         if not self.is_ended:
             self.line(f"{following} = add nuw nsw {kind} {counter}, {self.number(step)}")
             cases.append((following, self.block))
-            self._end(f"br label %{head}{self.attachment(start, stop, position)}")
+            self._end(f"br label %{head}{attachment(position) if attachment else self.back_edge}")
         self.lines.insert(position, f"  {counter} = {_phi(kind, cases)}")
         self.start(done)
-
-    def attachment(self, start: Operand, stop: Operand, first_line: int) -> str:
-        """What follows the jump back of a counted loop, whose lines begin at ``first_line``."""
-        return self.back_edge
 
     def break_when(self, condition: str) -> None:
         """Leave the innermost `loop` if the condition holds."""
@@ -390,32 +404,32 @@ class FunctionText:
 
     def first_where(self, start: Operand, stop: Operand, test: Callable[[str], str], kind: str = "") -> str:
         """The first number in ``range(start, stop)`` for which a test holds, or ``stop``."""
-        kind = kind or self.index
+        kind, first, last = kind or self.index_type, self.number(start), self.number(stop)
         head, body, on, done = map(self.label, ("head", "body", "on", "done"))
         counter, following, before = self.fresh(), self.fresh(), self.block
         self.jump(head)
         self.start(head)
         position = len(self.lines)
-        self.branch(self.test("slt", counter, stop, kind), body, done)
+        self.branch(self.test("slt", counter, last, kind), body, done)
         self.start(body)
         self.branch(test(counter), done, on)
         self.start(on)
         self.line(f"{following} = add nuw nsw {kind} {counter}, 1")
         self._end(f"br label %{head}{self.back_edge}")
-        self._insert_phis(position, [(counter, kind, start, following)], (before, self.block))
+        self._insert_phis(position, [(counter, kind, first, following)], (before, self.block))
         self.start(done)
         return counter
 
     def repeat(self, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]) -> State:
         """``do state = turn(state) while state[0] > 0``: the state is in registers; returns the last one."""
         body, done = self.label("body"), self.label("done")
-        names, before = [self.fresh() for _ in kinds], self.block
+        names, before, state = [self.fresh() for _ in kinds], self.block, list(map(self.number, first))
         self.jump(body)
         self.start(body)
         position = len(self.lines)
         later = turn(names)
         self.branch(self.test("sgt", later[0], 0, kinds[0]), body, done, self.back_edge)
-        self._insert_phis(position, zip(names, kinds, first, later, strict=True), (before, self.block))
+        self._insert_phis(position, zip(names, kinds, state, later, strict=True), (before, self.block))
         self.start(done)
         return later
 
@@ -428,7 +442,7 @@ class FunctionText:
     ) -> State:
         """``while goes_on(state): state = turn(state)``; returns the state after the loop."""
         head, body, done = self.label("head"), self.label("body"), self.label("done")
-        names, before = [self.fresh() for _ in kinds], self.block
+        names, before, state = [self.fresh() for _ in kinds], self.block, list(map(self.number, first))
         self.jump(head)
         self.start(head)
         position = len(self.lines)
@@ -436,16 +450,15 @@ class FunctionText:
         self.start(body)
         later = turn(names)
         self._end(f"br label %{head}{self.back_edge}")
-        self._insert_phis(position, zip(names, kinds, first, later, strict=True), (before, self.block))
+        self._insert_phis(position, zip(names, kinds, state, later, strict=True), (before, self.block))
         self.start(done)
         return names
 
     def _insert_phis(
-        self, position: int, rows: Iterable[tuple[str, str, Operand, Operand]], blocks: tuple[str, str]
+        self, position: int, rows: Iterable[tuple[str, str, Operand, str]], blocks: tuple[str, str]
     ) -> None:
         self.lines[position:position] = [
-            f"  {name} = {_phi(kind, zip(map(self.number, (first, later)), blocks, strict=True))}"
-            for name, kind, first, later in rows
+            f"  {name} = {_phi(kind, zip(cases, blocks, strict=True))}" for name, kind, *cases in rows
         ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -15,11 +16,13 @@ class Signature:
         symbol: its name.
         parameters: their types and names, ``"ptr context, i64 chunk"``.
         returns: its type.
+        takes_sizes: whether ``ptr z`` follows, the address of the words that hold its module's symbolic sizes.
     """
 
     symbol: str
     parameters: str = ""
     returns: str = "void"
+    takes_sizes: bool = False
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -33,7 +36,7 @@ class Signature:
 
     @cached_property
     def _parts(self) -> list[str]:
-        return self.parameters.split(", ") if self.parameters else []
+        return [*(self.parameters.split(", ") if self.parameters else []), *["ptr z"] * self.takes_sizes]
 
     @property
     def listed(self) -> str:
@@ -65,6 +68,11 @@ class ModuleText:
         """The name of a node of metadata."""
         self.nodes.append(f"!{len(self.nodes)} = !{{{', '.join(parts)}}}")
         return f"!{len(self.nodes) - 1}"
+
+    def table(self, symbol: str, words: Sequence[int]) -> None:
+        """Define constant 64-bit words."""
+        listed = ", ".join(f"i64 {word}" for word in words)
+        self.definitions[symbol] = f"{symbol} = internal constant [{len(words)} x i64] [{listed}], align 16"
 
     def text(self) -> str:
         """The module, functions first."""

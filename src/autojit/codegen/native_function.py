@@ -13,8 +13,7 @@ to one::
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +72,6 @@ class NativeFunction(FunctionText):
     ) -> None:
         super().__init__(module, signature, linkage=linkage, attributes=attributes)
         self._begun: dict[str, Junction] = {}  # by the line of its label
-        self._attached = ""
 
     def finish(self) -> None:
         """End the function and add it to its module; junctions know by now what leads to them."""
@@ -123,18 +121,7 @@ class NativeFunction(FunctionText):
         """The address of what follows a record."""
         return self.at(address, record.size_bytes)
 
-    # -- loops and tests
-
-    @contextmanager
-    def attached(self, text: str) -> Iterator[None]:
-        """What follows the jumps back of loops inside, with the comma in front."""
-        self._attached = text
-        yield
-        self._attached = ""
-
-    def attachment(self, start: Operand, stop: Operand, first_line: int) -> str:
-        """See `FunctionText.attachment`."""
-        return self._attached
+    # -- tests
 
     def is_zero(self, value: Operand, kind: str = "") -> str:
         return self.test("eq", value, "null" if kind == "ptr" else 0, kind)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from autojit.codegen.cpu.control_ir import control_ir
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.plan_ir import plan_ir
 from autojit.codegen.cpu.product_ir import product_ir
+from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
@@ -88,6 +90,15 @@ def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = N
     ``pass_levels`` names texts that LLVM's pass pipeline treats at another level than it does loops.
     """
     return _kernels.get(texts, pass_levels or {})
+
+
+def load_written(write: Callable[[KernelFunction], None]) -> LoadedObject:
+    """The loaded code of a kernel for this machine that somebody else writes."""
+    kernel = CpuKernel(KernelModule(), "kernel")
+    write(kernel)
+    kernel.finish()
+    (code,) = load_kernels((kernel.module.text(),))
+    return code
 
 
 def plan_request() -> tuple[str, int, int]:

@@ -95,7 +95,7 @@ def add_slot_sums(module: ModuleText) -> None:
             f.store(kind, "0.0", f.element(to, kind, i))
         with f.loop(0, f.get(words, SlotSum.n_slots)) as slot:
             part = f.at(slots, f.mul(slot, f.get(words, SlotSum.stride)))
-            with f.attached(_LOOP), f.loop(0, n) as i:
+            with f.loop(0, n, attachment=lambda _: _LOOP) as i:
                 total = f.element(to, kind, i)
                 a = f.load(kind, total, attributes=_ACCESS)
                 b = f.load(kind, f.element(part, kind, i), attributes=_ACCESS)
