@@ -16,7 +16,7 @@ from autojit.runtime.host import cached_host_target
 from autojit.runtime.llvm import compile_to_object
 from autojit.runtime.loader import LoadedObject, load
 
-MODULES = (plan_records, entry_records, gate, pool_ir)
+MODULES = (plan_records, entry_records, pool_ir)
 CLASSES = [found for module in MODULES for found in vars(module).values() if isinstance(found, type)]
 RECORDS = [record for record in dict.fromkeys(CLASSES) if issubclass(record, Record) and record.fields]
 
@@ -105,6 +105,10 @@ def test_a_record_is_changed_by_making_another() -> None:
         record.but(fourth=1)  # type: ignore[call-arg]
     with pytest.raises(AttributeError, match="second"):
         record.second = 3
+
+
+def test_a_gate_has_the_words_that_native_code_looks_at() -> None:
+    assert len(entry_records.GateWords.fields) == gate.GATE_WORDS
 
 
 def test_words_may_be_far_apart() -> None:

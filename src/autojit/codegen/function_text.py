@@ -97,7 +97,8 @@ class FunctionText:
 
     def value(self, text: str) -> str:
         """Append ``%fresh = text`` and return the fresh name."""
-        name = self.fresh()
+        self.count += 1
+        name = f"%t{self.count}"
         self.lines.append(f"  {name} = {text}")
         return name
 

@@ -14,7 +14,6 @@ to one::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from autojit.codegen.function_text import SIZE_BYTES, FunctionText, Operand
@@ -28,9 +27,9 @@ def body(symbol: str, context: str = "ptr context") -> Signature:
 
 
 BODY = body("")
+_ZERO = {"ptr": "null"}
 
 
-@dataclass(frozen=True, eq=False)
 class Junction:
     """A block that several places lead to.
 
@@ -38,18 +37,18 @@ class Junction:
         label: its own.
         kinds: the types of the values that every place brings.
         names: the values as the block has them.
-        cases: per place: what it brings, and its block.
     """
 
-    label: str
-    kinds: Sequence[str]
-    names: Sequence[str]
-    cases: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    __slots__ = ("cases", "kinds", "label", "names")
+
+    def __init__(self, label: str, kinds: Sequence[str], names: Sequence[str]) -> None:
+        self.label = label
+        self.kinds = kinds
+        self.names = names
+        self.cases: list[tuple[tuple[str, ...], str]] = []  # per place: what it brings, and its block
 
     def phis(self) -> list[str]:
         """The lines that choose the values."""
-        if not self.kinds:
-            return []
         columns = zip(*(values for values, _ in self.cases), strict=True)
         blocks = [block for _, block in self.cases]
         rows = zip(self.names, self.kinds, columns, strict=True)
@@ -71,23 +70,22 @@ class NativeFunction(FunctionText):
         self, module: ModuleText, signature: Signature, *, linkage: str = "", attributes: str = "nounwind"
     ) -> None:
         super().__init__(module, signature, linkage=linkage, attributes=attributes)
-        self._begun: dict[str, Junction] = {}  # by the line of its label
+        self._begun: list[Junction] = []  # those that choose values
 
     def finish(self) -> None:
         """End the function and add it to its module; junctions know by now what leads to them."""
-        lines: list[str] = []
-        for line in self.lines:
-            lines.append(line)
-            if line in self._begun:
-                lines += self._begun[line].phis()
-        self.lines = lines
+        for junction in self._begun:
+            first = self.lines.index(f"{junction.label}:") + 1
+            self.lines[first:first] = junction.phis()
         super().finish()
 
     # -- memory
 
     def load(self, kind: str, address: str, order: str = "", *, attributes: str = "") -> str:
         """See `FunctionText.load`; what is accessed is aligned to its size."""
-        return super().load(kind, address, order, attributes=f", align {SIZE_BYTES[kind]}{attributes}")
+        if order:
+            return super().load(kind, address, order)
+        return self.value(f"load {kind}, ptr {address}, align {SIZE_BYTES[kind]}{attributes}")
 
     def store(self, kind: str, value: Operand, address: str, order: str = "", *, attributes: str = "") -> None:
         """See `FunctionText.store`; what is accessed is aligned to its size."""
@@ -96,14 +94,8 @@ class NativeFunction(FunctionText):
     # -- records
 
     def get(self, record: str, word: Field[Any], order: str = "") -> str:
-        """A word of a record; ``order`` as in `load`. Two lines at once: texts are made in every process."""
-        if order or not word.offset_bytes:
-            return self.load(word.kind, self.place_of(record, word), order)
-        name = self.fresh()
-        at, align = f"{name}.at", SIZE_BYTES[word.kind]
-        self.line(f"{at} = getelementptr i8, ptr {record}, i64 {word.offset_bytes}")
-        self.line(f"{name} = load {word.kind}, ptr {at}, align {align}")
-        return name
+        """A word of a record; ``order`` as in `load`."""
+        return self.load(word.kind, self.place_of(record, word), order)
 
     def put(self, record: str, word: Field[Any], value: Operand, order: str = "") -> None:
         """Write a word of a record; ``order`` as in `load`."""
@@ -111,11 +103,13 @@ class NativeFunction(FunctionText):
 
     def place_of(self, record: str, word: Field[Any]) -> str:
         """The address of a word of a record."""
-        return self.at(record, word.offset_bytes) if word.offset_bytes else record
+        if not word.offset_bytes:
+            return record
+        return self.value(f"getelementptr i8, ptr {record}, i64 {word.offset_bytes}")
 
     def item(self, record: type[Record[Any]], first: str, position: Operand) -> str:
         """The address of one of several records in a row."""
-        return self.element(first, f"[{record.size_bytes} x i8]", position)
+        return self.value(f"getelementptr [{record.size_bytes} x i8], ptr {first}, i64 {self.number(position)}")
 
     def after(self, record: type[Record[Any]], address: str) -> str:
         """The address of what follows a record."""
@@ -123,11 +117,11 @@ class NativeFunction(FunctionText):
 
     # -- tests
 
-    def is_zero(self, value: Operand, kind: str = "") -> str:
-        return self.test("eq", value, "null" if kind == "ptr" else 0, kind)
+    def is_zero(self, value: str, kind: str = "i64") -> str:
+        return self.value(f"icmp eq {kind} {value}, {_ZERO.get(kind, 0)}")
 
-    def is_set(self, value: Operand, kind: str = "") -> str:
-        return self.test("ne", value, "null" if kind == "ptr" else 0, kind)
+    def is_set(self, value: str, kind: str = "i64") -> str:
+        return self.value(f"icmp ne {kind} {value}, {_ZERO.get(kind, 0)}")
 
     def end_with(self, callee: Signature, *arguments: Operand) -> None:
         """Return what a function returns, which is called in place of this one."""
@@ -174,8 +168,9 @@ class NativeFunction(FunctionText):
 
     def begin(self, junction: Junction) -> Sequence[str]:
         """Write the junction's block from here on; its values."""
-        self._begun[f"{junction.label}:"] = junction
         self.start(junction.label)
+        if junction.kinds:
+            self._begun.append(junction)
         return junction.names
 
     def _bring(self, to: Junction, values: Sequence[Operand]) -> None:

@@ -60,7 +60,7 @@ from autojit.runtime.entry_spec import (
     WordGuard,
 )
 from autojit.runtime.executable import POINTER_BYTES, data_address
-from autojit.runtime.gate import UNLESS_REENTERED, GateWords
+from autojit.runtime.gate import GATE_WORDS, UNLESS_REENTERED
 from autojit.runtime.object_layout import (
     TYPE_OFFSET,
     array_flags,
@@ -143,7 +143,7 @@ class NativeEntry:
         self._quiet_head = self._head.copy()
         self._quiet_head[Head.fallback.place] = 0
         self._retry_head = self._quiet_head.copy()
-        self._retry_head[Head.busy.place] = self._keep_table(np.zeros(len(GateWords.fields), np.int64))
+        self._retry_head[Head.busy.place] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
         self.calls = functools.partial(_calls_of, (self._head, self._quiet_head, self._retry_head))
         self._quiet = new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = new_builtin((new_capsule(data_address(self._retry_head)), self))

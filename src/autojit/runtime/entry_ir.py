@@ -28,13 +28,13 @@ from autojit.runtime.entry_records import (
     TUPLE_ITEMS_OFFSET,
     TUPLE_SIZE_OFFSET,
     ArgumentWords,
+    GateWords,
     GuardedItem,
     GuardedWord,
     Head,
     Identity,
     Ring,
 )
-from autojit.runtime.gate import GateWords
 
 IMPORTS = (
     "PyEval_SaveThread",

@@ -48,6 +48,13 @@ class Head(Record[int]):
     ranges: Pointer  # `WrittenRange`, sorted and apart: memory that the step writes
 
 
+class GateWords(Record[int]):
+    """The words of `gate.Gate`, which is made long before native code and does without this module."""
+
+    running: Word  # the thread of the native call, 0: none
+    reserved: Word  # 1 while Python has the gate or waits for it
+
+
 class ArgumentWords(Record[int]):
     """What one argument must be; the fields without a use for its kind are 0."""
 

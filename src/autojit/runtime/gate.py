@@ -14,20 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from autojit.codegen.records import Record, Word
 from autojit.core.config import config
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import is_mine, new_lock
 
+GATE_WORDS = 2  # the thread of the native call, 0: none; 1 while Python has the gate or waits for it
 _SHORTEST_WAIT_S = 20e-6
 _LONGEST_WAIT_S = 1e-3
-
-
-class GateWords(Record[int]):
-    """The words of a gate."""
-
-    running: Word  # the thread of the native call, 0: none
-    reserved: Word  # 1 while Python has the gate or waits for it
 
 
 class Reentered(RuntimeError):
@@ -64,7 +57,7 @@ class Gate:
     __slots__ = ("__weakref__", "address", "lock", "words")
 
     def __init__(self) -> None:
-        self.words = (ctypes.c_int64 * len(GateWords.fields))()
+        self.words = (ctypes.c_int64 * GATE_WORDS)()
         self.address = ctypes.addressof(self.words)
         self.lock = new_lock()
 

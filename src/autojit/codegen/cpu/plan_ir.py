@@ -1,8 +1,8 @@
 """The plan runner and the bodies every plan can call: native code that is compiled once per machine.
 
 The records are in `plan_records`. ``aj_step`` walks a plan; ``aj_poll`` lets Python handle signals during long ones;
-``aj_many``, ``aj_band`` and ``aj_copy`` are bodies that run batches, bands and copies; `product_ir` has those that
-multiply matrices.
+``aj_many``, ``aj_band``, ``aj_copy`` and ``aj_sum_slots_<t>`` are bodies that run batches, bands and copies, and add up
+partial results.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from autojit.codegen.cpu.plan_records import (
     Plan,
     PlanEntry,
     Polled,
+    SlotSum,
+    SumContext,
 )
-from autojit.codegen.cpu.product_ir import add_slot_sums
 from autojit.codegen.cpu.size_ir import SIZES, add_sizes
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction, body
@@ -60,7 +61,7 @@ def plan_ir() -> str:
     _add_band(module)
     _add_copy(module)
     add_sizes(module)
-    add_slot_sums(module)
+    _add_slot_sums(module)
     return module.text()
 
 
@@ -205,3 +206,28 @@ def _add_copy(module: ModuleText) -> None:
         f.ret()
     f.copy_bytes(f.at(to, start), f.at(source, start), size)
     f.finish()
+
+
+_INDEPENDENT = ("!0 = distinct !{}", "!1 = distinct !{!1, !2}", '!2 = !{!"llvm.loop.parallel_accesses", !0}')
+_ACCESS, _LOOP = ", !llvm.access.group !0", ", !llvm.loop !1"
+"""Of a loop whose turns do not depend on each other, and of its accesses."""
+
+
+def _add_slot_sums(module: ModuleText) -> None:
+    """``aj_sum_slots_<t>``: add up partial products, in the order of the slots whatever the number of threads."""
+    module.nodes += _INDEPENDENT
+    for short, kind in {"f32": "float", "f64": "double"}.items():
+        f = NativeFunction(module, body(f"aj_sum_slots_{short}", "ptr noalias context"), attributes="")
+        context = f.parameters[0]
+        to, slots, words = (f.get(context, word) for word in SumContext.fields.values())
+        n = f.get(words, SlotSum.n)
+        with f.loop(0, n) as i:
+            f.store(kind, "0.0", f.element(to, kind, i))
+        with f.loop(0, f.get(words, SlotSum.n_slots)) as slot:
+            part = f.at(slots, f.mul(slot, f.get(words, SlotSum.stride)))
+            with f.loop(0, n, attachment=lambda _: _LOOP) as i:
+                total = f.element(to, kind, i)
+                a = f.load(kind, total, attributes=_ACCESS)
+                b = f.load(kind, f.element(part, kind, i), attributes=_ACCESS)
+                f.store(kind, f.binary("fadd", a, b, kind), total, attributes=_ACCESS)
+        f.finish()

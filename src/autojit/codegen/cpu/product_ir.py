@@ -1,13 +1,13 @@
-"""Bodies of plans that multiply matrices and add up partial products, around the GEMMs of `gemm`."""
+"""Bodies of plans that multiply matrices, around the GEMMs of `gemm`."""
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.plan_records import ContractionWords, ProductContext, ProductWords, SlotSum, SumContext
+from autojit.codegen.cpu.plan_records import ContractionWords, ProductContext, ProductWords
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction, body
 from autojit.core.once import once
 
-ELEMENTS = {"f32": "float", "f64": "double"}
+_ELEMENTS = {"f32": "float", "f64": "double"}
 
 
 def _gemm(short: str) -> Signature:
@@ -63,7 +63,7 @@ def _add_product(module: ModuleText, short: str) -> None:
             position = f.add(f.mul(outer, w[f"{x}_outer"]), f.mul(inner, w[f"{x}_inner"]))
             for number, stride in steps:
                 position = f.add(position, f.mul(number, w[stride]))
-            part[x] = f.element(w[x], ELEMENTS[short], position)
+            part[x] = f.element(w[x], _ELEMENTS[short], position)
         _multiply(f, short, {**w, **part}, w["accumulate"])
     f.finish()
 
@@ -76,28 +76,3 @@ def _add_contraction(module: ModuleText, short: str) -> None:
     steps = f.least(f.sub(w["k"], done), w["k_block"])
     _multiply(f, short, {**w, "k": steps}, 0)
     f.finish()
-
-
-_INDEPENDENT = ("!0 = distinct !{}", "!1 = distinct !{!1, !2}", '!2 = !{!"llvm.loop.parallel_accesses", !0}')
-_ACCESS, _LOOP = ", !llvm.access.group !0", ", !llvm.loop !1"
-"""Of a loop whose turns do not depend on each other, and of its accesses."""
-
-
-def add_slot_sums(module: ModuleText) -> None:
-    """``aj_sum_slots_<t>``: add up partial products, in the order of the slots whatever the number of threads."""
-    module.nodes += _INDEPENDENT
-    for short, kind in ELEMENTS.items():
-        f = NativeFunction(module, body(f"aj_sum_slots_{short}", "ptr noalias context"), attributes="")
-        context = f.parameters[0]
-        to, slots, words = (f.get(context, word) for word in SumContext.fields.values())
-        n = f.get(words, SlotSum.n)
-        with f.loop(0, n) as i:
-            f.store(kind, "0.0", f.element(to, kind, i))
-        with f.loop(0, f.get(words, SlotSum.n_slots)) as slot:
-            part = f.at(slots, f.mul(slot, f.get(words, SlotSum.stride)))
-            with f.loop(0, n, attachment=lambda _: _LOOP) as i:
-                total = f.element(to, kind, i)
-                a = f.load(kind, total, attributes=_ACCESS)
-                b = f.load(kind, f.element(part, kind, i), attributes=_ACCESS)
-                f.store(kind, f.binary("fadd", a, b, kind), total, attributes=_ACCESS)
-        f.finish()
