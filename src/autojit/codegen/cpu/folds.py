@@ -47,7 +47,7 @@ class FoldPrinter(ExpressionPrinter):
             if accumulator.prefix or self._is_direct(accumulator):
                 continue
             self.partials[k] = offset
-            count = self.program.inner_count if accumulator.kind == "col" else 1
+            count = self.walk.inner_count if accumulator.kind == "col" else 1
             offset += -(-count * partial_dtype(accumulator).size_bytes // 64) * 64
         self.partial_bytes = offset
 
@@ -113,7 +113,7 @@ class FoldPrinter(ExpressionPrinter):
     def open_reduction(self, reduction: RowReduction) -> None:
         dtype = reduction.expr.dtype
         if not getattr(reduction.op, "is_pair", False):
-            is_long = exceeds_block(self.program.inner_count)
+            is_long = exceeds_block(self.walk.inner_count)
             self.row_folds[reduction.value] = self.open_fold(reduction.op, dtype, is_long=is_long)
             return
         best, where = self.slot(fold_dtype(dtype)), self.slot(int64)
@@ -132,7 +132,7 @@ class FoldPrinter(ExpressionPrinter):
         emit = self.emit
         dtype = fold_dtype(reduction.expr.dtype)
         old, at = self.get(best, dtype), self.get(where, int64)
-        here = Scalar(self.index(self.inner_position(), memo), int64)
+        here = Scalar(self.index(self.walk.position, memo), int64)
         new = Scalar(value.text, dtype)
         beats = reduction.op.lower(emit, dtype)[1]  # type: ignore[attr-defined]
         wins = emit.logical_or(beats(new, old), emit.lt(at, emit.constant(0, int64)))
@@ -177,7 +177,7 @@ class FoldPrinter(ExpressionPrinter):
         def body(i: str) -> None:
             self.emit.store(identity, self.element(self.bases[position], dtype, i))
 
-        self.loop("fill", "0", self.number(self.program.inner_count), body)
+        self.loop("fill", "0", self.number(self.walk.inner_count), body)
 
     def accumulate(self, position: int, value: Scalar, memo: Memo) -> None:
         """Fold one element into an accumulator."""
@@ -187,7 +187,7 @@ class FoldPrinter(ExpressionPrinter):
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
         combine = accumulator.op.lower(self.fold, dtype)[1]  # type: ignore[attr-defined]
-        at = self.element(self.bases[position], dtype, self.index(self.inner_position(), memo))
+        at = self.element(self.bases[position], dtype, self.index(self.walk.position, memo))
         old = self.emit.load(at, dtype, self.attrs)
         self.emit.store(combine(old, Scalar(value.text, dtype)), at, self.attrs)
 
