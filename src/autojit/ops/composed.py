@@ -1,8 +1,8 @@
 """Composites that eager mode computes in one go and records as one node: means, the softmax family, common losses,
 stacking.
 
-A captured step, a transform and other unusual operands get the composite itself, so compiled programs do not know these
-ops: ``expand`` gives their composite where one appears in a graph after all.
+Small arrays are what they are for: one call of NumPy's after the other without a program between them, and a derivative
+that reads little. A captured step, a transform and other unusual operands get the composite itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from autojit.ops.cotangent_masks import cotangent_product, masking
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
+from autojit.ops.graph_op import Composite
 from autojit.ops.joining import select, stack
 from autojit.ops.reductions import restore_axes, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
-from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
+from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ _MANY = 4096  # elements: from here on one node costs less than the temporaries 
 __all__ = ["Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax", "Stack"]
 
 
-class Composed(Op, abstract=True):
-    """A composite of other ops with rules of its own, on float32 and float64 if it does not say otherwise."""
+class Composed(Composite, abstract=True):
+    """A composite with an eager rule and a VJP rule of its own, on float32 and float64 if it does not say otherwise."""
 
-    def expand(self, *operands: Any) -> Any:
-        """The composite."""
-        raise NotImplementedError(self.name)
+    reads_operands: ClassVar[bool] = False
 
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]
@@ -91,13 +90,6 @@ class Mean(Composed):
     def _restored(self, shape: tuple[int, ...], y: Any) -> Any:
         return y if self.keepdim or not self.axes else reshape(y, keep_axes(shape, self.axes))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else self.expand(x_dot)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(Mean(tuple(axis + 1 for axis in self.axes), self.keepdim), *args)
-
     @staticmethod
     def samples(dtype: DType) -> Samples:
         if not is_common(dtype):
@@ -124,9 +116,6 @@ class Normalised(Composed, abstract=True):
 
     masks_cotangents: ClassVar[bool] = False
     axis: int
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(type(self)(self.axis + 1), *args)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return (lambda: self.pull_back(result, y_bar),)
@@ -161,10 +150,6 @@ class Softmax(Normalised):
         weighted = cotangent_product(y_bar, y)
         return sub(weighted, cotangent_product(sum(weighted, self.axis, keep=True), y))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else self.pull_back(result, x_dot)  # the Jacobian is symmetric
-
 
 class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
@@ -181,10 +166,6 @@ class LogSoftmax(Normalised):
         if y.spec.size >= _MANY:
             return _in_one_step("log_softmax_cotangent", (self.axis, masking.is_on), y, y_bar)
         return sub(y_bar, cotangent_product(sum(y_bar, self.axis, keep=True), exp(y)))
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else sub(x_dot, sum(mul(exp(result), x_dot), self.axis, keep=True))
 
 
 @record
@@ -212,12 +193,6 @@ class Stack(Composed):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return tuple([lambda k=k: select(y_bar, self.axis, k) for k in range(len(primals))])
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(Stack(self.axis + 1), *batch_all(args, batched))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -253,20 +228,6 @@ class MseLoss(Composed):
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, y = primals
         return (lambda: _slope(x, y, y_bar), lambda: neg(_slope(x, y, y_bar)))
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        x, y = primals
-        x_dot, y_dot = tangents
-        if x_dot is None and y_dot is None:
-            return None
-        d = sub(x, y)
-        moved = neg(y_dot) if x_dot is None else x_dot if y_dot is None else sub(x_dot, y_dot)
-        return mean(mul(add(d, d), moved))
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        x, y = batch_all(args, batched)
-        axes = tuple(range(1, x.spec.ndim))
-        return mean(square(sub(x, y)), axes) if axes else square(sub(x, y))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -307,14 +268,6 @@ class NllLoss(Composed):
             return where(named, neg(_share(y_bar, shape, (0,))), 0)
 
         return (cotangent, None)
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        x_dot = tangents[0]
-        return None if x_dot is None else self.expand(x_dot, primals[1])
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        x, target = batch_all(args, batched)
-        return neg(mean(pick(x, target, 2), 1))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

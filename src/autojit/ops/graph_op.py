@@ -1,0 +1,148 @@
+"""GraphOp: several ops as one. It holds a graph, and the graph transforms give its rules.
+
+How to read: a subclass says which graph it is for operands of given types (``graph_of``), and may say how eager mode
+computes it (``eager``: the graph's ops line by line, if it does not), what is saved for backward and how (``vjp``), and
+what is done with the graph of a derivative or a batch (``applied``: its ops are written at the place of use, unless it
+becomes an op in turn). ``opened_by`` names the pass that writes the graph's ops in the op's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.ports import transforms_port
+from autojit.core.types import TensorType
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Graph
+from autojit.ir.inline import inline, live
+from autojit.ir.interpreter import evaluate
+from autojit.ir.op import Op, Operands, Rule
+from autojit.ir.result_types import holds_plain
+from autojit.ops.base import Elementwise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Composite", "ElementwiseGraph", "GraphOp"]
+
+
+class GraphOp(Op, abstract=True):
+    """``outputs = graph(*inputs)``.
+
+    The VJP rule is the adjoint of the graph, which computes again what it needs: it reads operands and no results.
+    """
+
+    reads_operands: ClassVar[bool] = True
+    opened_by: ClassVar[Literal["expand", "open_bodies", None]] = "expand"
+
+    def graph_of(self, types: Sequence[TensorType]) -> Graph:
+        """The graph for operands of these types."""
+        raise NotImplementedError(self.name)
+
+    def fitted(self, operands: Operands) -> Operands:
+        """The operands as the graph takes them."""
+        return operands
+
+    def applied(self, graph: Graph, operands: Operands) -> Sequence[Any]:
+        """The results of a graph that was made of the op's own: its derivative, or a batch of it."""
+        return inline(graph, self.fitted(operands), operands[0])
+
+    def expand(self, *operands: Any) -> Any:
+        """The graph's ops on the operands."""
+        graph = self.graph_of([x.spec for x in operands])
+        return self.one_or_all(inline(graph, self.fitted(operands), operands[0]))
+
+    def one_or_all(self, results: Sequence[Any]) -> Any:
+        """Results as an op gives them: one alone, several as a tuple."""
+        return results[0] if self.n_outputs == 1 else tuple(results)
+
+    def result_type(self, *types: TensorType) -> Any:
+        return self.one_or_all([v.type for v in self.graph_of(types).outputs])
+
+    def line_by_line(self, *arrays: NDArray[Any]) -> Any:
+        """The results by the interpreter."""
+        return self.one_or_all(evaluate(self.graph_of(types_of(arrays)), arrays))
+
+    eager: Rule = line_by_line
+
+    # -- derivatives
+
+    def wanted_of(self, primals: Operands) -> Sequence[int]:
+        """The positions of the operands that have cotangents."""
+        return [k for k, x in enumerate(primals) if x.spec.dtype.is_differentiable]
+
+    def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
+        """Cotangents of the operands ``wanted`` from those of the results that can have one."""
+        adjoint = transforms_port().adjoint(self.graph_of([x.spec for x in primals]), wanted)
+        return self.applied(live(adjoint), [*primals, *bars])
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        wanted = self.wanted_of(primals)
+        results, bars = as_tuple(result, self.n_outputs), as_tuple(y_bar, self.n_outputs)
+        kept = [k for k, y in enumerate(results) if y.spec.dtype.is_differentiable]
+        given = filled(primals[0], [bars[k] for k in kept], [results[k].spec for k in kept])
+        placed: list[Any] = [None] * len(primals)
+        for k, x_bar in zip(wanted, self.pulled(wanted, primals, given) if wanted else (), strict=True):
+            placed[k] = x_bar
+        return placed
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        moving = [k for k, t in enumerate(tangents) if t is not None]
+        pushed = transforms_port().jvp(self.graph_of([x.spec for x in primals]), moving)
+        tangent = live(Graph(pushed.inputs, pushed.nodes, pushed.outputs[self.n_outputs :]))
+        return self.one_or_all(self.applied(tangent, [*primals, *[tangents[k] for k in moving]]))
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        size = next(x.spec.shape[0] for x, flag in zip(args, batched, strict=True) if flag)
+        examples = [x.spec.drop((0,)) if flag else x.spec for x, flag in zip(args, batched, strict=True)]
+        return self.one_or_all(self.applied(transforms_port().vmap(self.graph_of(examples), batched, size), args))
+
+
+class Composite(GraphOp, abstract=True):
+    """A function of operands as one op: its graph is what the function records on operands of the types."""
+
+    def expand(self, *operands: Any) -> Any:
+        """The function."""
+        raise NotImplementedError(self.name)
+
+    def graph_of(self, types: Sequence[TensorType]) -> Graph:
+        key = tuple(types)
+        return _known_graph(self, key) if holds_plain(key) else self.new_graph(key)
+
+    def new_graph(self, types: Sequence[TensorType]) -> Graph:
+        """The graph, made anew."""
+        builder = GraphBuilder()
+        found = self.expand(*[builder.tracer(builder.input(t)) for t in types])
+        return builder.finish([y.value for y in as_tuple(found, self.n_outputs)])
+
+
+@lru_cache(maxsize=1024)
+def _known_graph(op: Composite, types: tuple[TensorType, ...]) -> Graph:
+    return op.new_graph(types)
+
+
+class ElementwiseGraph(GraphOp, Elementwise, abstract=True):
+    """A graph of elementwise ops: its operands broadcast, and a batch of it is itself."""
+
+    result_type = Elementwise.result_type
+    batch = Elementwise.batch
+
+    eager: Rule = GraphOp.line_by_line  # in the order in memory that one loop gives
+
+
+def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:
+    """The types of arrays on the CPU."""
+    return [TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays]
+
+
+def as_tuple(results: Any, count: int) -> tuple[Any, ...]:
+    """The results of an op as a tuple, also of one."""
+    return (results,) if count == 1 else tuple(results)
+
+
+def filled(like: Any, given: Sequence[Any], types: Sequence[TensorType]) -> list[Any]:
+    """Cotangents or tangents with zeros in place of the symbolic ones."""
+    return [like._literal(0, t) if x is None else x for x, t in zip(given, types, strict=True)]
