@@ -2,13 +2,13 @@
 
 How to read: a subclass says which graph it is for operands of given types (``graph_of``), and may say how eager mode
 computes it (``eager``: the graph's ops line by line, if it does not), what is saved for backward and how (``vjp``), and
-what is done with the graph of a derivative or a batch (``applied``: its ops are written at the place of use, unless it
-becomes an op in turn). ``opened_by`` names the pass that writes the graph's ops in the op's place.
+what becomes of the graph of a derivative or a batch (``through``: its ops are written at the place of use, unless it is
+an op in turn). ``opened_by`` names the pass that writes the graph's ops in the op's place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,11 +22,14 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, Rule
 from autojit.ir.result_types import holds_plain
 from autojit.ops.base import Elementwise
+from autojit.ops.cotangent_masks import masking
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Composite", "ElementwiseGraph", "GraphOp"]
+
+Transform = Callable[..., Graph]
 
 
 class GraphOp(Op, abstract=True):
@@ -46,8 +49,13 @@ class GraphOp(Op, abstract=True):
         """The operands as the graph takes them."""
         return operands
 
-    def applied(self, graph: Graph, operands: Operands) -> Sequence[Any]:
-        """The results of a graph that was made of the op's own: its derivative, or a batch of it."""
+    def derived(self, types: Sequence[TensorType], transform: Transform, *arguments: Any) -> Graph:
+        """What a transform makes of the graph for operands of these types."""
+        return transform(self.graph_of(types), *arguments)
+
+    def through(self, operands: Operands, types: Sequence[TensorType], transform: Transform, *arguments: Any) -> Any:
+        """The results of what a transform makes of the graph, in a sequence."""
+        graph = self.derived(types, transform, *arguments)
         return inline(graph, self.fitted(operands), operands[0])
 
     def expand(self, *operands: Any) -> Any:
@@ -74,31 +82,35 @@ class GraphOp(Op, abstract=True):
         """The positions of the operands that have cotangents."""
         return [k for k, x in enumerate(primals) if x.spec.dtype.is_differentiable]
 
+    def kept_of(self, results: Operands) -> Sequence[int]:
+        """The positions of the results that have cotangents."""
+        return [k for k, y in enumerate(results) if y.spec.dtype.is_differentiable]
+
     def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
-        """Cotangents of the operands ``wanted`` from those of the results that can have one."""
-        adjoint = transforms_port().adjoint(self.graph_of([x.spec for x in primals]), wanted)
-        return self.applied(live(adjoint), [*primals, *bars])
+        """Cotangents of the operands ``wanted`` from those of the results `kept_of`."""
+        types = [x.spec for x in primals]
+        found: Sequence[Any] = self.through([*primals, *bars], types, adjoint_of, tuple(wanted), masking.is_on)
+        return found
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        wanted = self.wanted_of(primals)
         results, bars = as_tuple(result, self.n_outputs), as_tuple(y_bar, self.n_outputs)
-        kept = [k for k, y in enumerate(results) if y.spec.dtype.is_differentiable]
-        given = filled(primals[0], [bars[k] for k in kept], [results[k].spec for k in kept])
+        wanted, kept = self.wanted_of(primals), self.kept_of(results)
         placed: list[Any] = [None] * len(primals)
-        for k, x_bar in zip(wanted, self.pulled(wanted, primals, given) if wanted else (), strict=True):
-            placed[k] = x_bar
+        if wanted and any(bars[k] is not None for k in kept):
+            given = filled(primals[0], [bars[k] for k in kept], [results[k].spec for k in kept])
+            for k, x_bar in zip(wanted, self.pulled(wanted, primals, given), strict=True):
+                placed[k] = x_bar
         return placed
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        moving = [k for k, t in enumerate(tangents) if t is not None]
-        pushed = transforms_port().jvp(self.graph_of([x.spec for x in primals]), moving)
-        tangent = live(Graph(pushed.inputs, pushed.nodes, pushed.outputs[self.n_outputs :]))
-        return self.one_or_all(self.applied(tangent, [*primals, *[tangents[k] for k in moving]]))
+        moving = tuple([k for k, t in enumerate(tangents) if t is not None])
+        operands = [*primals, *[tangents[k] for k in moving]]
+        return self.one_or_all(self.through(operands, [x.spec for x in primals], tangents_of, moving))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         size = next(x.spec.shape[0] for x, flag in zip(args, batched, strict=True) if flag)
         examples = [x.spec.drop((0,)) if flag else x.spec for x, flag in zip(args, batched, strict=True)]
-        return self.one_or_all(self.applied(transforms_port().vmap(self.graph_of(examples), batched, size), args))
+        return self.one_or_all(self.through(args, examples, batched_graph, batched, size))
 
 
 class Composite(GraphOp, abstract=True):
@@ -112,8 +124,14 @@ class Composite(GraphOp, abstract=True):
         key = tuple(types)
         return _known_graph(self, key) if holds_plain(key) else self.new_graph(key)
 
+    def derived(self, types: Sequence[TensorType], transform: Transform, *arguments: Any) -> Graph:
+        key = tuple(types)
+        if holds_plain(key) and holds_plain(arguments):
+            return _known_derived(self, key, transform, arguments)
+        return super().derived(key, transform, *arguments)
+
     def new_graph(self, types: Sequence[TensorType]) -> Graph:
-        """The graph, made anew."""
+        """The graph, recorded."""
         builder = GraphBuilder()
         found = self.expand(*[builder.tracer(builder.input(t)) for t in types])
         return builder.finish([y.value for y in as_tuple(found, self.n_outputs)])
@@ -124,6 +142,13 @@ def _known_graph(op: Composite, types: tuple[TensorType, ...]) -> Graph:
     return op.new_graph(types)
 
 
+@lru_cache(maxsize=1024)
+def _known_derived(
+    op: Composite, types: tuple[TensorType, ...], transform: Transform, arguments: tuple[Any, ...]
+) -> Graph:
+    return transform(op.graph_of(types), *arguments)
+
+
 class ElementwiseGraph(GraphOp, Elementwise, abstract=True):
     """A graph of elementwise ops: its operands broadcast, and a batch of it is itself."""
 
@@ -131,6 +156,22 @@ class ElementwiseGraph(GraphOp, Elementwise, abstract=True):
     batch = Elementwise.batch
 
     eager: Rule = GraphOp.line_by_line  # in the order in memory that one loop gives
+
+
+def adjoint_of(graph: Graph, wanted: Sequence[int], is_masked: bool) -> Graph:
+    """Inputs, then cotangents of outputs, to the cotangents of the inputs ``wanted``; without dead nodes."""
+    return live(transforms_port().adjoint(graph, wanted, is_masked))
+
+
+def tangents_of(graph: Graph, moving: Sequence[int]) -> Graph:
+    """Inputs, then tangents of the inputs ``moving``, to the tangents of the outputs; without dead nodes."""
+    pushed = transforms_port().jvp(graph, moving)
+    return live(Graph(pushed.inputs, pushed.nodes, pushed.outputs[len(graph.outputs) :]))
+
+
+def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Sequence[bool] | None = None) -> Graph:
+    """The graph over a batch; the outputs in ``leading`` (by default all) have the batch axis."""
+    return transforms_port().vmap(graph, flags, size, leading) if any(flags) else graph
 
 
 def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:
