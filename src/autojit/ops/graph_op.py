@@ -67,8 +67,11 @@ class GraphOp(Op, abstract=True):
         """Results as an op gives them: one alone, several as a tuple."""
         return results[0] if self.n_outputs == 1 else tuple(results)
 
-    def result_type(self, *types: TensorType) -> Any:
+    def types_of_outputs(self, *types: TensorType) -> Any:
+        """The types that the graph's results have."""
         return self.one_or_all([v.type for v in self.graph_of(types).outputs])
+
+    result_type: Rule = types_of_outputs
 
     def line_by_line(self, *arrays: NDArray[Any]) -> Any:
         """The results by the interpreter."""
@@ -152,7 +155,7 @@ def _known_derived(
 class ElementwiseGraph(GraphOp, Elementwise, abstract=True):
     """A graph of elementwise ops: its operands broadcast, and a batch of it is itself."""
 
-    result_type = Elementwise.result_type
+    result_type: Rule = Elementwise.result_type
     batch = Elementwise.batch
 
     eager: Rule = GraphOp.line_by_line  # in the order in memory that one loop gives
