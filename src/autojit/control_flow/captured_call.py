@@ -20,14 +20,13 @@ from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.segment import needed_nodes
 from autojit.ops.base import EqualByText
-from autojit.ops.graph_op import GraphOp, as_tuple, filled
+from autojit.ops.graph_op import GraphOp, as_tuple, batched_graph, filled
 from autojit.ops.reductions import sum
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import below, grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 
 Pairs = Sequence[tuple[Value, Tensor | None]]
 
@@ -185,18 +184,10 @@ class CapturedCall(Call):
         return CapturedCall.of(self.body, [*self._inputs, *given], outputs, first)
 
 
-class BatchedCall(Call):
-    """A call over a batch of ``size``: flagged inputs have the batch axis, as have outputs that are not ``summed``."""
+class _Changed(Call, abstract=True):
+    """A call with another graph. Its history stays that of the call."""
 
-    def __init__(self, call: Call, flags: Sequence[bool], size: int, summed: Sequence[bool]) -> None:
-        self.call, self.flags, self.size, self.summed = call, tuple(flags), size, tuple(summed)
-        whole = vmap(call.graph, flags, size)
-        builder = GraphBuilder()
-        builder.nodes = list(whole.nodes)
-        outputs = [
-            sum(builder.tracer(v), (0,)).value if add_up else v for v, add_up in zip(whole.outputs, summed, strict=True)
-        ]
-        self.graph = Graph(whole.inputs, tuple(builder.nodes), tuple(outputs))
+    call: Call
 
     @property
     def with_history(self) -> list[int]:
@@ -205,6 +196,20 @@ class BatchedCall(Call):
     @property
     def wanted(self) -> list[int]:
         return self.call.wanted
+
+
+class BatchedCall(_Changed):
+    """A call over a batch of ``size``: flagged inputs have the batch axis, as have outputs that are not ``summed``."""
+
+    def __init__(self, call: Call, flags: Sequence[bool], size: int, summed: Sequence[bool]) -> None:
+        self.call, self.flags, self.size, self.summed = call, tuple(flags), size, tuple(summed)
+        whole = batched_graph(call.graph, flags, size)
+        builder = GraphBuilder()
+        builder.nodes = list(whole.nodes)
+        outputs = [
+            sum(builder.tracer(v), (0,)).value if add_up else v for v, add_up in zip(whole.outputs, summed, strict=True)
+        ]
+        self.graph = Graph(whole.inputs, tuple(builder.nodes), tuple(outputs))
 
     def adjoint(self) -> BatchedCall:
         """Cotangents of what was summed are the same for all elements; those of what all elements share are summed."""
@@ -214,20 +219,12 @@ class BatchedCall(Call):
         )
 
 
-class SizedCall(Call):
-    """A call for given values of its open sizes. Its history stays that of the call, whose sizes stay open."""
+class SizedCall(_Changed):
+    """A call for given values of its open sizes. In its history they stay open."""
 
     def __init__(self, call: Call, sizes: Mapping[str, int]) -> None:
         self.call, self.sizes = call, dict(sizes)
         self.graph = concrete(call.graph, sizes)
-
-    @property
-    def with_history(self) -> list[int]:
-        return self.call.with_history
-
-    @property
-    def wanted(self) -> list[int]:
-        return self.call.wanted
 
     def adjoint(self) -> SizedCall:
         return SizedCall(self.call.adjoint(), self.sizes)
