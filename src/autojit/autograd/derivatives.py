@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from autojit.autograd.engine import edge_type, run_backward
@@ -378,13 +377,16 @@ def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
             placed[k] = (roots[k][0], element)
         return pull_back(placed)  # type: ignore[no-any-return]
 
-    found: list[Any] = import_module("autojit.tensor.batch_layer").over_batch(rows, fulls)
-    return found
+    from autojit.tensor.batch_layer import over_batch
+
+    return over_batch(rows, fulls)
 
 
 def _batched() -> Any:
     """How passes run inside a batch; imported when there is one."""
-    return import_module("autojit.autograd.batched_history")
+    from autojit.autograd import batched_history
+
+    return batched_history
 
 
 def _input_edge(given: Any, number: int) -> Edge:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -62,10 +61,11 @@ class NumpyProtocols:
 
     def namespace(self, version: str | None) -> ModuleType:
         """The array API standard's namespace; ValueError for a version it does not have."""
-        namespace = import_module("autojit.array_api")
+        from autojit import array_api
+
         if version is not None and version not in _VERSIONS:
             raise ValueError(f"the array API namespace is of version {_VERSIONS[-1]}, not {version!r}")
-        return namespace
+        return array_api
 
 
 def _is_foreign(x: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from autojit.ir.text import names_of
+from autojit.ir.printing import names_of
 from autojit.schedule.bands import Band
 from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel

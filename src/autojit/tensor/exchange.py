@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -236,8 +235,9 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 
 
 def _repr_html_(self: Tensor) -> str:
-    found: str = import_module("autojit.tensor.notebook").to_html(self)
-    return found
+    from autojit.tensor.notebook import to_html
+
+    return to_html(self)
 
 
 METHODS: dict[str, Any] = {
