@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from autojit.autograd.engine import edge_type, run_backward
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
-from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
@@ -417,17 +416,3 @@ def _picked(found: Any, x: Any, number: int, unused: bool, materialize: bool, cr
         raise UsageError("materialize_grads cannot be used when the given input is a GradientEdge")
     t = type_of(x)
     return zeros(t.shape, dtype=t.dtype, device=t.device, requires_grad=create_graph)
-
-
-def _port(
-    tensors: Any,
-    grad_tensors: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    *,
-    inputs: Any = None,
-) -> None:
-    backward(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
-
-
-ports.backward = _port

@@ -40,10 +40,6 @@ def __array_function__(
     return numpy_port().function(func, types, args, kwargs)
 
 
-def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> Any:
-    return numpy_port().namespace(api_version)
-
-
 def __dlpack__(
     self: Tensor, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
 ) -> Any:
@@ -243,7 +239,6 @@ def _repr_html_(self: Tensor) -> str:
 METHODS: dict[str, Any] = {
     "__array_ufunc__": __array_ufunc__,
     "__array_function__": __array_function__,
-    "__array_namespace__": __array_namespace__,
     "__dlpack__": __dlpack__,
     "__dlpack_device__": __dlpack_device__,
     "astype": astype,
