@@ -11,7 +11,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
-from autojit.core.sizes import agree
+from autojit.core.sizes import agree, seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
@@ -282,7 +282,7 @@ def tensordot(x: O, y: O, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -
 
 def _summed(x: O, axis: int) -> O:
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.spec.shape))
-    return x if x.spec.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
+    return x if seems_equal(x.spec.shape[axis], 1) else reshape(apply("sum", x, axes=(axis,)), shape)
 
 
 def kron(x: O, y: O) -> O:

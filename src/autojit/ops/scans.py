@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, bind_all
 from autojit.ops.base import Structured, normalize_axis
@@ -233,7 +234,7 @@ def _recur(factors: list[float], terms: list[float]) -> list[float]:
 def _shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
     """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
     extent = x.spec.shape[axis]
-    if extent == 0:
+    if seems_equal(extent, 0):
         return x
     low, high = [0] * x.spec.ndim, [0] * x.spec.ndim
     if reverse:
