@@ -6,7 +6,7 @@
 - ``Reduction``: folds axes with an associative operator.
 - ``Source``: no operands (constants, iota).
 - ``EqualByText``: holds graphs.
-- ``Structured``: lowered by a module of ``codegen`` named in ``lowering`` (matmul, scatter, scans, random).
+- ``Structured``: anything else, with a kernel of its own (matmul, scatter, scans) or computed by ``eager``.
 """
 
 from __future__ import annotations
@@ -243,12 +243,7 @@ class Source(Op, abstract=True):
 
 
 class Structured(Op, abstract=True):
-    """An op lowered by a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step.
-
-    With "own" the op itself prints its kernel: ``print_kernel(node)`` gives a ``KernelText``; None: call back.
-    """
-
-    lowering: ClassVar[str] = "opaque"
+    """An op for whose class ``codegen`` has a printer of kernels; without one the step calls ``eager``."""
 
 
 def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:

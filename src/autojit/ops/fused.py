@@ -82,7 +82,6 @@ class Fused(Elementwise):
     adjoints: tuple[bool, ...] = ()
     count: int = 1
 
-    lowering: ClassVar[str] = "composite"
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
     @property

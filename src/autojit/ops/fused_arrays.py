@@ -54,7 +54,6 @@ class FusedArrays(Op):
     adjoints: tuple[Adjoint, ...] = ()
     results: int = 1
 
-    lowering: ClassVar[str] = "composite"
     reads_operands: ClassVar[bool] = True
 
     @property

@@ -36,7 +36,6 @@ class Matmul(Structured):
     """
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType) -> TensorType:
         if x.ndim < 2 or x.shape[:-2] != w.shape[:-2]:
@@ -98,7 +97,6 @@ class MatmulAdd(Structured):
     """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType, c: TensorType) -> TensorType:
         product = MATMUL.result_type(x, w)

@@ -39,7 +39,6 @@ KINDS = ("sum", "prod", "logsumexp")
 class Cumulative(Structured):
     """Fold of the elements up to and including each one along ``axis``; ``reverse`` folds from the end."""
 
-    lowering: ClassVar[str] = "scan"
     kind: str
     axis: int
     reverse: bool = False
@@ -119,7 +118,6 @@ class Cumulative(Structured):
 class LinearRecurrence(Structured):
     """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis`` from ``s[-1] = 0`` (so ``a[0]`` does not matter)."""
 
-    lowering: ClassVar[str] = "scan"
     axis: int
     reverse: bool = False
 
@@ -173,7 +171,6 @@ class LinearRecurrence(Structured):
 class CumulativeExtreme(Structured):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 
-    lowering: ClassVar[str] = "scan"
     n_outputs: ClassVar[int] = 2
     kind: str
     axis: int

@@ -317,7 +317,6 @@ class Pad(Reindex):
 class SliceUpdate(Structured):
     """``base`` with ``base[starts : ... : steps]`` replaced by ``piece``; the region is as large as the piece."""
 
-    lowering: ClassVar[str] = "slice_update"
     starts: Integers
     steps: Integers
 

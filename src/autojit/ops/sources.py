@@ -6,7 +6,7 @@ A source has nobody to say whether it computes or records, nor where: its functi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -125,7 +125,6 @@ class Constant(Structured):
     dtype: DType
     shape: Shape
     device: Device = CPU
-    lowering: ClassVar[str] = "constant"
 
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)

@@ -221,7 +221,6 @@ class Unfold(View):
 class ViewUpdate(Structured):
     """``base`` where the elements that the chain of views shows are replaced by ``piece``."""
 
-    lowering: ClassVar[str] = "view_update"  # expanded into other ops before code generation
     keeps_order: ClassVar[bool] = True
     chain: tuple[Op, ...]
 
