@@ -71,7 +71,6 @@ from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
 from autojit.tensor.memory import MemoryFormat as memory_format
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
-from autojit.tensor.method_forms import function_of as _function_of
 from autojit.tensor.namespace import (
     are_deterministic_algorithms_enabled,
     can_cast,
@@ -128,12 +127,6 @@ short = int16
 cfloat = complex64
 cdouble = complex128
 globals().update(_KINDS)
-_QUESTIONS = (
-    "detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel",
-    "resize_as_",
-)  # fmt: skip
-globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIONS})
-
 _attach_later(_functions.METHODS)
 
 _LAZY_MODULES = frozenset(

@@ -15,7 +15,7 @@ from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import full
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.state import grad_mode, is_tracing, outside_trace
 

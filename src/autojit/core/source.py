@@ -266,4 +266,13 @@ def _plain_name(name: str) -> str:
 def _arguments_of(frame: FrameType) -> dict[str, object]:
     code, found = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    return {name: found[name] for name in code.co_varnames[:count] if name in found}
+    names = code.co_varnames[:count]
+    shown = ("self", *names[1:]) if _is_method(code) else names
+    return {as_shown: found[name] for as_shown, name in zip(shown, names, strict=True) if name in found}
+
+
+def _is_method(code: CodeType) -> bool:
+    """Whether code is that of a method, whose first parameter may have the name that it has in the function."""
+    owner = code.co_qualname.rpartition(".")[0]
+    has_first = code.co_argcount > 0 and code.co_varnames[0] != "cls"
+    return has_first and bool(owner) and not owner.endswith("<locals>")

@@ -10,7 +10,7 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, zeros
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_indexing import index_add, searchsorted
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import cast

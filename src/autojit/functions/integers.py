@@ -9,9 +9,10 @@ from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_elementwise import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
-from autojit.tensor.functions_reduction import cumsum
+from autojit.tensor.functions_comparison import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
+from autojit.tensor.functions_order import cumsum
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.functions_views import view
 from autojit.tensor.inplace import in_place_method
@@ -37,6 +38,7 @@ def _integers(name: str, input: Any, other: Any) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+@declared(in_place="values", out=True, numbers="none")
 @with_out
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers; operands broadcast and are promoted.
@@ -52,6 +54,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     return ops.gcd(*_integers("gcd", input, other))
 
 
+@declared(in_place="values", out=True, numbers="none")
 @with_out
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers; operands broadcast and are promoted.

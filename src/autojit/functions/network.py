@@ -13,7 +13,8 @@ from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
-from autojit.tensor.functions_elementwise import rsqrt, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import rsqrt
 from autojit.tensor.functions_indexing import index_add, searchsorted
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.random import rand

@@ -12,8 +12,8 @@ from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import clamp, maximum, minimum
-from autojit.tensor.functions_reduction import sort
+from autojit.tensor.functions_comparison import clamp, maximum, minimum
+from autojit.tensor.functions_order import sort
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import cast
 from autojit.tensor.requirements import is_known, require

@@ -10,9 +10,9 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_indexing import searchsorted
-from autojit.tensor.functions_reduction import cumsum
+from autojit.tensor.functions_order import cumsum
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.promotion import cast
 from autojit.tensor.requirements import require

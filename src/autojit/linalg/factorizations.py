@@ -10,7 +10,7 @@ from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import converted, in_full_precision
 from autojit.tensor.factories import zeros
-from autojit.tensor.functions_elementwise import maximum
+from autojit.tensor.functions_comparison import maximum
 from autojit.tensor.matrix_forms import complete_qr, completed, one_triangle
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand

@@ -11,7 +11,8 @@ from autojit.sparse.construct import as_layout, sparse_coo_tensor, sparse_csr_te
 from autojit.sparse.rules import transposed
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, as_tensor
-from autojit.tensor.functions_shape import mm, stack
+from autojit.tensor.functions_products import mm
+from autojit.tensor.functions_shape import stack
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 

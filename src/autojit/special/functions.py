@@ -15,7 +15,8 @@ from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import full_like
-from autojit.tensor.functions_elementwise import log1p, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import log1p
 from autojit.tensor.functions_special import erfc, lgamma, sinc_near_zero
 from autojit.tensor.inplace import in_place_method
 from autojit.tensor.out_arguments import with_out

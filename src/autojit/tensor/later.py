@@ -25,7 +25,7 @@ class LaterMethod:
         self.module = module
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        method = method_of(getattr(import_module(self.module), self.name), self.name)
+        method = method_of(getattr(import_module(self.module), self.name))
         if has_axis(method):
             method = with_numpy_names(method)
         if vars(Tensor).get(self.name) is self:

@@ -11,6 +11,7 @@ from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.tensor.composite_nodes import in_one_node
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
@@ -294,6 +295,7 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     return made
 
 
+@declared(function=False, factory=True)
 def new_empty_strided(
     self: Tensor,
     size: Sequence[int],
@@ -348,7 +350,6 @@ METHODS: dict[str, Any] = {
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
     "as_subclass": as_subclass,
-    "new_empty_strided": new_empty_strided,
     "name": property(lambda self: None, doc="Tensors have no name."),
     **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
     **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},
