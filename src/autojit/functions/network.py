@@ -18,6 +18,7 @@ from autojit.tensor.functions_elementwise import rsqrt
 from autojit.tensor.functions_indexing import index_add, searchsorted
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.random import rand
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import type_of
 
 __all__ = [
@@ -42,6 +43,7 @@ def _chosen(name: str, what: str, number: int, choices: Sequence[str]) -> str:
     return choices[number]
 
 
+@refuses("bool int complex")
 def batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -57,6 +59,7 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@refuses("bool int complex")
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -72,6 +75,7 @@ def instance_norm(
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@refuses("bool int complex")
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -84,6 +88,7 @@ def layer_norm(
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@refuses("bool int complex")
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -170,6 +175,7 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return F.channel_shuffle(input, groups)
 
 
+@refuses("complex")
 def rrelu(
     input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Tensor:
@@ -195,6 +201,7 @@ def _refuse_generator(name: str, generator: Any) -> None:
         raise NotImplementedError(f"{name}: only the default generator is supported; seed it with manual_seed")
 
 
+@refuses("bool int complex")
 def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     """The maxima and their positions."""
     values, places = F.adaptive_max_pool1d(input, output_size, True)
@@ -323,6 +330,7 @@ def grid_sampler(
 grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
+@refuses("int complex")
 def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """``nn.functional.kl_div``; the mean is over all elements."""
     found = F.kl_div(input, target, reduction="none", log_target=log_target)
@@ -334,6 +342,7 @@ def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
     return losses if kind == "none" else losses.mean() if kind == "mean" else losses.sum()
 
 
+@refuses("int")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -346,6 +355,7 @@ def binary_cross_entropy_with_logits(
     return _reduced("binary_cross_entropy_with_logits", found, reduction)
 
 
+@refuses("complex")
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
@@ -359,6 +369,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
     return _reduced("hinge_embedding_loss", F.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
 
 
+@refuses("complex")
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
@@ -388,6 +399,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool,
     return _reduced("poisson_nll_loss", found, reduction)
 
 
+@refuses("bool int complex")
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

@@ -18,6 +18,7 @@ from autojit.tensor.functions_reduction import norm as vector_p_norm
 from autojit.tensor.functions_views import diagonal as diagonal_view
 from autojit.tensor.method_forms import with_numpy_names
 from autojit.tensor.promotion import cast
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
@@ -63,6 +64,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return product
 
 
+@refuses("bool int")
 @with_numpy_names
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first operand conjugated."""

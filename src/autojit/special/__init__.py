@@ -51,7 +51,7 @@ from autojit.tensor.functions_special import digamma as psi
 from autojit.tensor.functions_special import igamma as gammainc
 from autojit.tensor.functions_special import igammac as gammaincc
 from autojit.tensor.functions_special import lgamma as gammaln
-from autojit.tensor.refused_dtypes import REFUSED
+from autojit.tensor.refused_dtypes import refused_kinds
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
@@ -65,4 +65,4 @@ __all__ = [
     "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
-name_arguments_in_errors(globals(), REFUSED.keys() & set(__all__))
+name_arguments_in_errors(globals(), [name for name in __all__ if refused_kinds(globals()[name])])

@@ -21,9 +21,11 @@ from autojit.tensor.functions_special import erfc, lgamma, sinc_near_zero
 from autojit.tensor.inplace import in_place_method
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import type_of
 
 
+@refuses("complex")
 @with_out
 def entr(input: Tensor) -> Tensor:
     """``-x log(x)``; 0 at 0, minus infinity below.
@@ -36,6 +38,7 @@ def entr(input: Tensor) -> Tensor:
     return ops.entropy(floating(input, "entr"))
 
 
+@refuses("complex")
 @with_out
 def xlog1py(input: Any, other: Any) -> Tensor:
     """``input * log1p(other)``, 0 where ``input`` is 0 unless ``other`` is NaN.
@@ -50,6 +53,7 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     return x * log1p(where(is_free, 0.0, y))
 
 
+@refuses("complex")
 @with_out
 def ndtr(input: Tensor) -> Tensor:
     """The probability that a standard normal variable stays below ``x``; accurate in the lower tail.
@@ -82,6 +86,7 @@ def _rounded_off(x: Tensor, t: Tensor) -> Tensor:
     return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))  # type: ignore[no-any-return]
 
 
+@refuses("complex")
 @with_out
 def log_ndtr(input: Tensor) -> Tensor:
     """The logarithm of ``ndtr``, accurate in both tails.
@@ -117,6 +122,7 @@ def multigammaln(input: Tensor, p: int) -> Tensor:
     return total
 
 
+@refuses("complex")
 @with_out
 def zeta(input: Any, other: Any) -> Tensor:
     """The Hurwitz zeta function, the sum of ``(other + k) ** -input`` over k >= 0; differentiable in ``other``.
@@ -136,7 +142,7 @@ def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[...,
 
     of_one.__name__ = of_one.__qualname__ = name
     of_one.__doc__ = doc
-    wrapped: Callable[..., Tensor] = with_out(of_one)
+    wrapped: Callable[..., Tensor] = refuses("complex")(with_out(of_one))
     return wrapped
 
 

@@ -38,7 +38,7 @@ class Declaration:
     aliases: tuple[str, ...]
     is_function: bool
     is_factory: bool
-    method: bool | Callable[..., Any]
+    method: Any
     in_place: InPlace
     out: Out | None
     lists: bool | str
@@ -60,7 +60,7 @@ def declared(
     name: str = "",
     aliases: str = "",
     function: bool = True,
-    method: bool | Callable[..., Any] = True,
+    method: Any = True,
     in_place: InPlace = "",
     out: bool | Out = False,
     lists: bool | str = False,
@@ -101,6 +101,7 @@ def declared(
         made.numbers, made.wraps_around = numbers, wraps_around
         if not isinstance(method, bool):
             method.__name__ = method.__qualname__ = made.name  # under which messages speak of it
+            method.__code__ = method.__code__.replace(co_name=made.name)
         DECLARED[made.name] = made
         return given
 

@@ -20,6 +20,7 @@ from autojit.tensor.promotion import (
     refuse_numbers,
     together,
 )  # fmt: skip
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import Tensor, type_of
 
 WHERE = Op.registry["where"]()
@@ -54,17 +55,19 @@ bitwise_not = declared(in_place="values", out=True)(through_ops("bitwise_not", o
 isnan = declared()(through_ops("isnan", ops.isnan))
 isinf = declared()(through_ops("isinf", ops.isinf))
 isfinite = declared()(through_ops("isfinite", ops.isfinite))
-signbit = declared(out=True)(through_ops("signbit", ops.signbit))
+signbit = declared(out=True)(refuses("complex")(through_ops("signbit", ops.signbit)))
 logical_not = declared(in_place="comparison", out=True)(through_ops("logical_not", ops.logical_not))
 
 
 @declared(out=True)
+@refuses("complex")
 def isposinf(input: Tensor) -> Tensor:
     """Whether an element is plus infinity."""
     return eq(input, float("inf"))
 
 
 @declared(out=True)
+@refuses("complex")
 def isneginf(input: Tensor) -> Tensor:
     """Whether an element is minus infinity."""
     return eq(input, float("-inf"))

@@ -31,6 +31,7 @@ from autojit.tensor.of_arrays import constant
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -45,6 +46,7 @@ def frac(input: Any) -> Tensor:
 
 
 @declared(in_place="values", out=True, lists=True)
+@refuses("int")
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``."""
     if _all_floats(input, end):
@@ -99,6 +101,7 @@ def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any =
 
 
 @declared(in_place="values", out=True)
+@refuses("complex")
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
@@ -107,12 +110,14 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@refuses("complex")
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
     return mul(floating(input, "deg2rad"), math.pi / 180)
 
 
 @declared(in_place="values", out=True)
+@refuses("complex")
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
     return mul(floating(input, "rad2deg"), 180 / math.pi)
@@ -126,6 +131,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 
 
 @declared(out=True, numbers="none")
+@refuses("complex")
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2 ** x + 2 ** y)`` without overflow."""
     x, y = floating(input, "logaddexp2"), floating(other, "logaddexp2")
@@ -135,6 +141,7 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @declared(in_place="values")
+@refuses("bool complex")
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension ``p``."""
     if p < 1:
@@ -266,6 +273,7 @@ _DISTANCE_MODES = (
 
 
 @declared(method=False)
+@refuses("bool int complex")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
     if state.autocast is not None:
@@ -302,6 +310,7 @@ _SHORT_ROW = 24  # elements; up to here one pass over the differences is faster 
 
 
 @declared(method=False)
+@refuses("complex")
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
     first, second = np.triu_indices(type_of(input).shape[0], 1)
@@ -323,6 +332,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 @declared()
+@refuses("bool int complex")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``x`` where positive, else ``weight * x``; one weight, or one per channel (axis 1)."""
     w = weight

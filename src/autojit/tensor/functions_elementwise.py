@@ -25,6 +25,7 @@ from autojit.tensor.promotion import (
     refuse_numbers,
     together,
 )  # fmt: skip
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -314,6 +315,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 
 
 @declared(method=False, out=True, numbers="none")
+@refuses("bool int")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """A complex tensor of absolute value and angle."""
     if state.autocast is not None:
@@ -342,6 +344,7 @@ def isreal(input: Tensor) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@refuses("complex")
 def xlogy(input: Any, other: Any) -> Tensor:
     """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
     return ops.xlogy(*floating_together(input, other, "xlogy"))

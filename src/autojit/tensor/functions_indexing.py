@@ -19,6 +19,7 @@ from autojit.tensor.functions_comparison import clamp, lt, where
 from autojit.tensor.functions_elementwise import add, scaled, sub
 from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, counted_with, type_of, wrap
@@ -280,6 +281,7 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 
 
 @declared(out=True)
+@refuses("bool complex")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
     x, pool = as_operand(elements), as_operand(test_elements)

@@ -14,6 +14,7 @@ from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.matrix_forms import complete_qr, completed
 from autojit.tensor.promotion import all_together, cast
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -41,6 +42,7 @@ class Solution(NamedTuple):
 
 
 @declared(out=True)
+@refuses("bool int")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors:
     """Singular value decomposition ``U, S, V`` (not ``V^H``).
 
@@ -68,6 +70,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
 
 
 @declared()
+@refuses("bool int")
 def qr(input: Tensor, some: bool = True) -> QrFactors:
     """Orthonormal columns times upper triangle; the form that is not reduced has no derivative for tall matrices."""
     if state.autocast is not None:
@@ -76,6 +79,7 @@ def qr(input: Tensor, some: bool = True) -> QrFactors:
 
 
 @declared()
+@refuses("bool int")
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponential of square matrices, the sum of ``A**k / k!``; differentiable to every order.
 
@@ -151,6 +155,7 @@ def lobpcg(
 
 
 @declared(method=False)
+@refuses("bool int")
 def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) -> SvdFactors:
     """The ``q`` largest singular values (of ``A - M``) and their vectors, by a complete decomposition."""
     u, s, v = svd(A if M is None else A - M)
@@ -159,6 +164,7 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) 
 
 
 @declared(method=False)
+@refuses("bool int")
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> SvdFactors:
     """Principal components of the rows: ``svd_lowrank`` of the centred matrix."""
     *_, rows, columns = type_of(A).shape

@@ -10,6 +10,7 @@ from autojit.tensor.declared import Out, declared
 from autojit.tensor.functions_elementwise import logaddexp, sub
 from autojit.tensor.functions_reduction import ValuesIndices, _whole
 from autojit.tensor.own_memory import own_memory
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -47,42 +48,49 @@ def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 
 @declared(out=True)
+@refuses("complex")
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """Running maximum along ``dim`` and where it was last met."""
     return ValuesIndices(*ops.cummax(input, dim))
 
 
 @declared(out=True)
+@refuses("complex")
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """Running minimum along ``dim`` and where it was last met."""
     return ValuesIndices(*ops.cummin(input, dim))
 
 
 @declared(out=Out(is_exact=True))
+@refuses("complex")
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesIndices:
     """Values in order along ``dim`` and where they came from; equal values keep their order."""
     return ValuesIndices(*ops.sort(input, dim, descending))
 
 
 @declared(out=True)
+@refuses("complex")
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The positions that ``sort`` gives."""
     return ops.argsort(input, dim, descending)
 
 
 @declared(out=True)
+@refuses("complex")
 def msort(input: Tensor) -> Tensor:
     """Values in order along the first axis."""
     return ops.msort(input)
 
 
 @declared(out=Out(is_exact=True))
+@refuses("bool complex")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The ``k`` largest (or smallest) along ``dim``, in order, and where they are."""
     return ValuesIndices(*ops.topk(input, k, dim, largest))
 
 
 @declared(out=Out(is_apart=True))
+@refuses("bool complex")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest along ``dim`` (from 1) and where it is."""
     return _kept(ops.kthvalue(input, k, dim), dim, keepdim, input.ndim > 0)

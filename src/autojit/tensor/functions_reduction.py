@@ -23,6 +23,7 @@ from autojit.tensor.functions_elementwise import div, sub
 from autojit.tensor.kernels import by_parts, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import require_some
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -131,6 +132,7 @@ def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
 
 
 @declared(out=True)
+@refuses("complex")
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum with NaN counted as 0."""
     t = as_operand(input, "nansum")
@@ -141,6 +143,7 @@ def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
 
 
 @declared(out=True)
+@refuses("complex")
 def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Mean of the elements that are not NaN."""
     t = as_operand(input, "nanmean")
@@ -271,12 +274,14 @@ _EMPTY_EXTREME = f"{_EMPTY} Specify the reduction dim with the 'dim' argument."
 
 
 @declared(out=True)
+@refuses("bool complex")
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Position of the largest element along ``dim`` (in the flattened operand by default)."""
     return _position(ops.argmax, "argmax", input, dim, keepdim)
 
 
 @declared(out=True)
+@refuses("bool complex")
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Position of the smallest element along ``dim`` (in the flattened operand by default)."""
     return _position(ops.argmin, "argmin", input, dim, keepdim)

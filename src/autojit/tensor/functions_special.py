@@ -14,35 +14,41 @@ from autojit.tensor.functions_elementwise import div
 from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import cast, floating, floating_together, together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 
 @declared(in_place="values", out=True, lists=True)
+@refuses("complex")
 def erf(input: Any) -> Tensor:
     """The error function."""
     return ops.erf(floating(input, "erf"))
 
 
 @declared(in_place="values", out=True, lists=True)
+@refuses("complex")
 def erfc(input: Any) -> Tensor:
     """``1 - erf(x)``, accurate for large ``x``."""
     return ops.erfc(floating(input, "erfc"))
 
 
 @declared(in_place="values", out=True)
+@refuses("complex")
 def erfinv(input: Any) -> Tensor:
     """The inverse of ``erf``."""
     return ops.erfinv(floating(input, "erfinv"))
 
 
 @declared(in_place="values", out=True, lists=True)
+@refuses("complex")
 def lgamma(input: Any) -> Tensor:
     """Logarithm of the absolute value of the gamma function."""
     return ops.lgamma(floating(input, "lgamma"))
 
 
 @declared(in_place="values", out=True)
+@refuses("complex")
 def digamma(input: Any) -> Tensor:
     """Derivative of ``lgamma``."""
     return ops.digamma(floating(input, "digamma"))
@@ -86,6 +92,7 @@ def polygamma(n: int, input: Any) -> Tensor:
 
 
 @declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
 def igamma(input: Any, other: Any) -> Tensor:
     """The regularised lower incomplete gamma function ``P(input, other)``; differentiable in ``other``.
 
@@ -98,6 +105,7 @@ def igamma(input: Any, other: Any) -> Tensor:
 
 
 @declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
 def igammac(input: Any, other: Any) -> Tensor:
     """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
     return ops.igammac(*floating_together(input, other, "igammac"))  # type: ignore[no-any-return]
@@ -110,6 +118,7 @@ def det(input: Tensor) -> Tensor:
 
 
 @declared()
+@refuses("bool int")
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant."""
     return ops.logdet(input)
@@ -130,6 +139,7 @@ def inverse(input: Tensor) -> Tensor:
 
 
 @declared()
+@refuses("bool int")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The Moore-Penrose inverse."""
     if state.autocast is not None:
@@ -138,6 +148,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 @declared(out=True)
+@refuses("bool int")
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
     if state.autocast is not None:
@@ -153,6 +164,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 
 
 @declared(out=True)
+@refuses("bool int")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse from a Cholesky factor."""
     return ops.cholesky_inverse(input, upper)
@@ -174,6 +186,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 @declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
 def heaviside(input: Any, values: Any) -> Tensor:
     """0 below 0, 1 above, ``values`` at 0."""
     x, y = together(input, values, "heaviside")

@@ -25,6 +25,7 @@ from autojit.tensor.functions_views import narrow
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast, together
 from autojit.tensor.recording import shows_grad
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -38,6 +39,7 @@ class MinMax(NamedTuple):
 
 
 @declared(out=Out(is_exact=True))
+@refuses("complex")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """(smallest, largest) element, of all or along ``dim``.
 
@@ -51,6 +53,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 
 
 @declared(out=True)
+@refuses("bool complex")
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
@@ -76,6 +79,7 @@ def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
 
 
 @declared(out=True)
+@refuses("bool complex")
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN (NaN when all are); with ``dim``, (values, indices) along it.
 
@@ -103,6 +107,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 
 @declared(out=True)
+@refuses("complex")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim``, the least of several, and where it is last.
 
@@ -127,6 +132,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 
 
 @declared(out=True)
+@refuses("bool int")
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
 
@@ -233,6 +239,7 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
 
 
 @declared(out=True)
+@refuses("int")
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
-from autojit.core.source import relay
+from autojit.core.source import stand_in
 from autojit.tensor.argument_errors import raise_for_kinds
 
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
@@ -98,17 +98,20 @@ def with_numpy_names(function: F) -> F:
                     return function(arguments[0], dim)
                 if is_third:
                     return function(arguments[0], dim, keepdim)
-            return function(*arguments, **in_our_names(options | _present(dim=dim, keepdim=keepdim), taken))
+            options, dim, keepdim = _by_name(options, dim, keepdim), _ABSENT, _ABSENT
+            options = in_our_names(options, taken)
+            return function(*arguments, **options)
         except Exception as error:
-            raise_for_kinds(function, arguments, options | _present(dim=dim, keepdim=keepdim), error)
+            raise_for_kinds(function, arguments, _by_name(options, dim, keepdim), error)
             raise
 
-    relay(numpy_named)
+    stand_in(numpy_named)
     return called_like(function, numpy_named)
 
 
-def _present(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not _ABSENT}
+def _by_name(options: dict[str, Any], dim: Any, keepdim: Any) -> dict[str, Any]:
+    given = {name: value for name, value in (("dim", dim), ("keepdim", keepdim)) if value is not _ABSENT}
+    return options | given
 
 
 def called_like(function: F, wrapper: Any) -> F:

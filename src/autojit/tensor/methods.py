@@ -49,7 +49,7 @@ from autojit.tensor.node import move_retained
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.out_arguments import making_out, with_layout, with_out
 from autojit.tensor.recording import refresh_view
-from autojit.tensor.refused_dtypes import REFUSED
+from autojit.tensor.refused_dtypes import refused_kinds
 from autojit.tensor.state import become, state
 from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, storage_chain, storage_of, type_of
@@ -154,7 +154,7 @@ _IN_PLACE_FORMS = {"values": in_place_method, "comparison": _comparing, "shape":
 
 def public_function(d: Declaration) -> Callable[..., Any]:
     """The function as the package has it: with ``out``, NumPy's names, and errors that name arguments."""
-    function, name = d.function, d.name
+    function = d.function
     if d.is_factory:
         return with_layout(function) if d.out is None else making_out(function, d.out)
     if d.out is not None:
@@ -163,7 +163,7 @@ def public_function(d: Declaration) -> Callable[..., Any]:
         made = with_numpy_names(function)
     else:
         return with_argument_errors(function)
-    return with_argument_errors(made) if name in REFUSED else made
+    return with_argument_errors(made) if refused_kinds(function) else made
 
 
 def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
@@ -172,11 +172,11 @@ def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
         return {}
     if d.is_factory:
         return {d.name: with_layout(d.function)}
-    has_numpy_names = has_axis(d.function)
+    has_numpy_names, is_refusing = has_axis(d.function), bool(refused_kinds(d.function))
     method = method_of(d.function if d.method is True else d.method)
     method = with_numpy_names(method) if has_numpy_names else method
-    is_other = d.name in REFUSED or has_numpy_names or d.method is not True
-    method = with_argument_errors(method) if d.name in REFUSED else method
+    is_other = is_refusing or has_numpy_names or d.method is not True
+    method = with_argument_errors(method) if is_refusing else method
     made = dict.fromkeys(d.names, method)
     if d.in_place:
         form = _IN_PLACE_FORMS[d.in_place]

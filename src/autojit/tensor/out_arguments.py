@@ -8,14 +8,14 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import CO_VARARGS
+from inspect import CO_VARARGS, unwrap
 from typing import Any
 
 import numpy as np
 
 from autojit.core.errors import UsageError, out_of_memory
 from autojit.core.layout import strided
-from autojit.core.source import relay
+from autojit.core.source import relay, stand_in
 from autojit.core.user_warnings import warn
 from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.declared import PLAIN_OUT, Out
@@ -42,7 +42,8 @@ def with_out(function: Callable[..., Any], out: Out = PLAIN_OUT) -> Callable[...
         tensor([1., 1.])
     """
     names, rule = parameter_names(function), out
-    is_short = (function.__defaults__, function.__kwdefaults__) == (None, None)
+    inner = unwrap(function)
+    is_short = (inner.__defaults__, inner.__kwdefaults__) == (None, None)
     if is_short and names == ("input",):  # short ways: what every call pays counts
 
         def of_one(input: Any, *, out: Any = None) -> Any:
@@ -78,7 +79,7 @@ def with_out(function: Callable[..., Any], out: Out = PLAIN_OUT) -> Callable[...
             raise_for_kinds(function, arguments, options, error)
             raise
 
-    relay(taking_out)
+    stand_in(taking_out)
     return called_like(function, taking_out)
 
 

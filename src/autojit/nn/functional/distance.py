@@ -8,6 +8,7 @@ from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.kernels import in_one_step
+from autojit.tensor.refused_dtypes import refuses
 
 
 def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
@@ -24,6 +25,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
     return found if out is None else out.copy_(found)
 
 
+@refuses("complex")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim`` of the broadcast inputs."""
     left, right = promoted(*aj.broadcast_tensors(x1, x2))
@@ -43,6 +45,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return _p_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@refuses("complex")
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """Distances between all pairs of rows, the upper triangle without its diagonal row by row."""
     if input.ndim != 2:

@@ -22,6 +22,7 @@ from autojit.nn.functional.windows import (
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.own_memory import own_memory
+from autojit.tensor.refused_dtypes import refuses
 
 
 def _max_pool(
@@ -43,6 +44,7 @@ def _max_pool(
     return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
 
 
+@refuses("bool complex")
 def max_pool1d(
     input: Tensor,
     kernel_size: Extents,
@@ -72,6 +74,7 @@ def max_pool1d(
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@refuses("bool complex")
 @own_memory
 def max_pool2d(
     input: Tensor,
@@ -96,6 +99,7 @@ def max_pool2d(
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@refuses("bool complex")
 def max_pool3d(
     input: Tensor,
     kernel_size: Extents,
@@ -404,6 +408,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     return _adaptive_avg_pool(3, input, output_size)
 
 
+@refuses("bool int complex")
 def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """The greatest elements of as many even windows as asked for; see ``max_pool1d`` about ``return_indices``.
 
@@ -416,11 +421,13 @@ def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: 
     return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
+@refuses("bool int complex")
 def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """The same over images; see ``adaptive_max_pool1d``."""
     return _adaptive_max_pool(2, input, output_size, return_indices)
 
 
+@refuses("bool int complex")
 def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """The same over volumes; see ``adaptive_max_pool1d``."""
     return _adaptive_max_pool(3, input, output_size, return_indices)
