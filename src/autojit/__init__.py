@@ -43,7 +43,6 @@ from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, 
 from autojit.core.undivided import undivided as _undivided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
-from autojit.tensor.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
 from autojit.tensor.exchange import from_dlpack
 from autojit.tensor.factories import (
     arange,
@@ -154,7 +153,7 @@ _LAZY_MODULES = frozenset(
         "utils",
         "version",
         "io",
-        "jit",
+        "jit",  # the package is callable
         "func",
         "linalg",
         "fft",
@@ -169,29 +168,6 @@ _LAZY_MODULES = frozenset(
         "custom",
     }
 )
-_LAZY_NAMES = {
-    "set_printoptions": "autojit.tensor.printing",
-    "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
-    "get_num_threads": "autojit.runtime.pool",
-    "op": "autojit.custom", "save": "autojit.io", "load": "autojit.io",
-    "_VF": "autojit._C", "_unique": "autojit._C", "_unique2": "autojit._C",
-    "jvp": "autojit.func", "vmap": "autojit.func",
-    "cond": "autojit.control_flow", "while_loop": "autojit.control_flow", "scan": "autojit.control_flow",
-    "associative_scan": "autojit.control_flow",
-    "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
-}  # fmt: skip
-
-
-_NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
-    "adaptive_avg_pool1d", "avg_pool1d", "bilinear",
-    "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_similarity",
-    "hardshrink",
-    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
-    "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
-    "selu", "selu_", "threshold", "threshold_",
-})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -201,15 +177,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _found(name: str) -> Any:
-    if name in _LAZY_NAMES:
-        module = _importlib.import_module(_LAZY_NAMES[name])
-        found = module if name == "jit" else getattr(module, name)  # the package jit is callable
-    elif name in _functions.PLACES:
-        module = _importlib.import_module(_functions.PLACES[name])
-        _name_arguments_in_errors(vars(module), (name,))
-        found = getattr(module, name)
-    elif name in _NETWORK_FUNCTIONS:
-        found = getattr(_importlib.import_module("autojit.nn.functional"), name)
+    if name in _functions.PLACES:
+        found = _functions.found_later(name)
     elif name in _LAZY_MODULES:
         try:
             found = _importlib.import_module(f"autojit.{name}")
@@ -227,7 +196,7 @@ def _found(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The names that are here and those that are imported when they are first used."""
-    later = (*_LAZY_NAMES, *_LAZY_MODULES, *_NETWORK_FUNCTIONS, *_functions.PLACES, "__version__")
+    later = (*_LAZY_MODULES, *_functions.PLACES, "__version__")
     return sorted({*globals(), *later} - {"Any", "annotations"})
 
 

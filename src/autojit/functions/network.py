@@ -12,6 +12,7 @@ from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_elementwise import rsqrt
@@ -20,14 +21,6 @@ from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.random import rand
 from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import type_of
-
-__all__ = [
-    "adaptive_max_pool1d", "affine_grid_generator", "batch_norm", "binary_cross_entropy_with_logits",
-    "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "embedding", "embedding_bag",
-    "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "group_norm", "hinge_embedding_loss", "instance_norm",
-    "kl_div", "layer_norm", "margin_ranking_loss", "native_batch_norm", "native_channel_shuffle", "native_dropout",
-    "native_group_norm", "native_layer_norm", "poisson_nll_loss", "rrelu", "rrelu_", "triplet_margin_loss",
-]  # fmt: skip
 
 _REDUCTIONS = ("none", "mean", "sum")
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -43,6 +36,7 @@ def _chosen(name: str, what: str, number: int, choices: Sequence[str]) -> str:
     return choices[number]
 
 
+@declared(method=False)
 @refuses("bool int complex")
 def batch_norm(
     input: Tensor,
@@ -59,6 +53,7 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@declared(method=False)
 @refuses("bool int complex")
 def instance_norm(
     input: Tensor,
@@ -75,6 +70,7 @@ def instance_norm(
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@declared(method=False)
 @refuses("bool int complex")
 def layer_norm(
     input: Tensor,
@@ -88,6 +84,7 @@ def layer_norm(
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@declared(method=False)
 @refuses("bool int complex")
 def group_norm(
     input: Tensor,
@@ -101,6 +98,7 @@ def group_norm(
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
+@declared(method=False)
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,6 +115,7 @@ def native_layer_norm(
     return found, input.mean(axes, keepdim=True), rsqrt(spread + eps)
 
 
+@declared(method=False)
 def native_group_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -136,6 +135,7 @@ def native_group_norm(
     return found, rows.mean(-1), rsqrt(rows.var(-1, correction=0) + eps)
 
 
+@declared(method=False)
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -155,6 +155,7 @@ def native_batch_norm(
     return found, input.mean(axes), rsqrt(input.var(axes, correction=0) + eps)
 
 
+@declared(method=False)
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """``dropout`` and which elements it kept.
 
@@ -170,11 +171,13 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
+@declared(method=False)
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """``nn.functional.channel_shuffle``."""
     return F.channel_shuffle(input, groups)
 
 
+@declared(method=False)
 @refuses("complex")
 def rrelu(
     input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
@@ -188,6 +191,7 @@ def rrelu(
     return F.rrelu(input, lower, upper, training)
 
 
+@declared(method=False)
 def rrelu_(
     input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Tensor:
@@ -201,6 +205,7 @@ def _refuse_generator(name: str, generator: Any) -> None:
         raise NotImplementedError(f"{name}: only the default generator is supported; seed it with manual_seed")
 
 
+@declared(method=False)
 @refuses("bool int complex")
 def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     """The maxima and their positions."""
@@ -208,6 +213,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor
     return values, places
 
 
+@declared(method=False)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """``nn.functional.pad`` with a constant.
 
@@ -219,6 +225,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
     return F.pad(input, pad, "constant", value)
 
 
+@declared(method=False)
 def convolution(
     input: Tensor,
     weight: Tensor,
@@ -250,6 +257,7 @@ def convolution(
     return direct(input, weight, bias, stride, padding, dilation, groups)
 
 
+@declared(method=False)
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
@@ -264,6 +272,7 @@ def embedding(
     return F.embedding(indices, weight, padding, None, 2.0, scale_grad_by_freq, sparse)
 
 
+@declared(method=False)
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -308,11 +317,13 @@ def embedding_bag(
     return found, bags, sizes, where(sizes[:, None] > 0, indices[first], 0)
 
 
+@declared(method=False)
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """``nn.functional.affine_grid``."""
     return F.affine_grid(theta, size, align_corners)
 
 
+@declared(aliases="grid_sampler_2d grid_sampler_3d", method=False)
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -327,9 +338,7 @@ def grid_sampler(
     return F.grid_sample(input, grid, mode, padding, align_corners)
 
 
-grid_sampler_2d = grid_sampler_3d = grid_sampler
-
-
+@declared(method=False)
 @refuses("int complex")
 def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """``nn.functional.kl_div``; the mean is over all elements."""
@@ -342,6 +351,7 @@ def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
     return losses if kind == "none" else losses.mean() if kind == "mean" else losses.sum()
 
 
+@declared(method=False)
 @refuses("int")
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -355,6 +365,7 @@ def binary_cross_entropy_with_logits(
     return _reduced("binary_cross_entropy_with_logits", found, reduction)
 
 
+@declared(method=False)
 @refuses("complex")
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
@@ -364,11 +375,13 @@ def cosine_embedding_loss(
     return _reduced("cosine_embedding_loss", found, reduction)
 
 
+@declared(method=False)
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
     """``nn.functional.hinge_embedding_loss``."""
     return _reduced("hinge_embedding_loss", F.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
 
 
+@declared(method=False)
 @refuses("complex")
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
@@ -378,6 +391,7 @@ def margin_ranking_loss(
     return _reduced("margin_ranking_loss", found, reduction)
 
 
+@declared(method=False)
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -393,12 +407,14 @@ def triplet_margin_loss(
     return _reduced("triplet_margin_loss", found, reduction)
 
 
+@declared(method=False)
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """``nn.functional.poisson_nll_loss``."""
     found = F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction="none")
     return _reduced("poisson_nll_loss", found, reduction)
 
 
+@declared(method=False)
 @refuses("bool int complex")
 def ctc_loss(
     log_probs: Tensor,

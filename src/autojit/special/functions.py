@@ -14,11 +14,11 @@ from autojit import ops
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import full_like
 from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_elementwise import log1p
 from autojit.tensor.functions_special import erfc, lgamma, sinc_near_zero
-from autojit.tensor.inplace import in_place_method
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together
 from autojit.tensor.refused_dtypes import refuses
@@ -162,8 +162,7 @@ airy_ai = _unary("airy_ai", ops.airy, "The Airy function Ai: the solution of ``y
 erfcx = _unary("erfcx", ops.erfcx, "``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``.")
 ndtri = _unary("ndtri", ops.ndtri, "The inverse of ``ndtr`` on [0, 1]; NaN elsewhere.")
 spherical_bessel_j0 = _unary("spherical_bessel_j0", _spherical, "``sin(x) / x``, 1 at 0.")
-i0 = _bessel("i0", "i0", "The modified Bessel function of the first kind, order 0.")
-i0_ = in_place_method("i0_", i0)
+i0 = declared(in_place="values")(_bessel("i0", "i0", "The modified Bessel function of the first kind, order 0."))
 i0e = _bessel("i0e", "i0e", "``exp(-abs(x)) * i0(x)``.")
 i1 = _bessel("i1", "i1", "The modified Bessel function of the first kind, order 1.")
 i1e = _bessel("i1e", "i1e", "``exp(-abs(x)) * i1(x)``.")

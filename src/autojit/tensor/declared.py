@@ -55,6 +55,15 @@ DECLARED: dict[str, Declaration] = {}
 """By the function's name, without aliases."""
 
 
+def declaration_of(name: str) -> Declaration:
+    """The declaration of a function by one of its names, or by that of its in-place form."""
+    found = DECLARED.get(name)
+    if found is None:
+        plain = name.removesuffix("_")
+        found = next(d for d in DECLARED.values() if name in d.names or (d.in_place and plain in d.names))
+    return found
+
+
 def declared(
     *,
     name: str = "",

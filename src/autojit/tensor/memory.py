@@ -10,6 +10,7 @@ import numpy as np
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.top_level import top_level
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import value_of
@@ -186,6 +187,7 @@ def data_ptr(self: Tensor) -> int:
     return _address(seen_through(root, storage_chain(self)))
 
 
+@top_level
 class UntypedStorage:
     """The memory that a tensor, its views and its aliases share, as bytes."""
 

@@ -166,6 +166,12 @@ def public_function(d: Declaration) -> Callable[..., Any]:
     return with_argument_errors(made) if refused_kinds(function) else made
 
 
+def public_forms(d: Declaration, methods: dict[str, Callable[..., Any]] | None = None) -> dict[str, Callable[..., Any]]:
+    """What the package has of a function, by name: the function and the in-place forms, which its methods are, too."""
+    methods = methods_of(d) if methods is None else methods
+    return dict.fromkeys(d.names, public_function(d)) | {n: f for n, f in methods.items() if n not in d.names}
+
+
 def methods_of(d: Declaration) -> dict[str, Callable[..., Any]]:
     """The method of a function and its in-place forms, by name."""
     if d.method is False:
@@ -193,8 +199,7 @@ def attach() -> dict[str, Callable[..., Any]]:
         made = methods_of(d)
         attached |= made
         if d.is_function:
-            public |= dict.fromkeys(d.names, public_function(d))
-            public |= {name: form for name, form in made.items() if name not in d.names}
+            public |= public_forms(d, made)
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (

@@ -12,6 +12,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
@@ -62,6 +63,7 @@ def tanh(input: Tensor) -> Tensor:
     return input.tanh()
 
 
+@top_level
 @refuses("bool complex")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else ``value``; both may be given as complex numbers without an imaginary part."""
@@ -84,6 +86,7 @@ def _real_number(value: Any) -> Any:
     return number.real
 
 
+@top_level
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place ``threshold``."""
     return _maybe_in_place(lambda x: _thresholded(x, threshold, value), input, True)
@@ -150,17 +153,20 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, True)
 
 
+@top_level
 @refuses("bool int complex")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU with the self-normalising constants."""
     return _maybe_in_place(lambda x: in_one_pass("selu", (), x, node="EluBackward0"), input, inplace)
 
 
+@top_level
 def selu_(input: Tensor) -> Tensor:
     """In-place ``selu``."""
     return selu(input, True)
 
 
+@top_level
 @refuses("bool int complex")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
@@ -170,6 +176,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _without_backward(found, "celu", "alpha") if inplace and alpha < 0 else found
 
 
+@top_level
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """In-place ``celu``."""
     return celu(input, alpha, True)
@@ -241,6 +248,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return found
 
 
+@top_level
 @refuses("bool int complex")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""

@@ -7,6 +7,7 @@ from math import prod
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.kernels import in_one_step
@@ -86,6 +87,7 @@ def _narrowed(found: Tensor, input: Tensor) -> Tensor:
     return found if found.dtype is input.dtype else found.to(input.dtype)
 
 
+@top_level
 @refuses("bool int")
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None

@@ -9,6 +9,7 @@ from typing import Any
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.nn.functional.windows import (
     Extents,
     Window,
@@ -44,6 +45,7 @@ def _max_pool(
     return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
 
 
+@top_level
 @refuses("bool complex")
 def max_pool1d(
     input: Tensor,
@@ -74,6 +76,7 @@ def max_pool1d(
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
 @refuses("bool complex")
 @own_memory
 def max_pool2d(
@@ -99,6 +102,7 @@ def max_pool2d(
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
 @refuses("bool complex")
 def max_pool3d(
     input: Tensor,
@@ -116,6 +120,7 @@ def max_pool3d(
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
 def max_pool1d_with_indices(
     input: Tensor,
     kernel_size: Extents,
@@ -209,6 +214,7 @@ def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:
     return found
 
 
+@top_level
 def avg_pool1d(
     input: Tensor,
     kernel_size: Extents,
@@ -382,6 +388,7 @@ def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return
     return (best, flat_places(places, input.shape[-ndim:])) if return_indices else best
 
 
+@top_level
 def adaptive_avg_pool1d(input: Tensor, output_size: OutputSize) -> Tensor:
     """Means of as many even windows as asked for. Shapes: ``f[(n,) c, length] -> f[(n,) c, output_size]``.
 
