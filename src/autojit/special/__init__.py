@@ -1,6 +1,9 @@
 """Special functions under torch.special's names; each is the function that ``autojit`` and Tensor have too."""
 
 from autojit.special.functions import (
+    SCIPYS as SCIPYS,
+)  # fmt: skip
+from autojit.special.functions import (
     airy_ai,
     bessel_j0,
     bessel_j1,
@@ -26,7 +29,7 @@ from autojit.special.functions import (
     spherical_bessel_j0,
     xlog1py,
     zeta,
-)  # fmt: skip
+)
 from autojit.special.polynomials import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,

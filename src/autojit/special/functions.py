@@ -135,6 +135,10 @@ def zeta(input: Any, other: Any) -> Tensor:
     return ops.zeta(*floating_together(input, other, "zeta"))  # type: ignore[no-any-return]
 
 
+SCIPYS: dict[str, str] = {}
+"""Names by SciPy's."""
+
+
 def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[..., Tensor]:
     def of_one(input: Any) -> Tensor:
         found: Tensor = function(floating(input, name))
@@ -147,6 +151,7 @@ def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[...,
 
 
 def _bessel(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
+    SCIPYS.setdefault(kind, name)
     return _unary(name, lambda x: ops.bessel(x, kind), doc)
 
 

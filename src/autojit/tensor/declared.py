@@ -30,8 +30,8 @@ class Declaration:
     """The forms in which torch has one function."""
 
     __slots__ = (
-        "aliases", "function", "in_place", "is_factory", "is_function", "lists", "method", "name", "numbers", "out",
-        "wraps_around",
+        "aliases", "function", "in_place", "is_factory", "is_function", "lists", "method", "name", "numbers", "numpy",
+        "out", "wraps_around",
     )  # fmt: skip
     name: str
     function: Any
@@ -43,6 +43,7 @@ class Declaration:
     out: Out | None
     lists: bool | str
     numbers: Numbers
+    numpy: tuple[str, ...]
     wraps_around: bool
 
     @property
@@ -76,6 +77,7 @@ def declared(
     numbers: Numbers = "either",
     wraps_around: bool = False,
     factory: bool = False,
+    numpy: str = "",
 ) -> Callable[[F], F]:
     """Note the forms of a function; by default it is one of the package and a method of Tensor.
 
@@ -91,6 +93,8 @@ def declared(
             place of this one where the second argument is a number.
         numbers: which of two operands may be a Python number: ``"either"`` one, ``"both"`` at once, the ``"second"``.
         wraps_around: a whole number beyond the dtype of the other operand wraps around as in C; else it is refused.
+        numpy: the function of NumPy's that it stands for on tensors, of one array or a ufunc, where that is not a ufunc
+            of one of its names.
         factory: it makes a tensor, of a ``layout``, without looking at the elements of others.
 
     Example:
@@ -107,7 +111,7 @@ def declared(
         made.is_function, made.is_factory, made.method = function, factory, method
         made.in_place, made.lists = in_place, lists
         made.out = PLAIN_OUT if out is True else out or None
-        made.numbers, made.wraps_around = numbers, wraps_around
+        made.numbers, made.wraps_around, made.numpy = numbers, wraps_around, tuple(numpy.split())
         if not isinstance(method, bool):
             method.__name__ = method.__qualname__ = made.name  # under which messages speak of it
             method.__code__ = method.__code__.replace(co_name=made.name)

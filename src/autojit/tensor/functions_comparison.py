@@ -30,7 +30,9 @@ maximum = declared(out=True, lists="clamp_min", numbers="none")(binary("maximum"
 minimum = declared(out=True, lists="clamp_max", numbers="none")(binary("minimum", "smaller element; NaN wins"))
 fmax = declared(out=True, numbers="none")(binary("fmax", "larger element; NaN loses"))
 fmin = declared(out=True, numbers="none")(binary("fmin", "smaller element; NaN loses"))
-eq = declared(in_place="comparison", out=True, numbers="second", wraps_around=True)(binary("eq", "equality"))
+eq = declared(in_place="comparison", out=True, numbers="second", wraps_around=True, numpy="equal")(
+    binary("eq", "equality")
+)
 ne = declared(aliases="not_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
     binary("ne", "inequality")
 )
@@ -59,14 +61,14 @@ signbit = declared(out=True)(refuses("complex")(through_ops("signbit", ops.signb
 logical_not = declared(in_place="comparison", out=True)(through_ops("logical_not", ops.logical_not))
 
 
-@declared(out=True)
+@declared(out=True, numpy="isposinf")
 @refuses("complex")
 def isposinf(input: Tensor) -> Tensor:
     """Whether an element is plus infinity."""
     return eq(input, float("inf"))
 
 
-@declared(out=True)
+@declared(out=True, numpy="isneginf")
 @refuses("complex")
 def isneginf(input: Tensor) -> Tensor:
     """Whether an element is minus infinity."""

@@ -109,14 +109,14 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=True, numpy="radians")
 @refuses("complex")
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
     return mul(floating(input, "deg2rad"), math.pi / 180)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=True, numpy="degrees")
 @refuses("complex")
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""

@@ -193,7 +193,9 @@ acosh = declared(aliases="arccosh", in_place="values", out=True)(unary("acosh", 
 atanh = declared(aliases="arctanh", in_place="values", out=True)(unary("atanh", True, "inverse hyperbolic tangent"))
 reciprocal = _IN_ALL_FORMS(unary("reciprocal", True, "reciprocal"))
 square_op = unary("square", False, "square")
-abs = declared(aliases="absolute", in_place="values", out=True, lists=True)(unary("abs", False, "absolute value"))
+abs = declared(aliases="absolute", in_place="values", out=True, lists=True, numpy="fabs")(
+    unary("abs", False, "absolute value")
+)
 relu = declared(in_place="values")(unary("relu", False, "``max(x, 0)``"))
 _real_logaddexp = binary("logaddexp", "``log(exp(x) + exp(y))`` without overflow")
 atan2 = declared(aliases="arctan2", in_place="values", out=True, numbers="none")(
@@ -270,7 +272,7 @@ def square(input: Tensor) -> Tensor:
     return square_op(cast(t, int64) if type_of(t).dtype is bool_ else t)
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=True, numpy="sign")
 def sgn(input: Any) -> Tensor:
     """``x / abs(x)``, 0 at 0; the sign for real operands."""
     t = as_operand(input, "sgn")
@@ -326,7 +328,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
 
 
-@declared(in_place="values", out=True, lists=True)
+@declared(in_place="values", out=True, lists=True, numpy="rint")
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest, halves to even."""
     x = as_operand(input, "round")

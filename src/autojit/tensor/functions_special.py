@@ -54,7 +54,7 @@ def digamma(input: Any) -> Tensor:
     return ops.digamma(floating(input, "digamma"))
 
 
-@declared(in_place="values", out=True)
+@declared(in_place="values", out=True, numpy="sinc")
 def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, 1 at 0."""
     given = floating(input, "sinc")
