@@ -36,6 +36,7 @@ class Concatenate(Structured):
     masks_cotangents: ClassVar[bool] = False
     lowering: ClassVar[str] = "concatenate"
     axis: int
+    node_class: ClassVar[str] = "CatBackward0"
 
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]

@@ -223,6 +223,7 @@ class ViewUpdate(Structured):
     lowering: ClassVar[str] = "view_update"  # expanded into other ops before code generation
     keeps_order: ClassVar[bool] = True
     chain: tuple[Op, ...]
+    node_class: ClassVar[str] = "CopySlices"
 
     def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
         shown = base
