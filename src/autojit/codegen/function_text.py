@@ -127,7 +127,7 @@ class FunctionText:
         self._end("ret void" if value is None else f"ret {self.signature.returns} {self.number(value)}")
 
     def _end(self, text: str) -> None:
-        self.line(text)
+        self.lines.append(f"  {text}")
         self.is_ended = True
 
     def phi(self, kind: str, *cases: tuple[Operand, str]) -> str:
