@@ -6,12 +6,13 @@ maps expressions, indices and index terms to what holds them; ``row_memo`` lives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
 from autojit.codegen.cpu.piecewise import arms, below, is_whole, shared_walk
+from autojit.codegen.cpu.walk import Walk
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import bool_, int64, uint32, uint64
 from autojit.core.sizes import is_symbolic, surely_less
@@ -28,7 +29,6 @@ from autojit.schedule.expressions import (
     RandomWord,
     RowResult,
 )
-from autojit.schedule.loops import LoopProgram
 
 Memo = dict[Any, Any]
 
@@ -36,9 +36,10 @@ Memo = dict[Any, Any]
 class ExpressionPrinter(CpuKernel):
     """A kernel function whose blocks compute expressions of a program."""
 
-    def __init__(self, module: KernelModule, symbol: str, program: LoopProgram, *, is_checked: bool) -> None:
+    def __init__(self, module: KernelModule, symbol: str, walk: Walk, *, is_checked: bool) -> None:
         super().__init__(module, symbol, is_checked=is_checked)
-        self.program = program
+        self.walk = walk
+        self.program = program = walk.program
         self.variables: dict[LoopVariable, str] = {}
         self.row_memo: Memo = {}
         self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
@@ -50,7 +51,7 @@ class ExpressionPrinter(CpuKernel):
 
     def plan_cache(self) -> None:
         """Expensive inner expressions read again in a later phase are kept in row scratch."""
-        program = self.program
+        program, walk = self.program, self.walk
         roots: dict[int, list[Expr]] = {}
         for root in program.roots():
             roots.setdefault(root.phase, []).append(root)
@@ -65,8 +66,8 @@ class ExpressionPrinter(CpuKernel):
                 if expr in visited:
                     continue
                 visited.add(expr)
-                if expr in first_seen and _is_worth_keeping(expr):
-                    size = program.inner_count * expr.dtype.size_bytes
+                if expr in first_seen and self._is_worth_keeping(expr):
+                    size = walk.inner_count * expr.dtype.size_bytes
                     if expr in self.cached:
                         continue
                     if is_symbolic(size):
@@ -79,16 +80,19 @@ class ExpressionPrinter(CpuKernel):
                 if expr not in first_seen:
                     fresh.append(expr)
                 stack.extend(expr.args)
-                stack.extend(program.lookups[name] for name in _opaque_names(expr.positions))
+                stack.extend(walk.lookups_of(expr.positions))
             first_seen.update((expr, phase) for expr in fresh)
-        if is_symbolic(program.inner_count):
+        if is_symbolic(walk.inner_count):
             self.cache_bytes = sum(self._cached_bytes(e) for e in self.cached)
             return
         for expr, (phase, _) in list(self.cached.items()):
-            self.cached[expr] = (phase, self.array(expr.dtype, max(program.inner_count, 2)))
+            self.cached[expr] = (phase, self.array(expr.dtype, max(walk.inner_count, 2)))
+
+    def _is_worth_keeping(self, expr: Expr) -> bool:
+        return expr in self.walk.varying and self.walk.costs[expr] >= KEPT_COST and not isinstance(expr, Load)
 
     def _cached_bytes(self, expr: Expr) -> int:
-        return aligned(self.program.inner_count * expr.dtype.size_bytes)
+        return aligned(self.walk.inner_count * expr.dtype.size_bytes)
 
     def place_cache(self, argument: int) -> None:
         """Rows of symbolic length are kept in memory of the worker, whose address is an argument."""
@@ -99,15 +103,8 @@ class ExpressionPrinter(CpuKernel):
             self.cached[expr] = (phase, self.at(f"%p{argument}", start))
             at += self._cached_bytes(expr)
 
-    def inner_position(self) -> Index:
-        """The row-major position among the inner loops."""
-        position = Index()
-        for variable in self.program.inner:
-            position = position * variable.extent + Index.of(variable)
-        return position
-
     def _cache_address(self, expr: Expr, memo: Memo) -> str:
-        return self.address(self.cached[expr][1], expr.dtype, self.index(self.inner_position(), memo))
+        return self.address(self.cached[expr][1], expr.dtype, self.index(self.walk.position, memo))
 
     def keep(self, expr: Expr, value: Scalar, memo: Memo) -> None:
         """Write an expression to its row scratch."""
@@ -123,24 +120,20 @@ class ExpressionPrinter(CpuKernel):
             if expr in seen:
                 continue
             seen.add(expr)
-            if not expr.inner:
+            if expr not in self.walk.varying:
                 self.expr(expr, self.row_memo, phase)
             elif not (isinstance(expr, Guarded) or self._is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
-                stack.extend(self.lookups_of(expr.positions))
-
-    def lookups_of(self, indices: Iterable[Index]) -> list[Expr]:
-        """What indices look up at run time."""
-        return [self.program.lookups[name] for name in _opaque_names(indices)]
+                stack.extend(self.walk.lookups_of(expr.positions))
 
     def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
         """Where guards hang on the row alone, choose what the inner loops read before they start."""
         if self.is_checked:  # a checked load knows which buffer it reads
             return
-        inner = self.program.inner
+        inner = self.walk.inner
         overwritten = self.program.in_place.values()
         done: set[Expr] = set()
-        for expr in below(roots, lambda e: not e.inner or e in done or self._is_kept(e, phase)):
+        for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self._is_kept(e, phase)):
             if ("address", expr) in self.row_memo or not is_whole(expr):
                 continue
             walk = shared_walk(expr, inner, overwritten)
@@ -152,7 +145,7 @@ class ExpressionPrinter(CpuKernel):
         """The address that a guard starts from in this row; nothing is read yet."""
         if isinstance(expr, Load):
             (position,) = expr.positions
-            inner = self.program.inner
+            inner = self.walk.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
             return self.address(f"%p{expr.buffer}", expr.dtype, start)
@@ -187,7 +180,7 @@ class ExpressionPrinter(CpuKernel):
     def _known(self, expr: Expr, memo: Memo, phase: int) -> Scalar | None:
         """The value if it was computed at this point already, or is kept in row scratch."""
         found = memo.get(expr)
-        if found is None and not expr.inner:
+        if found is None and expr not in self.walk.varying:
             found = self.row_memo.get(expr)
         if found is not None:
             return found  # type: ignore[no-any-return]
@@ -315,26 +308,13 @@ class ExpressionPrinter(CpuKernel):
         return self.value(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
 
 
-def _is_worth_keeping(expr: Expr) -> bool:
-    return expr.inner and expr.cost >= KEPT_COST and not isinstance(expr, Load)
-
-
-def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:
-    """The look-ups that positions depend on."""
-    for index in indices:
-        for term, _ in index.terms:
-            if isinstance(term, Opaque):
-                yield term.text
-            elif isinstance(term, Quotient | Remainder):
-                yield from _opaque_names((term.base,))
-
-
 def _reads_memory(expr: Expr) -> bool:
     """Whether computing the expression reads a buffer, perhaps for a position."""
     stack, met = [expr], {expr}
     while stack:
         found = stack.pop()
-        if isinstance(found, Load | LookUp) or any(True for _ in _opaque_names(found.positions)):
+        looks_up = any(isinstance(term, Opaque) for index in found.positions for term in index.walk())
+        if looks_up or isinstance(found, Load | LookUp):
             return True
         for part in found.args:
             if part not in met:
