@@ -89,6 +89,11 @@ class Call(EqualByText, GraphOp, abstract=True):
         call = self.adjoint()
         return as_tuple(bind(call, *primals, *bars), call.n_outputs)
 
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        bars = as_tuple(y_bar, self.n_outputs)
+        is_reached = any(bars[k] is not None for k in self.with_history)
+        return super().vjp(primals, result, y_bar) if is_reached else (None,) * len(primals)
+
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         """The derivative of the adjoint with respect to its cotangents, in which it is linear."""
         kept, wanted = self.with_history, self.wanted
