@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -98,8 +99,8 @@ class NamedComposite(Composite, abstract=True):
         return len(self.adjoints[-1][0]) if self.adjoints else self.results
 
     def after(self, adjoints: tuple[Adjoint, ...]) -> Self:
-        """The composite after these adjoints."""
-        return type(self)(self.composite, self.options, None, adjoints, self.results)
+        """The composite after these adjoints; the same op every time, which knows what it has been applied to."""
+        return cast("Self", _after(self, adjoints))
 
     def expand(self, *operands: Any) -> Any:
         if self.adjoints:
@@ -114,12 +115,17 @@ class NamedComposite(Composite, abstract=True):
         return transforms_port().adjoint(graph, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
 
     def wanted_of(self, primals: Operands) -> Sequence[int]:
-        return super().wanted_of(primals) if self.wanted is None else self.wanted
+        return self.wanted if self.wanted is not None else super().wanted_of(primals)
 
     def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
         """By one op again, which eager mode computes as it computes this one."""
         adjoint = self.after((*self.adjoints, (tuple(wanted), masking.is_on)))
-        return as_tuple(bind(adjoint, *primals, *bars), adjoint.n_outputs)
+        return as_tuple(bind(adjoint, *primals, *bars), len(wanted))
+
+
+@lru_cache(maxsize=1024)
+def _after(op: NamedComposite, adjoints: tuple[Adjoint, ...]) -> NamedComposite:
+    return type(op)(op.composite, op.options, None, adjoints, op.results)
 
 
 @record

@@ -96,13 +96,16 @@ class GraphOp(Op, abstract=True):
         return found
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        results, bars = as_tuple(result, self.n_outputs), as_tuple(y_bar, self.n_outputs)
-        wanted, kept = self.wanted_of(primals), self.kept_of(results)
+        # what small eager ops pay in backward: no helper is called that a line can replace
+        results, bars = ((result,), (y_bar,)) if self.n_outputs == 1 else (result, y_bar)
+        wanted = self.wanted_of(primals)
+        given = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self.kept_of(results)]
+        found = self.pulled(wanted, primals, given) if wanted else ()
+        if len(wanted) == len(primals):
+            return found
         placed: list[Any] = [None] * len(primals)
-        if wanted and any(bars[k] is not None for k in kept):
-            given = filled(primals[0], [bars[k] for k in kept], [results[k].spec for k in kept])
-            for k, x_bar in zip(wanted, self.pulled(wanted, primals, given), strict=True):
-                placed[k] = x_bar
+        for k, x_bar in zip(wanted, found, strict=True):
+            placed[k] = x_bar
         return placed
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
