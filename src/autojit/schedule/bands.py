@@ -32,9 +32,18 @@ from autojit.schedule.expressions import Load, RandomWord
 from autojit.schedule.kernels import Access, Apart, Kernel, LoopKernel, MatmulKernel
 from autojit.schedule.pull import loop_indices
 
-LOOK_AHEAD = 64  # kernels passed over one after the other before a band ends: bounds the sweep
-LEAST_KERNELS = 2
-TRIAL_UNITS = 64  # a slice of so many units tells how much memory a unit needs
+# Counts are those of tools/schedule_bounds.py: 29 steps, 1,778 kernels, of which 758 are in 19 bands.
+
+# Kernels passed over one after the other before a band ends: bounds the sweep. Half as many lose two bands of eight
+# kernels; without a bound, the same 19 bands hold two kernels more.
+LOOK_AHEAD = 64
+# A product contracts over the band's rows, and leaves a partial product for each slice, if it has this many times more
+# rows than its operands have columns. From 1 to 4 the bands are the same; with 16 eleven kernels leave them, without
+# contractions 126 do, and a quarter more memory is planned.
+LONG_ROWS = 4
+LEAST_KERNELS = 2  # one alone has no value that stays inside; asking for 3 or 4 changes no band
+# A slice of this many units tells how much memory a unit needs; one unit would count what each buffer is rounded up by.
+TRIAL_UNITS = 64
 
 
 def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
@@ -130,7 +139,7 @@ def _cut_loops(kernel: LoopKernel, bands: Bands) -> Cut | None:
     writes = {s.value: local_units(rows, s.index, s.value.type.size) for s in program.stores}
     units = prod(v.extent for v in rows)
     for accumulator in program.accumulators:
-        if accumulator.prefix:
+        if accumulator.prefix:  # else the slices' partial results are added up after the band
             writes[accumulator.value] = units
     return Cut(units, reads, writes, bands.most_slices)
 
@@ -143,8 +152,9 @@ def _cut_matmul(kernel: MatmulKernel, bands: Bands) -> Cut | None:
     n = b_type.shape[-1]
     count = prod(batch)
     is_open = is_symbolic(m * n * k * count)
+    # One partial product for each slice: larger ones are cheaper as one product over all rows (`contracted_bytes`).
     is_small = count == 1 and surely_less(m * n * a_type.dtype.size_bytes, bands.contracted_bytes + 1)
-    if is_small and typical(k) >= 4 * max(typical(m), typical(n)):
+    if is_small and typical(k) >= LONG_ROWS * max(typical(m), typical(n)):
         return _cut_contraction(kernel, m, k, n, bands.most_slices)
     axes = loop_indices((*batch, m), "r")
     sliced = axes[:-1] if is_open and count != 1 else axes  # whole matrices, where they cannot be cut evenly
@@ -177,6 +187,8 @@ def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int, most: int) ->
     reads = {kernel.a.value: a_units}
     b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
     reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
+    # ``least`` is asked for in open bands alone, so that few rows do not each make a partial product. No measurement is
+    # recorded for the half.
     return Cut(k, reads, {}, most, contracts=True, least=max(m, n) // 2)
 
 
@@ -266,6 +278,7 @@ class _Grower:
         least = self.bands.least_slices
         if typical(units) < least:
             return False
+        # Slices are of equal size where sizes are fixed, so their number divides all bounds.
         if not is_symbolic(units) and not any(least <= d <= most for d in _divisors(units)):
             return False
         self.units, self.most = units, most
@@ -341,6 +354,7 @@ def _finish(grower: _Grower) -> Band | None:
         return None
     if is_symbolic(grower.units):
         return _open_band(grower, local) if len(grower.kernels) >= bands.least_open_kernels else None
+    # The fewest slices that fit the cache: each costs a call per kernel. If none fits, the smallest.
     best: Band | None = None
     for count in _divisors(grower.units):
         if count < bands.least_slices or count > grower.most:

@@ -65,7 +65,7 @@ def _bounded(expression: Expression, bounds: Bounds) -> Expression:
     for monomial, coefficient in expression.terms:
         is_counted = any(not bounds.keys().isdisjoint(_symbols(atom)) for atom in monomial)
         if coefficient < 0 and is_counted:
-            continue  # counts are at least 0
+            continue  # counts are at least 0, so without the term the sum is at least as large
         product = expressions.constant(coefficient)
         for atom in monomial:
             product = expressions.multiply(product, _bounded_atom(atom, bounds))
@@ -127,6 +127,7 @@ def after_counting(graph: Graph) -> Graph:
     nodes: list[Node] = []
     ready = set(graph.inputs)
     waiting = list(graph.nodes)
+    # In rounds, so that the order of the program stays where it may: it says which of several errors comes first.
     while waiting:
         later: list[Node] = []
         for node in waiting:

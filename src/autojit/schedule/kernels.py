@@ -156,7 +156,7 @@ def joint_batch(accesses: Sequence[Access], shape: Shape) -> list[tuple[int, tup
     """
     merged: list[tuple[int, tuple[int, ...]]] = []
     for axis, extent in enumerate(shape[:-2]):
-        if extent == 1:
+        if extent == 1:  # its stride says nothing
             continue
         strides = tuple(access.strides[axis] for access in accesses)
         if merged and merged[-1][1] == tuple(stride * extent for stride in strides):
@@ -182,7 +182,7 @@ def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Val
     return None if found is None else Access(leaf, *found)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # by form alone: layers of a model share their views (docs/design/deep_models.md)
 def _strides_through(shape: Shape, chain: tuple[tuple[Reindex, TensorType], ...]) -> tuple[int, tuple[int, ...]] | None:
     """(offset, strides) in the storage behind a chain of reindexing ops, each with the type that it reads."""
     axes = index = loop_indices(shape)

@@ -19,7 +19,9 @@ from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
 
-_NO_SCALARS = ("complex", "float8")
+_NO_SCALARS = ("complex", "float8")  # kinds of dtypes whose elements are no single register to an `Emitter`
+# An element of these is computed from elements at positions that are known, which is all that fusion asks. They are not
+# `Elementwise` because these positions are not their own.
 _ALSO_POINTWISE = ("concatenate", "random_bits", "slice_update")
 _PRODUCTS = ("matmul", "matmul_add")
 NESTED = ("cond", "scan", "while_loop")
@@ -75,6 +77,8 @@ def _kind(node: Node, machine: Machine) -> Kind:
 
 def _joins_blocks(node: Node, machine: Machine) -> bool:
     """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
+    # Only along the outermost axis is each operand one block of the result. Copies are a kernel of their own, so what
+    # reads the whole is not fused with it: that is given up where many long pieces are joined.
     if not isinstance(node.op, Concatenate) or len(node.inputs) < machine.many_blocks:
         return False
     whole = node.outputs[0].type

@@ -17,7 +17,7 @@ from autojit.ops.base import Elementwise, Reindex, Source
 Indices = tuple[Index, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # a process has few shapes; the variables of one must not be made for each node
 def loop_indices(shape: Shape, prefix: str = "i") -> Indices:
     """A fresh loop variable per axis (extent 1 gives the constant 0)."""
     return tuple(Index.of(LoopVariable(f"{prefix}{axis}", n)) for axis, n in enumerate(shape))

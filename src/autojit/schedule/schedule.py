@@ -118,6 +118,7 @@ class Scheduler:
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         can_fail = failing_units(fuser, self.failing)
+        # Commits first: what they copy at the end needs no place among the readers of a donated input.
         unsafe = order_commits(fuser, can_fail, {place: self.outputs[place] for place in self.lasting})
         unsafe |= self._order_donations(fuser, units, unsafe)
         kernels: list[Kernel] = []
@@ -131,6 +132,7 @@ class Scheduler:
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
+        # Not before all copies are known: the kernel that computes a copied output overwrites nothing.
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         apart = Apart(frozenset(failing), self._committing(kernels))
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *self.copies]
@@ -177,7 +179,7 @@ class Scheduler:
         products: list[Node] = []
         for node in self.graph.nodes:
             kind = self.kinds[node]
-            if kind is Kind.PRODUCT:
+            if kind is Kind.PRODUCT:  # asked last: what is stored for others may be what a product reads
                 products.append(node)
             elif kind is Kind.SINGLE:
                 self._force(node.inputs[1:] if self._clears(node) else node.inputs)
@@ -192,6 +194,7 @@ class Scheduler:
         base = self.definitions.get(node.inputs[0]) if isinstance(node.op, Scattering) else None
         if base is None or is_opaque(node) or not isinstance(base.op, Full):
             return False
+        # -0.0 is another pattern of bits than cleared memory
         return base.op.value == 0 and not str(base.op.value).startswith("-")
 
     def _force(self, values: Iterable[Value]) -> None:
@@ -230,6 +233,7 @@ class Scheduler:
             root = self._reshape_root(output)
             if root in self.inline:
                 self._store(root)
+            # A caller gets memory of its own for each result: none is an argument, no two are one.
             if root in taken:
                 target = Value(output.type, f"out{position}")
                 self.copies.append(CopyKernel(root, target))
