@@ -32,7 +32,7 @@ CPU_MACHINE = Machine(
         least_open_kernels=6,
         resident_bytes=48 * 1024,  # 1 MiB: 14 kernels more are in bands; 0: 295 fewer
         rows_per_packing=96,  # 24: 7 kernels more are in bands; 384: 68 fewer
-        least_units=16,  # a few tiles of a product
+        least_grains=16,  # a few tiles of a product
     ),
     batch_bytes=1 << 20,  # less costs more to fork than it brings
 )
