@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import float64, int64
-from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.while_inside import WhileInside
 from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.runtime.entry_spec import MISSING
+from autojit.tensor import functions_comparison as comparison
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_special as special
 from autojit.tensor.dispatch import number
@@ -202,7 +202,7 @@ def _chosen(a: Any, b: Any, relation: str) -> Any:
             return b if (b < a if relation == "lt" else b > a) else a
         x, y = number(a, dtype), number(b, dtype)
         takes = y < x if relation == "lt" else y > x
-        return TracedNumber(made_by.trace, elementwise.where(takes, y, x), made_by.kind, span)
+        return TracedNumber(made_by.trace, comparison.where(takes, y, x), made_by.kind, span)
 
 
 def _length(original: Callable[[Any], int]) -> Callable[..., Any]:
@@ -294,10 +294,10 @@ def untraced(module: ModuleType, name: str) -> Any:
 
 
 _numbers = WhileInside(_replace, _restore)
-"""For a compiler that knows ``math``, ``min`` and ``max`` by identity, ``put_back`` makes them Python's own."""
+plain_math = _numbers.put_back
+"""A context for a compiler that knows ``math``, ``min`` and ``max`` by identity: inside they are Python's own."""
 
 WHEN_MADE.append(_meet)
-ports.plain_math = _numbers.put_back
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autojit.ir.index import LoopVariable
-from autojit.ir.text import names_of
+from autojit.ir.printing import names_of
 from autojit.schedule.bands import Band
 from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel

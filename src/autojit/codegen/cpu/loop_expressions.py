@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
 from autojit.codegen.cpu.piecewise import arms, below, is_whole, shared_walk
 from autojit.codegen.cpu.walk import Walk
@@ -33,7 +33,7 @@ from autojit.schedule.expressions import (
 Memo = dict[Any, Any]
 
 
-class ExpressionPrinter(KernelFunction):
+class ExpressionPrinter(CpuKernel):
     """A kernel function whose blocks compute expressions of a program."""
 
     def __init__(self, module: KernelModule, symbol: str, walk: Walk, *, is_checked: bool) -> None:
@@ -97,18 +97,18 @@ class ExpressionPrinter(KernelFunction):
     def place_cache(self, argument: int) -> None:
         """Rows of symbolic length are kept in memory of the worker, whose address is an argument."""
         at: int = 0
-        skip = self.line(f"mul i64 %worker, {self.number(self.cache_bytes)}")
+        skip = self.mul("%worker", self.cache_bytes)
         for expr, (phase, _) in list(self.cached.items()):
-            start = self.line(f"add i64 {skip}, {self.number(at)}")
-            self.cached[expr] = (phase, self.line(f"getelementptr i8, ptr %p{argument}, i64 {start}"))
+            start = self.add(skip, at)
+            self.cached[expr] = (phase, self.at(f"%p{argument}", start))
             at += self._cached_bytes(expr)
 
     def _cache_address(self, expr: Expr, memo: Memo) -> str:
-        return self.element(self.cached[expr][1], expr.dtype, self.index(self.walk.position, memo))
+        return self.address(self.cached[expr][1], expr.dtype, self.index(self.walk.position, memo))
 
     def keep(self, expr: Expr, value: Scalar, memo: Memo) -> None:
         """Write an expression to its row scratch."""
-        self.emit.store(value, self._cache_address(expr, memo), self.attrs)
+        self.emit.store(value, self._cache_address(expr, memo), self.access)
 
     # -- expressions
 
@@ -148,13 +148,13 @@ class ExpressionPrinter(KernelFunction):
             inner = self.walk.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
-            return self.element(f"%p{expr.buffer}", expr.dtype, start)
+            return self.address(f"%p{expr.buffer}", expr.dtype, start)
         assert isinstance(expr, Guarded), "only guards have one address of several"
         addresses = [self._picked(arm, phase) for arm in arms(expr)]
         if len(addresses) == 1:
             return addresses[0]
         holds = self._conditions(expr.guards, self.row_memo, phase)
-        return self.line(f"select i1 {holds.text}, ptr {addresses[0]}, ptr {addresses[1]}")
+        return self.choose(holds.text, addresses[0], addresses[1], "ptr")
 
     def _is_kept(self, expr: Expr, phase: int) -> bool:
         """Whether an earlier phase wrote the expression to row scratch."""
@@ -187,14 +187,14 @@ class ExpressionPrinter(KernelFunction):
         if isinstance(expr, RowResult):
             return self.row_memo["row", expr.number]  # type: ignore[no-any-return]
         if self._is_kept(expr, phase):
-            value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
+            value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.access)
             return value
         return None
 
     def _computed(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         emit = self.emit
         if isinstance(expr, Load):
-            return self.load(expr.buffer, expr.dtype, self.index(expr.positions[0], memo, phase))
+            return self.read(expr.buffer, expr.dtype, self.index(expr.positions[0], memo, phase))
         if isinstance(expr, Applied):
             args = [self.expr(a, memo, phase) for a in expr.args]
             value = expr.op.lower(emit, *args)
@@ -239,8 +239,8 @@ class ExpressionPrinter(KernelFunction):
         picked = self.row_memo.get(("address", expr))
         if picked is not None:
             start, walk = picked
-            address = self.element(start, expr.dtype, self.index(walk, memo, phase))
-            return self.emit.load(address, expr.dtype, self.attrs)
+            address = self.address(start, expr.dtype, self.index(walk, memo, phase))
+            return self.emit.load(address, expr.dtype, self.access)
         answers = {self.answers.get(guard) for guard in expr.guards}
         if False in answers or answers == {True}:
             return self.expr(outside if False in answers else inside, memo, phase)
@@ -248,20 +248,12 @@ class ExpressionPrinter(KernelFunction):
         otherwise = self.expr(outside, memo, phase)
         if not _reads_memory(inside):
             return self.emit.select(condition, self.expr(inside, memo, phase), otherwise)
-        then, join = self.label("in"), self.label("join")
-        before = self.block
-        self.lines.append(f"  br i1 {condition.text}, label %{then}, label %{join}")
-        self.start(then)
         kept = self.row_memo
         self.row_memo = dict(self.row_memo)  # what is computed in here is not known outside
-        value = self.expr(inside, dict(memo), phase)
+        with self.when(condition.text):
+            value = self.expr(inside, dict(memo), phase)
         self.row_memo = kept
-        end = self.block
-        self.lines.append(f"  br label %{join}")
-        self.start(join)
-        kind = register_type(expr.dtype)
-        name = self.line(f"phi {kind} [ {value.text}, %{end} ], [ {otherwise.text}, %{before} ]")
-        return Scalar(name, expr.dtype)
+        return Scalar(self.merge(register_type(expr.dtype), value.text, otherwise.text), expr.dtype)
 
     def _conditions(self, guards: Iterable[Guard], memo: Memo, phase: int) -> Scalar:
         parts: list[str] = []
@@ -269,12 +261,12 @@ class ExpressionPrinter(KernelFunction):
             at = self.index(index, memo, phase)
             least, greatest = index.bounds()
             if not surely_less(low - 1, least):
-                parts.append(self.line(f"icmp sge i64 {at}, {self.number(low)}"))
+                parts.append(self.test("sge", at, low))
             if not surely_less(greatest, high) or not parts:
-                parts.append(self.line(f"icmp slt i64 {at}, {self.number(high)}"))
+                parts.append(self.test("slt", at, high))
         total = parts[0]
         for part in parts[1:]:
-            total = self.line(f"and i1 {total}, {part}")
+            total = self.both(total, part)
         return Scalar(total, bool_)
 
     # -- addresses
@@ -288,12 +280,12 @@ class ExpressionPrinter(KernelFunction):
         for term, coefficient in index.terms:
             part = self._term(term, memo, phase)
             if coefficient != 1:
-                part = self.line(f"mul nsw i64 {part}, {self.number(coefficient)}")
-            total = part if total is None else self.line(f"add nsw i64 {total}, {part}")
+                part = self.binary("mul nsw", part, coefficient)
+            total = part if total is None else self.binary("add nsw", total, part)
         if total is None:
             total = self.number(index.offset)
         elif index.offset:
-            total = self.line(f"add nsw i64 {total}, {self.number(index.offset)}")
+            total = self.binary("add nsw", total, index.offset)
         memo[index] = total
         return total
 
@@ -305,7 +297,7 @@ class ExpressionPrinter(KernelFunction):
             if found is None:
                 base = self.index(term.base, memo, phase)
                 opcode = "udiv" if isinstance(term, Quotient) else "urem"
-                found = memo[term] = self.line(f"{opcode} i64 {base}, {self._divisor(term.divisor)}")
+                found = memo[term] = self.binary(opcode, base, self._divisor(term.divisor))
             return found
         return self.expr(self.program.lookups[term.text], memo, phase).text
 
@@ -313,7 +305,7 @@ class ExpressionPrinter(KernelFunction):
         """A size to divide by: 1 where it is 0 as the step counts it, for an index that points at nothing."""
         if surely_less(0, size):
             return self.number(size)
-        return self.line(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
+        return self.value(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
 
 
 def _reads_memory(expr: Expr) -> bool:

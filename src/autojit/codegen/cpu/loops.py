@@ -71,30 +71,21 @@ class LoopPrinter(FoldPrinter):
         total = self.number(chunked_extent(self.walk, self.plan.over_inner))
         low, high = "0", total
         if self.plan.count != 1:
-            low = self.line(f"mul i64 %chunk, {self.number(self.plan.size)}")
-            top = self.line(f"add i64 {low}, {self.number(self.plan.size)}")
-            high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {total})")
+            low, high = self.chunk_bounds(self.plan.size, total)
         self.open_accumulators()
         if self.plan.over_inner:
             self.row((low, high))
         elif program.prefix:
-            self.loop("prefix", low, high, self._prefix_block)
+            with self.loop(low, high, stem="prefix") as position:
+                self._prefix_block(position)
         else:
             self._rows(low, high)
         self.close_accumulators()
         self.finish()
         if self.partial_bytes:
             print_combine(self)
-        return KernelText(
-            self.module.text(),
-            self.plan.count,
-            self.partial_bytes,
-            self.plan.estimate_ns,
-            reports=self.reports,
-            scratch_bytes=self.cache_bytes,
-            sizes=tuple(self.module.sizes),
-            failing=tuple(self.failing),
-        )
+        partial, scratch = self.partial_bytes, self.cache_bytes
+        return self.kernel_text(self.plan.count, self.plan.estimate_ns, partial_bytes=partial, scratch_bytes=scratch)
 
     # -- rows
 
@@ -105,38 +96,36 @@ class LoopPrinter(FoldPrinter):
         for k, accumulator in enumerate(program.accumulators):
             if not accumulator.prefix:
                 continue
-            offset = self.line(f"mul i64 {position}, {self.number(self.walk.inner_count)}")
+            offset = self.mul(position, self.walk.inner_count)
             base = f"%p{self.accumulator_argument(k)}"
-            self.bases[k] = self.element(base, accumulator.value.type.dtype, offset)
+            self.bases[k] = self.address(base, accumulator.value.type.dtype, offset)
             self.fill(k)
-        start = self.line(f"mul i64 {position}, {self.number(folded)}")
-        self._rows(start, self.line(f"add i64 {start}, {self.number(folded)}"))
+        start = self.mul(position, folded)
+        self._rows(start, self.add(start, folded))
 
     def _rows(self, low: str, high: str) -> None:
         """All rows of [low, high), in blocks that sums over the rows can end at."""
         block = size_max(1, SUM_BLOCK // size_max(self.walk.inner_count, 1))
         if not self.totals or surely_less(self.walk.row_count, block + 1):
-            self.loop("row", low, high, self._row_at)
-            return
-        self._blocks(low, high, block, lambda start, stop: self.loop("row", start, stop, self._row_at))
+            self._rows_between(low, high)
+        else:
+            self._blocks(low, high, block, self._rows_between)
 
     def _blocks(self, low: str, high: str, size: int, body: Callable[[str, str], None]) -> None:
         """``body(start, stop)`` for blocks of ``size`` from low to high; running sums end with each block."""
-        span = self.line(f"sub i64 {high}, {low}")
-        rounded = self.line(f"add i64 {span}, {self.number(size - 1)}")
-        count = self.line(f"sdiv i64 {rounded}, {self.number(size)}")
-
-        def block(b: str) -> None:
-            start = self.line(f"add i64 {low}, {self.line(f'mul i64 {b}, {self.number(size)}')}")
-            top = self.line(f"add i64 {start}, {self.number(size)}")
-            body(start, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {high})"))
+        span = self.sub(high, low)
+        rounded = self.add(span, size - 1)
+        count = self.binary("sdiv", rounded, size)
+        with self.loop(0, count, stem="block") as b:
+            start = self.add(low, self.mul(b, size))
+            top = self.add(start, size)
+            body(start, self.least(top, high))
             self.flush_accumulators()
 
-        self.loop("block", "0", count, block)
-
-    def _row_at(self, row: str) -> None:
-        self.set_row(row)
-        self.row(None)
+    def _rows_between(self, low: str, high: str) -> None:
+        with self.loop(low, high, stem="row") as row:
+            self.set_row(row)
+            self.row(None)
 
     def set_row(self, row: str) -> None:
         """The row variables: digits of the row counter."""
@@ -144,8 +133,8 @@ class LoopPrinter(FoldPrinter):
         rows = self.walk.rows
         for variable in reversed(rows[1:]):
             extent = self.number(variable.extent)
-            self.variables[variable] = self.line(f"urem i64 {rest}, {extent}")
-            rest = self.line(f"udiv i64 {rest}, {extent}")
+            self.variables[variable] = self.remainder(rest, extent)
+            rest = self.quotient(rest, extent)
         if rows:
             self.variables[rows[0]] = rest
 
@@ -203,12 +192,11 @@ class LoopPrinter(FoldPrinter):
         variable, rest = loops[0], loops[1:]
         low, high = bounds or ("0", self.number(variable.extent))
 
-        def inside(counter: str) -> None:
-            self.variables[variable] = counter
-            self._inner_loops(rest, None, phase)
-
         def part(start: str, stop: str) -> None:
-            self.loop("inner", start, stop, inside, is_parallel=not rest)
+            loop = self.loop(start, stop, stem="inner") if rest else self.parallel_loop(start, stop, "inner")
+            with loop as counter:
+                self.variables[variable] = counter
+                self._inner_loops(rest, None, phase)
 
         def strip(start: str, stop: str) -> None:
             part(start, stop)
@@ -242,8 +230,8 @@ class LoopPrinter(FoldPrinter):
         for low, high in pairwise([0, *places, variable.extent]):
             start, stop = self.number(low), self.number(high)
             if bounds is not None:
-                start = self.line(f"call i64 @llvm.smax.i64(i64 {bounds[0]}, i64 {start})")
-                stop = self.line(f"call i64 @llvm.smin.i64(i64 {bounds[1]}, i64 {stop})")
+                start = self.most(bounds[0], start)
+                stop = self.least(bounds[1], stop)
             answers = {g: outcome(g, variable, low, high) for e in exprs for g in e.guards}
             self.answers = before | {guard: answer for guard, answer in answers.items() if answer is not None}
             print_part(start, stop)
@@ -284,7 +272,7 @@ class LoopPrinter(FoldPrinter):
             value = self.expr(store.expr, memo, phase)
             for load in self.overwritten.get(store.value, ()):
                 self.expr(load, memo, phase)
-            self.store(len(self.program.loads) + slot, value, self.index(store.index, memo, phase))
+            self.write(len(self.program.loads) + slot, value, self.index(store.index, memo, phase))
 
     def _row_results(self) -> None:
         """Row-level stores and accumulators, after the last phase."""

@@ -64,39 +64,27 @@ class _ScatterPrinter(LoopPrinter):
         self.pointers([v.type.size for v in (*program.loads, program.stores[0].value)])
         bounds = None
         if self.plan.count != 1:
-            low = self.line(f"mul i64 %chunk, {self.number(self.plan.size)}")
-            top = self.line(f"add i64 {low}, {self.number(self.plan.size)}")
-            bounds = low, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(self.columns)})")
+            bounds = self.chunk_bounds(self.plan.size, self.columns)
         result = f"%p{len(program.loads)}"
-        with self.when(self.line(f"icmp ne ptr {result}, %p0")):
+        with self.when(self.test("ne", result, "%p0", "ptr")):
             self._copy_base(result, bounds)
-
-        def row(number: str) -> None:
+        with self.loop(0, self.walk.row_count, stem="row") as number:
             self.set_row(number)
             self.row(bounds)
-
-        self.loop("row", "0", self.number(self.walk.row_count), row)
-        self.finish()
-        sizes = tuple(self.module.sizes)
-        return KernelText(
-            self.module.text(), self.plan.count, 0, self.plan.estimate_ns, reports=self.reports, sizes=sizes
-        )
+        return self.finished(self.plan.count, self.plan.estimate_ns)
 
     def _copy_base(self, result: str, bounds: tuple[str, str] | None) -> None:
         size = self.base.dtype.size_bytes
         if bounds is None:
-            self.copy_bytes(result, "%p0", self.number(self.base.size_bytes))
+            self.copy_bytes(result, "%p0", self.base.size_bytes)
             return
         low, high = bounds
-        length = self.line(f"mul i64 {self.line(f'sub i64 {high}, {low}')}, {size}")
+        length = self.mul(self.sub(high, low), size)
         kind = memory_type(self.base.dtype)
-
-        def line(number: str) -> None:
-            start = self.line(f"add i64 {self.line(f'mul i64 {number}, {self.number(self.columns)}')}, {low}")
-            target, source = (self.line(f"getelementptr {kind}, ptr {p}, i64 {start}") for p in (result, "%p0"))
+        with self.loop(0, self.base.size // self.columns, stem="line") as number:
+            start = self.add(self.mul(number, self.columns), low)
+            target, source = (self.element(p, kind, start) for p in (result, "%p0"))
             self.copy_bytes(target, source, length)
-
-        self.loop("line", "0", self.number(self.base.size // self.columns), line)
 
 
 class _Fold:
