@@ -52,7 +52,7 @@ class _Collector:
         writes = set(kernel.writes())
         clobbers = writes | {self.overwritten[v] for v in writes if v in self.overwritten}
         reads = set(kernel.reads())
-        # Side by side, nothing orders a kernel's writes before or behind another's reads, not even of an old value.
+        # Nothing orders the writes of one kernel and the reads of another here, not even reads of an old value.
         if not self.written.isdisjoint(reads | clobbers) or not self.read.isdisjoint(clobbers):
             return False
         self.kernels.append(kernel)

@@ -120,7 +120,7 @@ class CountReaders:
 
 
 def after_counting(graph: Graph) -> Graph:
-    """The graph with every node behind the nodes that count its sizes. Time O(nodes * counted sizes)."""
+    """The graph with every node after the nodes that count its sizes. Time O(nodes * counted sizes)."""
     readers = CountReaders(graph)
     if not readers.made:
         return graph

@@ -86,7 +86,7 @@ class Fuser:
     # -- merging groups that grew towards each other
 
     def _merge_groups(self) -> None:
-        """Join a group to one it reads from when both walk the same domain and no third unit lies between them."""
+        """Join a group to one it reads from when both walk the same domain and no third unit must run between."""
         place = {node: k for k, node in enumerate(self.graph.nodes)}
         for unit in range(len(self.units)):
             group = self.units[unit]

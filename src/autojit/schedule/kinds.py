@@ -1,6 +1,6 @@
 """Kinds of nodes: what may become of each when kernels are formed.
 
-- INLINE: reindexing, sources, gathers; readers follow them to the values behind.
+- INLINE: reindexing, sources, gathers; readers follow them to the values that are stored.
 - POINTWISE: an element is computed from elements of the operands at positions known before running.
 - REDUCTION: folds axes, in a loop nest.
 - PRODUCT: a matrix product with tile code of its own.
@@ -75,7 +75,7 @@ def _kind(node: Node, machine: Machine) -> Kind:
 
 
 def _joins_blocks(node: Node, machine: Machine) -> bool:
-    """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
+    """Whether a node joins enough blocks of memory that copying them beats asking each element which one it is in."""
     # Only along the outermost axis is each operand one block of the result. Copies are a kernel of their own, so what
     # reads the whole is not fused with it: that is given up where many long pieces are joined.
     if not isinstance(node.op, Concatenate) or len(node.inputs) < machine.many_blocks:

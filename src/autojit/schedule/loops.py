@@ -221,7 +221,7 @@ class ExprBuilder:
         return known[body.outputs[0]]
 
     def through(self, node: Node, index: Indices) -> Expr:
-        """An element behind a reindexing op, a source or a gather."""
+        """An element of a reindexing op, a source or a gather."""
         op = node.op
         if isinstance(op, Reindex):
             (x,) = node.inputs

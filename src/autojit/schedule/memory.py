@@ -29,8 +29,9 @@ class Item(Protocol):
 class MemoryPlan:
     """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes`` is its size: the step's peak of temporaries.
 
-    ``aliases``: values that lie in the memory of another, because a kernel turns them into it in place. Temporaries of
-    symbolic size lie elsewhere: in one of the ``regions``, which follow each other and are as long as a call needs.
+    ``aliases``: values that share the memory of another, because a kernel turns them into it in place. Temporaries of
+    symbolic size are not in the arena but in one of the ``regions``, which follow each other and are as long as a call
+    needs.
     """
 
     offsets: dict[Value, int]

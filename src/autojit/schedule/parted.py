@@ -63,7 +63,7 @@ def _is_cheap(node: Node | None, kinds: Mapping[Node, Kind]) -> bool:
 
 
 def _are_apart(slices: Sequence[Node]) -> bool:
-    """Whether no element lies in two slices; of many, whether one axis alone tells them apart."""
+    """Whether no element is in two slices; of many, whether one axis alone tells them apart."""
     ops: list[Slice] = [node.op for node in slices]  # type: ignore[misc]
     if len(ops) <= FEW:
         return all(_is_apart(a, b) for a, b in combinations(ops, 2))
@@ -81,5 +81,5 @@ def _is_apart(a: Slice, b: Slice) -> bool:
 
 
 def _may_begin(start: int, stop: int) -> bool:
-    """Whether a start may lie before a stop."""
+    """Whether a start may be before a stop."""
     return not surely_less(stop - 1, start)

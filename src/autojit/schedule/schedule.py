@@ -2,7 +2,7 @@
 
 1. ``_storage_needs`` finds inline values that need storage of their own (outputs, operands of structured ops).
 2. ``form_groups`` fuses; every value read outside its group is stored.
-3. What lasts after the step (state, gradients) is written behind all that may fail (`commits`).
+3. What lasts after the step (state, gradients) is written after all that may fail (`commits`).
 4. Donated inputs (state) are updated in place: readers of the old value are ordered before the writer; where that is
    impossible the new value goes through a temporary and is copied at the end.
 5. ``plan_memory`` gives temporaries fixed offsets in one arena.
@@ -50,7 +50,7 @@ from autojit.schedule.memory import MemoryPlan, plan_memory
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k.
+    """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
     Outputs in ``overwriting`` take an input's memory. ``failing`` are the kernels that may fail;
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
@@ -66,7 +66,7 @@ class Schedule:
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """Where values lie; made when it is first asked for, which is while LLVM compiles the kernels."""
+        """Where values are stored. It is made when first asked for, which is while LLVM compiles the kernels."""
         return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting, self.machine)
 
     def __str__(self) -> str:
