@@ -141,10 +141,10 @@ def test_few_files_read_the_value_that_an_open_size_had_at_the_capture() -> None
 
 
 BOUNDS = {  # numbers that bound what a pass or the schedule looks at, wherever a graph runs
-    "schedule/bands.py": {"LOOK_AHEAD", "LEAST_KERNELS", "TRIAL_UNITS"},
+    "schedule/bands.py": {"LOOK_AHEAD", "LONG_ROWS", "LEAST_KERNELS", "TRIAL_GRAINS"},
     "schedule/batches.py": {"MOST_KERNELS"},
     "schedule/forms.py": {"MOST_FORMS"},
-    "schedule/fusion.py": {"MOST_MEMBERS", "CANDIDATES"},
+    "schedule/fusion.py": {"MOST_MEMBERS", "RECENT_READERS", "CANDIDATES"},
     "schedule/loops.py": {"LONGEST_CHAIN"},
     "schedule/parted.py": {"FEW"},
     "passes/constants.py": {"MOVABLE"},  # by which factor a partial product may differ from the one written
