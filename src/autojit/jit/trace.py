@@ -38,6 +38,7 @@ from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.exact_numbers import TraceExact
 from autojit.jit.failed_calls import may_change
 from autojit.jit.number_ranges import ANY, range_of_dtype
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
@@ -55,16 +56,6 @@ from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap_value
 
 _finished: weakref.WeakSet[Trace] = weakref.WeakSet()
-
-
-class BeginAgain(BaseException):
-    """A capture has to begin again from the root (no Exception: captured code must not catch it)."""
-
-    leaves: frozenset[int] = frozenset()  # to be bound
-
-
-class OtherQuestion(BaseException):
-    """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
 class Trace(
@@ -206,7 +197,7 @@ class Trace(
             moves[moved] = None
 
     def begin_again(self) -> None:
-        raise BeginAgain
+        raise Turned(BeginsAgain())
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
@@ -234,7 +225,7 @@ class Trace(
         What Python gets to see of open sizes fixes them: how many elements there are, and numbers made of sizes alone.
 
         Raises:
-            OtherQuestion: a decision that is known was about something else.
+            Turned: a decision that is known was about something else.
         """
         self.look_at_taken()
         self.look_at_exact()
@@ -252,7 +243,7 @@ class Trace(
         split = Split(value, None, here(), len(self.builder.nodes), self._question(value))
         if place < len(self.forced):
             if self.forced[place].question != split.question:
-                raise OtherQuestion
+                raise Turned(BeginsAgain(is_lost=True))
             array = self.forced[place].outcome
         else:
             array = np.array(self.evaluate(value))
