@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.structured import PRINTERS
-from autojit.codegen.linked.array_function import print_array_call
-from autojit.codegen.target import HostTarget
+from autojit.codegen.kernel_function import KernelFunction
+from autojit.codegen.linked.array_function import write_array_call
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
@@ -104,6 +102,13 @@ class LinkedArray(Structured):
             return stack(calls)
         return tuple(stack(parts) for parts in zip(*calls, strict=True))
 
+    def write_kernel(self, kernel: KernelFunction, node: Node) -> float | None:
+        """Write the kernel and give its time in nanoseconds; None where the function calls what cannot be linked."""
+        code = self.made.compiled.code
+        if code is None:
+            return None
+        return write_array_call(kernel, self, code, [v.type for v in node.inputs], [v.type for v in node.outputs])
+
     def may_refuse(self, *types: TensorType) -> bool:
         return bool(self.made.compiled.failures) or self.made.compiled.code is None
 
@@ -113,15 +118,3 @@ class LinkedArray(Structured):
     def failure(self, number: int) -> Exception:
         """What to raise for the number of a failure."""
         return self.made.failure(number)
-
-
-def _print_call(node: Node, target: HostTarget) -> KernelText | None:
-    """The kernel, or None where the function calls what cannot be linked."""
-    assert isinstance(node.op, LinkedArray)
-    code = node.op.made.compiled.code
-    if code is None:
-        return None
-    return print_array_call(node.op, code, [v.type for v in node.inputs], [v.type for v in node.outputs])
-
-
-PRINTERS[LinkedArray] = _print_call

@@ -243,7 +243,10 @@ class Source(Op, abstract=True):
 
 
 class Structured(Op, abstract=True):
-    """An op for whose class ``codegen`` has a printer of kernels; without one the step calls ``eager``."""
+    """An op for whose class ``codegen`` has a printer of kernels; without one the step calls ``eager``.
+
+    One that writes its own kernel says so by its method (`codegen.kernel_function.WritesKernel`).
+    """
 
 
 def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:

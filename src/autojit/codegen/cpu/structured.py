@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.cpu.structured_concatenation import print_concatenation
 from autojit.codegen.cpu.structured_convolution import print_convolution
 from autojit.codegen.cpu.structured_matmul import print_matmul
@@ -17,8 +17,8 @@ from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.codegen.cpu.structured_search import print_search
 from autojit.codegen.cpu.structured_sort import print_row_order, print_sort
+from autojit.codegen.kernel_function import WritesKernel
 from autojit.codegen.target import HostTarget
-from autojit.core.config import config
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
@@ -37,6 +37,10 @@ def print_structured(node: Node, target: HostTarget) -> KernelText | None:
     """The kernel of a node by the printer of its op's class or the nearest base that has one; None: call back."""
     if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
         return None
+    if isinstance(node.op, WritesKernel):
+        kernel = CpuKernel.alone()
+        estimate = node.op.write_kernel(kernel, node)
+        return None if estimate is None else kernel.finished(1, estimate)
     printer = next((PRINTERS[cls] for cls in type(node.op).__mro__ if cls in PRINTERS), None)
     return None if printer is None else printer(node, target)
 
@@ -50,14 +54,12 @@ def _print_constant(node: Node) -> KernelText:
     """The table as a global of the module, copied to the result."""
     assert isinstance(node.op, Constant)
     data = bytes.fromhex(node.op.data)
-    module = KernelModule()
     escaped = "".join(f"\\{byte:02X}" for byte in data)
-    module.definitions["@table"] = f'@table = private constant [{len(data)} x i8] c"{escaped}", align 64'
-    function = KernelFunction(module, "kernel", is_checked=config.check)
+    function = CpuKernel.alone()
+    function.module.definitions["@table"] = f'@table = private constant [{len(data)} x i8] c"{escaped}", align 64'
     function.pointers([node.outputs[0].type.size])
-    function.copy_bytes("%p0", "@table", str(len(data)))
-    function.finish()
-    return KernelText(module.text(), 1, 0, 10.0 + 0.1 * len(data), reports=function.reports)
+    function.copy_bytes("%p0", "@table", len(data))
+    return function.finished(1, 10.0 + 0.1 * len(data))
 
 
 PRINTERS: dict[type[Op], Printer] = {
@@ -75,4 +77,4 @@ PRINTERS: dict[type[Op], Printer] = {
     Sort: _for_any(print_sort),
     Trilinear: print_convolution,
 }
-"""By class of op; an op of another package adds its own."""
+"""By class of op; one that writes its own kernel says so by its method (`WritesKernel`)."""
