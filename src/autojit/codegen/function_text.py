@@ -23,7 +23,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar
 
 from autojit.codegen.module_text import ModuleText, Signature
-from autojit.core.sizes import is_symbolic
 
 Operand = str | int
 """A name, a literal, or a size."""
@@ -47,7 +46,7 @@ class FunctionText:
 
     pointer_type: ClassVar[str] = "ptr"
     index_type: ClassVar[str] = "i64"
-    wrapping: ClassVar[str] = ""  # flags of whole-number arithmetic, ended by a space
+    wrapping: ClassVar[str] = ""  # flags of whole-number arithmetic, after a space
     back_edge: ClassVar[str] = ""  # follows the jump to the next turn of a loop
 
     def __init__(
@@ -97,7 +96,8 @@ class FunctionText:
 
     def value(self, text: str) -> str:
         """Append ``%fresh = text`` and return the fresh name."""
-        name = self.fresh()
+        self.count += 1
+        name = f"%t{self.count}"
         self.lines.append(f"  {name} = {text}")
         return name
 
@@ -139,7 +139,7 @@ class FunctionText:
         """An operand as LLVM writes it; a symbolic size is read from its word where the function begins."""
         if isinstance(n, str):
             return n
-        if not is_symbolic(n):
+        if type(n) is int:
             return str(n)
         name = self.sizes_read.get(n)
         if name is None:
@@ -158,13 +158,13 @@ class FunctionText:
         return self.value(f"{operation} {kind or self.index_type} {self.number(a)}, {self.number(b)}")
 
     def add(self, a: Operand, b: Operand, kind: str = "") -> str:
-        return self.binary(f"add {self.wrapping}".rstrip(), a, b, kind)
+        return self.binary("add" + self.wrapping, a, b, kind)
 
     def sub(self, a: Operand, b: Operand, kind: str = "") -> str:
-        return self.binary(f"sub {self.wrapping}".rstrip(), a, b, kind)
+        return self.binary("sub" + self.wrapping, a, b, kind)
 
     def mul(self, a: Operand, b: Operand, kind: str = "") -> str:
-        return self.binary(f"mul {self.wrapping}".rstrip(), a, b, kind)
+        return self.binary("mul" + self.wrapping, a, b, kind)
 
     def quotient(self, a: Operand, b: Operand, kind: str = "") -> str:
         """``a / b`` of numbers that are not negative."""
@@ -380,7 +380,7 @@ class FunctionText:
         ``attachment`` gives what follows the jump to the next turn, told the number of the loop's first line.
         """
         kind, first, last = kind or self.index_type, self.number(start), self.number(stop)
-        head, body, done = (self.label(f"{stem}.{part}") for part in ("head", "body", "done"))
+        head, body, done = self.label(stem + ".head"), self.label(stem + ".body"), self.label(stem + ".done")
         counter, following, before = self.fresh(), self.fresh(), self.block
         self.jump(head)
         self.start(head)

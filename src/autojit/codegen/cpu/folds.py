@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block, fold_dtype, partial_dtype, total_dtype
-from autojit.codegen.cpu.loop_expressions import ExpressionPrinter, Memo
+from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
+from autojit.codegen.cpu.row_cache import CachingPrinter
+from autojit.codegen.expressions import Memo
+from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, int64
 from autojit.ir.graph import Value
@@ -30,8 +32,8 @@ class Fold:
     total: str
 
 
-class FoldPrinter(ExpressionPrinter):
-    """An expression printer that folds."""
+class FoldPrinter(CachingPrinter):
+    """A printer of expressions that folds."""
 
     plan: ChunkPlan
 
