@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 
-@dataclass(frozen=True)
 class Signature:
-    """A function as its callers see it.
+    """A function as its callers see it. A plain class, because one is made for every function in every process.
 
     Args:
         symbol: its name.
@@ -19,24 +16,16 @@ class Signature:
         takes_sizes: whether ``ptr z`` follows, the address of the words that hold its module's symbolic sizes.
     """
 
-    symbol: str
-    parameters: str = ""
-    returns: str = "void"
-    takes_sizes: bool = False
+    __slots__ = ("kinds", "names", "returns", "symbol", "takes_sizes")
 
-    @cached_property
-    def kinds(self) -> tuple[str, ...]:
-        """The types of the parameters, with their attributes."""
-        return tuple(part.rpartition(" ")[0] for part in self._parts)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The parameters as operands of the function."""
-        return tuple("%" + part.rpartition(" ")[2] for part in self._parts)
-
-    @cached_property
-    def _parts(self) -> list[str]:
-        return [*(self.parameters.split(", ") if self.parameters else []), *["ptr z"] * self.takes_sizes]
+    def __init__(self, symbol: str, parameters: str = "", returns: str = "void", takes_sizes: bool = False) -> None:
+        self.symbol = symbol
+        self.returns = returns
+        self.takes_sizes = takes_sizes
+        parts = [*(parameters.split(", ") if parameters else []), *["ptr z"] * takes_sizes]
+        pairs = [part.rpartition(" ") for part in parts]
+        self.kinds = tuple([kind for kind, _, _ in pairs])  # with their attributes
+        self.names = tuple([f"%{name}" for _, _, name in pairs])  # as operands of the function
 
     @property
     def listed(self) -> str:

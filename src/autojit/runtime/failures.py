@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.control_ir import INTERRUPTED
+from autojit.codegen.cpu.plan_records import INTERRUPTED
 from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.lowered import Reporter
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
-from autojit.runtime.interrupts import EXCEPTION_WORDS, raise_again
+from autojit.runtime.interrupts import ERROR_WORDS, EXCEPTION_WORDS, raise_again
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Node
@@ -30,7 +30,7 @@ class Failures:
     """
 
     def __init__(self, reporters: Sequence[Reporter] = ()) -> None:
-        self._words = np.zeros(2 + len(EXCEPTION_WORDS), np.int64)
+        self._words = np.zeros(len(ERROR_WORDS) + len(EXCEPTION_WORDS), np.int64)
         self._raised: list[BaseException] = []
         self._answers = 0
         self._reporters = reporters
