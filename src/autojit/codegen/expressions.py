@@ -96,7 +96,7 @@ class ExpressionPrinter(KernelFunction):
             inner = self.program.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
-            return self.address(f"%p{expr.buffer}", expr.dtype, start)
+            return self.address(self.buffers[expr.buffer], expr.dtype, start)
         assert isinstance(expr, Guarded), "only guards have one address of several"
         addresses = [self._picked(arm, phase) for arm in arms(expr)]
         if len(addresses) == 1:

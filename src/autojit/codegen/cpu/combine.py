@@ -37,7 +37,7 @@ def _combine_one(
         with function.loop(0, kernel.plan.count, stem="slot") as c:
             skip = function.mul(c, kernel.partial_bytes)
             skip = function.add(skip, offset)
-            base = function.at(f"%p{kernel.partial_argument()}", skip)
+            base = function.at(function.buffers[kernel.partial_argument()], skip)
             value = function.emit.load(function.address(base, wide, i), wide)
             function.put(total, combine(function.get(total, wide), value))
         function.write(target, _as_result(function, function.get(total, wide), accumulator.value.type.dtype), i)

@@ -165,10 +165,10 @@ class FoldPrinter(CachingPrinter):
 
     def _partial_pointer(self, position: int) -> str:
         if position not in self.partials:
-            return f"%p{self.accumulator_argument(position)}"
+            return self.buffers[self.accumulator_argument(position)]
         chunk_base = self.mul("%chunk", self.partial_bytes)
         base = self.add(chunk_base, self.partials[position])
-        return self.at(f"%p{self.partial_argument()}", base)
+        return self.at(self.buffers[self.partial_argument()], base)
 
     def fill(self, position: int) -> None:
         """Write the identity to every element of a column accumulator."""

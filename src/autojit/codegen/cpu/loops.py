@@ -96,7 +96,7 @@ class LoopPrinter(FoldPrinter):
             if not accumulator.prefix:
                 continue
             offset = self.mul(position, program.inner_count)
-            base = f"%p{self.accumulator_argument(k)}"
+            base = self.buffers[self.accumulator_argument(k)]
             self.bases[k] = self.address(base, accumulator.value.type.dtype, offset)
             self.fill(k)
         start = self.mul(position, folded)

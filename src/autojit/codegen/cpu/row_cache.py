@@ -71,7 +71,7 @@ class CachingPrinter(CpuKernel, ExpressionPrinter):
         skip = self.mul("%worker", self.cache_bytes)
         for expr, (phase, _) in list(self.cached.items()):
             start = self.add(skip, at)
-            self.cached[expr] = (phase, self.at(f"%p{argument}", start))
+            self.cached[expr] = (phase, self.at(self.buffers[argument], start))
             at += self._cached_bytes(expr)
 
     def _cache_address(self, expr: Expr, memo: Memo) -> str:

@@ -70,7 +70,7 @@ class _ScatterPrinter(LoopPrinter):
         bounds = None
         if self.plan.count != 1:
             bounds = self.chunk_bounds(self.plan.size, self.columns)
-        result = f"%p{len(program.loads)}"
+        result = self.buffers[len(program.loads)]
         with self.when(self.test("ne", result, "%p0", "ptr")):
             self._copy_base(result, bounds)
         with self.loop(0, program.row_count, stem="row") as number:
