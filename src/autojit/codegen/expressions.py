@@ -6,13 +6,14 @@ maps expressions, indices and index terms to what holds them; ``row_memo`` lives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText
 from autojit.codegen.piecewise import arms, below, is_whole, shared_walk
 from autojit.codegen.scalar import Scalar, register_type
+from autojit.codegen.walk import Walk
 from autojit.core.dtypes import bool_, int64, uint32, uint64
 from autojit.core.sizes import surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
@@ -28,7 +29,6 @@ from autojit.schedule.expressions import (
     RandomWord,
     RowResult,
 )
-from autojit.schedule.loops import LoopProgram
 
 Memo = dict[Any, Any]
 
@@ -39,20 +39,14 @@ class ExpressionPrinter(KernelFunction):
     A target that keeps values in memory from one phase of a row to the next says which (`is_kept`, `kept`).
     """
 
-    def __init__(self, module: ModuleText, symbol: str, program: LoopProgram, *, is_checked: bool) -> None:
+    def __init__(self, module: ModuleText, symbol: str, walk: Walk, *, is_checked: bool) -> None:
         super().__init__(module, symbol, is_checked=is_checked)
-        self.program = program
+        self.walk = walk
+        self.program = program = walk.program
         self.variables: dict[LoopVariable, str] = {}
         self.row_memo: Memo = {}
         self.answers: dict[Guard, bool] = {}  # what guards say throughout the loop that is being printed
         self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
-
-    def inner_position(self) -> Index:
-        """The row-major position among the inner loops."""
-        position = Index()
-        for variable in self.program.inner:
-            position = position * variable.extent + Index.of(variable)
-        return position
 
     # -- expressions
 
@@ -64,24 +58,20 @@ class ExpressionPrinter(KernelFunction):
             if expr in seen:
                 continue
             seen.add(expr)
-            if not expr.inner:
+            if expr not in self.walk.varying:
                 self.expr(expr, self.row_memo, phase)
             elif not (isinstance(expr, Guarded) or self.is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
-                stack.extend(self.lookups_of(expr.positions))
-
-    def lookups_of(self, indices: Iterable[Index]) -> list[Expr]:
-        """What indices look up at run time."""
-        return [self.program.lookups[name] for name in _opaque_names(indices)]
+                stack.extend(self.walk.lookups_of(expr.positions))
 
     def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
         """Where guards hang on the row alone, choose what the inner loops read before they start."""
         if self.is_checked:  # a checked load knows which buffer it reads
             return
-        inner = self.program.inner
+        inner = self.walk.inner
         overwritten = self.program.in_place.values()
         done: set[Expr] = set()
-        for expr in below(roots, lambda e: not e.inner or e in done or self.is_kept(e, phase)):
+        for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self.is_kept(e, phase)):
             if ("address", expr) in self.row_memo or not is_whole(expr):
                 continue
             walk = shared_walk(expr, inner, overwritten)
@@ -93,7 +83,7 @@ class ExpressionPrinter(KernelFunction):
         """The address that a guard starts from in this row; nothing is read yet."""
         if isinstance(expr, Load):
             (position,) = expr.positions
-            inner = self.program.inner
+            inner = self.walk.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
             return self.address(self.buffers[expr.buffer], expr.dtype, start)
@@ -132,7 +122,7 @@ class ExpressionPrinter(KernelFunction):
     def _known(self, expr: Expr, memo: Memo, phase: int) -> Scalar | None:
         """The value if it was computed at this point already, or is kept in row scratch."""
         found = memo.get(expr)
-        if found is None and not expr.inner:
+        if found is None and expr not in self.walk.varying:
             found = self.row_memo.get(expr)
         if found is not None:
             return found  # type: ignore[no-any-return]
@@ -260,22 +250,13 @@ class ExpressionPrinter(KernelFunction):
         return self.value(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
 
 
-def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:
-    """The look-ups that positions depend on."""
-    for index in indices:
-        for term, _ in index.terms:
-            if isinstance(term, Opaque):
-                yield term.text
-            elif isinstance(term, Quotient | Remainder):
-                yield from _opaque_names((term.base,))
-
-
 def _reads_memory(expr: Expr) -> bool:
     """Whether computing the expression reads a buffer, perhaps for a position."""
     stack, met = [expr], {expr}
     while stack:
         found = stack.pop()
-        if isinstance(found, Load | LookUp) or any(True for _ in _opaque_names(found.positions)):
+        looks_up = any(isinstance(term, Opaque) for index in found.positions for term in index.walk())
+        if looks_up or isinstance(found, Load | LookUp):
             return True
         for part in found.args:
             if part not in met:

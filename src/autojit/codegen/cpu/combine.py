@@ -18,7 +18,7 @@ def print_combine(kernel: FoldPrinter) -> None:
     function.pointers(kernel.argument_sizes())
     for position, offset in kernel.partials.items():
         accumulator = kernel.program.accumulators[position]
-        count = kernel.program.inner_count if accumulator.kind == "col" else 1
+        count = kernel.walk.inner_count if accumulator.kind == "col" else 1
         _combine_one(function, kernel, accumulator, (kernel.accumulator_argument(position), offset, count))
     function.finish()
 

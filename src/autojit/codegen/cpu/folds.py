@@ -49,7 +49,7 @@ class FoldPrinter(CachingPrinter):
             if accumulator.prefix or self._is_direct(accumulator):
                 continue
             self.partials[k] = offset
-            count = self.program.inner_count if accumulator.kind == "col" else 1
+            count = self.walk.inner_count if accumulator.kind == "col" else 1
             offset += -(-count * partial_dtype(accumulator).size_bytes // 64) * 64
         self.partial_bytes = offset
 
@@ -115,7 +115,7 @@ class FoldPrinter(CachingPrinter):
     def open_reduction(self, reduction: RowReduction) -> None:
         dtype = reduction.expr.dtype
         if not getattr(reduction.op, "is_pair", False):
-            is_long = exceeds_block(self.program.inner_count)
+            is_long = exceeds_block(self.walk.inner_count)
             self.row_folds[reduction.value] = self.open_fold(reduction.op, dtype, is_long=is_long)
             return
         best, where = self.slot(fold_dtype(dtype)), self.slot(int64)
@@ -134,7 +134,7 @@ class FoldPrinter(CachingPrinter):
         emit = self.emit
         dtype = fold_dtype(reduction.expr.dtype)
         old, at = self.get(best, dtype), self.get(where, int64)
-        here = Scalar(self.index(self.inner_position(), memo), int64)
+        here = Scalar(self.index(self.walk.position, memo), int64)
         new = Scalar(value.text, dtype)
         beats = reduction.op.lower(emit, dtype)[1]  # type: ignore[attr-defined]
         wins = emit.logical_or(beats(new, old), emit.lt(at, emit.constant(0, int64)))
@@ -175,7 +175,7 @@ class FoldPrinter(CachingPrinter):
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
         identity = self._identity(accumulator.op, dtype)
-        with self.loop(0, self.program.inner_count, stem="fill") as i:
+        with self.loop(0, self.walk.inner_count, stem="fill") as i:
             self.emit.store(identity, self.address(self.bases[position], dtype, i))
 
     def accumulate(self, position: int, value: Scalar, memo: Memo) -> None:
@@ -186,7 +186,7 @@ class FoldPrinter(CachingPrinter):
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
         combine = accumulator.op.lower(self.fold, dtype)[1]  # type: ignore[attr-defined]
-        at = self.address(self.bases[position], dtype, self.index(self.inner_position(), memo))
+        at = self.address(self.bases[position], dtype, self.index(self.walk.position, memo))
         old = self.emit.load(at, dtype, self.access)
         self.emit.store(combine(old, Scalar(value.text, dtype)), at, self.access)
 

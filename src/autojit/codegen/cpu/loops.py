@@ -21,12 +21,13 @@ from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, exceeds_block,
 from autojit.codegen.cpu.combine import print_combine
 from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
+from autojit.codegen.cpu.walk import CpuWalk
 from autojit.codegen.emission_order import emission_order
 from autojit.codegen.expressions import Memo
 from autojit.codegen.piecewise import below, cuts, outcome
 from autojit.core.config import config
 from autojit.core.sizes import size_max, surely_less
-from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.ir.index import LoopVariable
 from autojit.schedule.bands import Slices
 from autojit.schedule.expressions import Expr, Load
 from autojit.schedule.loops import Accumulator, LoopProgram, RowReduction, Store
@@ -53,8 +54,8 @@ class LoopPrinter(FoldPrinter):
     """Prints one kernel."""
 
     def __init__(self, program: LoopProgram, symbol: str, slices: Slices | None = None) -> None:
-        super().__init__(KernelModule(), symbol, program, is_checked=config.check)
-        self.plan = plan_chunks(program, slices)
+        super().__init__(KernelModule(), symbol, CpuWalk(program), is_checked=config.check)
+        self.plan = plan_chunks(self.walk, slices)
         self.prepare_folds()
         self.overwritten = {
             value: [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
@@ -67,7 +68,7 @@ class LoopPrinter(FoldPrinter):
         self.pointers(self.argument_sizes())
         if self.cache_bytes:
             self.place_cache(len(self.sizes) - 1)
-        total = self.number(chunked_extent(program, self.plan.over_inner))
+        total = self.number(chunked_extent(self.walk, self.plan.over_inner))
         low, high = "0", total
         if self.plan.count != 1:
             low, high = self.chunk_bounds(self.plan.size, total)
@@ -91,11 +92,11 @@ class LoopPrinter(FoldPrinter):
     def _prefix_block(self, position: str) -> None:
         """The rows of one kept position: its columns are filled, then folded into."""
         program = self.program
-        folded = prod(v.extent for v in program.rows[program.prefix :])
+        folded = prod(v.extent for v in self.walk.rows[program.prefix :])
         for k, accumulator in enumerate(program.accumulators):
             if not accumulator.prefix:
                 continue
-            offset = self.mul(position, program.inner_count)
+            offset = self.mul(position, self.walk.inner_count)
             base = self.buffers[self.accumulator_argument(k)]
             self.bases[k] = self.address(base, accumulator.value.type.dtype, offset)
             self.fill(k)
@@ -104,8 +105,8 @@ class LoopPrinter(FoldPrinter):
 
     def _rows(self, low: str, high: str) -> None:
         """All rows of [low, high), in blocks that sums over the rows can end at."""
-        block = size_max(1, SUM_BLOCK // size_max(self.program.inner_count, 1))
-        if not self.totals or surely_less(self.program.row_count, block + 1):
+        block = size_max(1, SUM_BLOCK // size_max(self.walk.inner_count, 1))
+        if not self.totals or surely_less(self.walk.row_count, block + 1):
             self._rows_between(low, high)
         else:
             self._blocks(low, high, block, self._rows_between)
@@ -129,7 +130,7 @@ class LoopPrinter(FoldPrinter):
     def set_row(self, row: str) -> None:
         """The row variables: digits of the row counter."""
         rest = row
-        rows = self.program.rows
+        rows = self.walk.rows
         for variable in reversed(rows[1:]):
             extent = self.number(variable.extent)
             self.variables[variable] = self.remainder(rest, extent)
@@ -146,8 +147,8 @@ class LoopPrinter(FoldPrinter):
 
     def _phases(self) -> list[Phase]:
         program = self.program
-        inner = [(k, s) for k, s in enumerate(program.stores) if self._is_full(s.expr, s.index)]
-        sums = [(k, a) for k, a in enumerate(program.accumulators) if _accumulates_inside(a)]
+        inner = [(k, s) for k, s in enumerate(program.stores) if self._is_full(s)]
+        sums = [(k, a) for k, a in enumerate(program.accumulators) if self._accumulates_inside(a)]
         roots = [*(r.expr for r in program.reductions), *(s.expr for _, s in inner), *(a.expr for _, a in sums)]
         last = max((root.phase for root in roots), default=-1)
         return [
@@ -161,8 +162,11 @@ class LoopPrinter(FoldPrinter):
             for number in range(last + 1)
         ]
 
-    def _is_full(self, expr: Expr, index: Index) -> bool:
-        return expr.inner or any(_varies(index, v) for v in self.program.inner)
+    def _is_full(self, store: Store) -> bool:
+        return store.expr in self.walk.varying or self.walk.moves(store.index)
+
+    def _accumulates_inside(self, accumulator: Accumulator) -> bool:
+        return accumulator.kind == "col" or accumulator.full or accumulator.expr in self.walk.varying
 
     # -- one phase
 
@@ -171,12 +175,12 @@ class LoopPrinter(FoldPrinter):
         if not roots:
             return
         seen: set[Expr] = set()
-        for root in (*roots, *self.lookups_of(store.index for _, store in phase.stores)):
+        for root in (*roots, *self.walk.lookups_of(store.index for _, store in phase.stores)):
             self.hoist(root, phase.number, seen)
         self.pick_addresses(roots, phase.number)
         for reduction in phase.reductions:
             self.open_reduction(reduction)
-        self._inner_loops(list(self.program.inner), bounds, phase)
+        self._inner_loops(list(self.walk.inner), bounds, phase)
         for reduction in phase.reductions:
             self.close_reduction(reduction)
 
@@ -203,7 +207,7 @@ class LoopPrinter(FoldPrinter):
         folds = bool(phase.reductions or self.totals)
         if folds and exceeds_block(variable.extent) and not rest:
             self._blocks(low, high, SUM_BLOCK, strip)
-        elif folds and exceeds_block(self.program.inner_count) and not rest:
+        elif folds and exceeds_block(self.walk.inner_count) and not rest:
             strip(low, high)
             self.flush_accumulators()
         else:
@@ -217,7 +221,7 @@ class LoopPrinter(FoldPrinter):
         Sums stay whole.
         """
         variable = loops[0]
-        exprs = list(below(phase.roots(), lambda e: not e.inner or self.is_kept(e, phase.number)))
+        exprs = list(below(phase.roots(), lambda e: e not in self.walk.varying or self.is_kept(e, phase.number)))
         places = [] if phase.reductions or self.totals else cuts(exprs, variable, prod(v.extent for v in loops[1:]))
         if not places:
             print_part(*(bounds or ("0", self.number(variable.extent))))
@@ -251,7 +255,7 @@ class LoopPrinter(FoldPrinter):
         def is_known(expr: Expr) -> bool:
             if expr in self.cached and self.cached[expr][0] < phase.number:
                 return True
-            return not expr.inner and expr in self.row_memo
+            return expr in self.row_memo and expr not in self.walk.varying
 
         stored: list[tuple[int, Store]] = []
         for expr in emission_order(phase.roots(), is_known):
@@ -273,24 +277,11 @@ class LoopPrinter(FoldPrinter):
     def _row_results(self) -> None:
         """Row-level stores and accumulators, after the last phase."""
         memo = self.row_memo
-        stores = [(k, s) for k, s in enumerate(self.program.stores) if not self._is_full(s.expr, s.index)]
+        stores = [(k, s) for k, s in enumerate(self.program.stores) if not self._is_full(s)]
         self._store_all(stores, memo)
         for k, accumulator in enumerate(self.program.accumulators):
-            if not _accumulates_inside(accumulator):
+            if not self._accumulates_inside(accumulator):
                 self.accumulate(k, self.expr(accumulator.expr, memo, accumulator.expr.phase), memo)
-
-
-def _varies(index: Index, variable: LoopVariable) -> bool:
-    for term, _ in index.terms:
-        if term == variable:
-            return True
-        if isinstance(term, Quotient | Remainder) and _varies(term.base, variable):
-            return True
-    return False
-
-
-def _accumulates_inside(accumulator: Accumulator) -> bool:
-    return accumulator.kind == "col" or accumulator.expr.inner or accumulator.full
 
 
 def print_loops(program: LoopProgram, symbol: str, slices: Slices | None = None) -> KernelText:

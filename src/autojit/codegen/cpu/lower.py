@@ -434,6 +434,7 @@ def program_key(program: LoopProgram) -> Any:
         tuple((v.name, v.extent) for v in program.rows),
         tuple((v.name, v.extent) for v in program.inner),
         program.prefix,
+        program.is_flat,
         tuple(e.structure() for e in program.exprs),
         tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
         tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),

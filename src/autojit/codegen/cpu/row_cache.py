@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
+from autojit.codegen.cpu.walk import CpuWalk
 from autojit.codegen.expressions import ExpressionPrinter, Memo
 from autojit.codegen.scalar import Scalar
 from autojit.core.sizes import is_symbolic
 from autojit.schedule.expressions import Expr, Load
-from autojit.schedule.loops import LoopProgram
 
 
 class CachingPrinter(CpuKernel, ExpressionPrinter):
     """A kernel on the CPU whose blocks compute expressions of a program."""
 
-    def __init__(self, module: KernelModule, symbol: str, program: LoopProgram, *, is_checked: bool) -> None:
-        super().__init__(module, symbol, program, is_checked=is_checked)
+    walk: CpuWalk
+
+    def __init__(self, module: KernelModule, symbol: str, walk: CpuWalk, *, is_checked: bool) -> None:
+        super().__init__(module, symbol, walk, is_checked=is_checked)
         self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
         self.cache_bytes: int = 0  # of a worker's row scratch where rows have symbolic length
 
     def plan_cache(self) -> None:
         """Expensive inner expressions read again in a later phase are kept in row scratch."""
-        program = self.program
+        program, walk = self.program, self.walk
         roots: dict[int, list[Expr]] = {}
         for root in program.roots():
             roots.setdefault(root.phase, []).append(root)
@@ -40,8 +42,8 @@ class CachingPrinter(CpuKernel, ExpressionPrinter):
                 if expr in visited:
                     continue
                 visited.add(expr)
-                if expr in first_seen and _is_worth_keeping(expr):
-                    size = program.inner_count * expr.dtype.size_bytes
+                if expr in first_seen and self._is_worth_keeping(expr):
+                    size = walk.inner_count * expr.dtype.size_bytes
                     if expr in self.cached:
                         continue
                     if is_symbolic(size):
@@ -54,16 +56,19 @@ class CachingPrinter(CpuKernel, ExpressionPrinter):
                 if expr not in first_seen:
                     fresh.append(expr)
                 stack.extend(expr.args)
-                stack.extend(self.lookups_of(expr.positions))
+                stack.extend(walk.lookups_of(expr.positions))
             first_seen.update((expr, phase) for expr in fresh)
-        if is_symbolic(program.inner_count):
+        if is_symbolic(walk.inner_count):
             self.cache_bytes = sum(self._cached_bytes(e) for e in self.cached)
             return
         for expr, (phase, _) in list(self.cached.items()):
-            self.cached[expr] = (phase, self.array(expr.dtype, max(program.inner_count, 2)))
+            self.cached[expr] = (phase, self.array(expr.dtype, max(walk.inner_count, 2)))
+
+    def _is_worth_keeping(self, expr: Expr) -> bool:
+        return expr in self.walk.varying and self.walk.costs[expr] >= KEPT_COST and not isinstance(expr, Load)
 
     def _cached_bytes(self, expr: Expr) -> int:
-        return aligned(self.program.inner_count * expr.dtype.size_bytes)
+        return aligned(self.walk.inner_count * expr.dtype.size_bytes)
 
     def place_cache(self, argument: int) -> None:
         """Rows of symbolic length are kept in memory of the worker, whose address is an argument."""
@@ -75,7 +80,7 @@ class CachingPrinter(CpuKernel, ExpressionPrinter):
             at += self._cached_bytes(expr)
 
     def _cache_address(self, expr: Expr, memo: Memo) -> str:
-        return self.address(self.cached[expr][1], expr.dtype, self.index(self.inner_position(), memo))
+        return self.address(self.cached[expr][1], expr.dtype, self.index(self.walk.position, memo))
 
     def keep(self, expr: Expr, value: Scalar, memo: Memo) -> None:
         """Write an expression to its row scratch."""
@@ -88,7 +93,3 @@ class CachingPrinter(CpuKernel, ExpressionPrinter):
     def kept(self, expr: Expr, memo: Memo) -> Scalar:
         """The expression from its row scratch."""
         return self.emit.load(self._cache_address(expr, memo), expr.dtype, self.access)
-
-
-def _is_worth_keeping(expr: Expr) -> bool:
-    return expr.inner and expr.cost >= KEPT_COST and not isinstance(expr, Load)
