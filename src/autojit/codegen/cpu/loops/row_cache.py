@@ -7,8 +7,8 @@ worker, whose address is an argument.
 from __future__ import annotations
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
+from autojit.codegen.cpu.loops.walk import CpuWalk
 from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
-from autojit.codegen.cpu.walk import CpuWalk
 from autojit.codegen.expressions import ExpressionPrinter, Memo
 from autojit.codegen.scalar import Scalar
 from autojit.core.sizes import is_symbolic

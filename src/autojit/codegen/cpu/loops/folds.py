@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
-from autojit.codegen.cpu.row_cache import CachingPrinter
+from autojit.codegen.cpu.loops.row_cache import CachingPrinter
 from autojit.codegen.expressions import Memo
 from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.scalar import Scalar

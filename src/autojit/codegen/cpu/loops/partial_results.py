@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import CpuKernel
+from autojit.codegen.cpu.loops.folds import FoldPrinter
 from autojit.codegen.folding import partial_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from autojit.codegen.cpu.chunks import CHUNK_NS, ChunkPlan
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.loops import LoopPrinter
+from autojit.codegen.cpu.loops.kernel import LoopPrinter
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node

@@ -18,10 +18,10 @@ from itertools import pairwise
 from math import prod
 
 from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, exceeds_block, plan_chunks
-from autojit.codegen.cpu.combine import print_combine
-from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
-from autojit.codegen.cpu.walk import CpuWalk
+from autojit.codegen.cpu.loops.folds import FoldPrinter
+from autojit.codegen.cpu.loops.partial_results import print_combine
+from autojit.codegen.cpu.loops.walk import CpuWalk
 from autojit.codegen.emission_order import emission_order
 from autojit.codegen.expressions import Memo
 from autojit.codegen.piecewise import below, cuts, outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.plan_records import ContractionWords, ProductContext, ProductWords
+from autojit.codegen.cpu.plan.records import ContractionWords, ProductContext, ProductWords
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction, body
 from autojit.core.once import once
