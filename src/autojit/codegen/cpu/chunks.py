@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autojit.codegen.cpu.walk import Walk
-from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
+from autojit.codegen.walk import Walk
 from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
 from autojit.schedule.bands import Slices
 from autojit.schedule.expressions import Applied, Guarded, Load, RandomWord
-from autojit.schedule.loops import Accumulator
 
 STEP_NS = 0.07  # one vectorised arithmetic step per element, measured order of magnitude
 BYTE_NS = 0.03  # one byte moved through a cache level
@@ -34,23 +32,6 @@ class ChunkPlan:
     size: int
     over_inner: bool
     estimate_ns: float
-
-
-def fold_dtype(dtype: DType) -> DType:
-    """The dtype folds run in: halves accumulate in float32."""
-    return float32 if dtype in (float16, bfloat16) else dtype
-
-
-def total_dtype(op_name: str, dtype: DType) -> DType:
-    """The dtype of totals of many folds: float32 sums are added up in float64."""
-    dtype = fold_dtype(dtype)
-    return float64 if op_name == "sum" and dtype is float32 else dtype
-
-
-def partial_dtype(accumulator: Accumulator) -> DType:
-    """The dtype of a chunk's partial result."""
-    dtype = accumulator.value.type.dtype
-    return total_dtype(accumulator.op.name, dtype) if accumulator.kind == "all" else fold_dtype(dtype)
 
 
 def plan_chunks(walk: Walk, slices: Slices | None = None) -> ChunkPlan:

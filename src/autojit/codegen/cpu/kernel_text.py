@@ -120,13 +120,16 @@ class CpuKernel(KernelFunction):
         """A loop whose iterations the vectoriser may take as independent."""
 
         def attachment(first_line: int) -> str:
-            calls = any(" @aj." in line for line in self.lines[first_line:])
+            calls = " @aj." in "\n".join(self.lines[first_line:])
             is_fixed = low.isdigit() and high.isdigit()
             return self._vectorised(calls, int(high) - int(low) if is_fixed else None)
 
         low, high = self.number(start), self.number(stop)
-        with self.loop(low, high, stem=stem, attachment=attachment) as counter, self.parallel():
+        outside = self.access
+        with self.loop(low, high, stem=stem, attachment=attachment) as counter:
+            self.access = PARALLEL
             yield counter
+            self.access = outside
 
     def _vectorised(self, calls_functions: bool, extent: int | None) -> str:
         """The attachment of a parallel loop's back edge; ``extent`` is its number of iterations where that is fixed.

@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from math import gcd, prod
 from typing import Any
 
-from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.loops import print_loops
+from autojit.codegen.cpu.loops.kernel import print_loops
 from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
 from autojit.codegen.cpu.nested import Kept, nested_entries
-from autojit.codegen.cpu.plan_records import (
+from autojit.codegen.cpu.plan.records import (
     ContractionWords,
     CopyContext,
     ProductContext,
@@ -26,7 +25,8 @@ from autojit.codegen.cpu.plan_records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.structured import print_structured
+from autojit.codegen.cpu.products import gemm
+from autojit.codegen.cpu.structured.kernels import print_structured
 from autojit.codegen.lowered import (
     Argument,
     BandEntry,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.plan_records import BranchContext, LastValue, LoopContext, LoopRow
+from autojit.codegen.cpu.plan.records import BranchContext, LastValue, LoopContext, LoopRow
 from autojit.codegen.lowered import (
     Argument,
     Counter,

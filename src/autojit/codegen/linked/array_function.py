@@ -56,6 +56,6 @@ def _array(kernel: KernelFunction, argument: int, type: TensorType) -> list[str]
     size = type.dtype.size_bytes
     strides = [prod(type.shape[axis + 1 :]) * size for axis in range(type.ndim)]
     words = [*type.shape, *strides]
-    head = ["ptr null", "ptr null", f"i64 {kernel.number(type.size)}", f"i64 {size}", f"ptr %p{argument}"]
+    head = ["ptr null", "ptr null", f"i64 {kernel.number(type.size)}", f"i64 {size}", f"ptr {kernel.buffers[argument]}"]
     assert memory_type(type.dtype) not in ("half", "i16") or type.dtype.kind != "float", "Numba has no halves"
     return [*head, *(f"i64 {kernel.number(word)}" for word in words)]

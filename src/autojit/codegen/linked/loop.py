@@ -26,7 +26,7 @@ def write_loop(
     """The kernel, but for its end; ``operands`` are (dtype, is_single)."""
     count = len(operands)
     kernel.pointers([0] * (count + 2))
-    length = kernel.load("i64", f"%p{count + 1}")
+    length = kernel.load("i64", kernel.buffers[count + 1])
     single = {k: kernel.read(k, dtype, "0") for k, (dtype, is_single) in enumerate(operands) if is_single}
     with kernel.parallel_loop(0, length, "inner") as position:
         values = [

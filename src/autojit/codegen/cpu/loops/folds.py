@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block, fold_dtype, partial_dtype, total_dtype
-from autojit.codegen.cpu.loop_expressions import ExpressionPrinter, Memo
+from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
+from autojit.codegen.cpu.loops.row_cache import CachingPrinter
+from autojit.codegen.expressions import Memo
+from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, int64
 from autojit.ir.graph import Value
@@ -30,8 +32,8 @@ class Fold:
     total: str
 
 
-class FoldPrinter(ExpressionPrinter):
-    """An expression printer that folds."""
+class FoldPrinter(CachingPrinter):
+    """A printer of expressions that folds."""
 
     plan: ChunkPlan
 
@@ -163,10 +165,10 @@ class FoldPrinter(ExpressionPrinter):
 
     def _partial_pointer(self, position: int) -> str:
         if position not in self.partials:
-            return f"%p{self.accumulator_argument(position)}"
+            return self.buffers[self.accumulator_argument(position)]
         chunk_base = self.mul("%chunk", self.partial_bytes)
         base = self.add(chunk_base, self.partials[position])
-        return self.at(f"%p{self.partial_argument()}", base)
+        return self.at(self.buffers[self.partial_argument()], base)
 
     def fill(self, position: int) -> None:
         """Write the identity to every element of a column accumulator."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autojit.codegen.cpu.chunks import partial_dtype
-from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import CpuKernel
+from autojit.codegen.cpu.loops.folds import FoldPrinter
+from autojit.codegen.folding import partial_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType
 from autojit.schedule.loops import Accumulator
@@ -37,7 +37,7 @@ def _combine_one(
         with function.loop(0, kernel.plan.count, stem="slot") as c:
             skip = function.mul(c, kernel.partial_bytes)
             skip = function.add(skip, offset)
-            base = function.at(f"%p{kernel.partial_argument()}", skip)
+            base = function.at(function.buffers[kernel.partial_argument()], skip)
             value = function.emit.load(function.address(base, wide, i), wide)
             function.put(total, combine(function.get(total, wide), value))
         function.write(target, _as_result(function, function.get(total, wide), accumulator.value.type.dtype), i)

@@ -3,7 +3,7 @@
 A tile is a few rows (result channels) by a few *grains* of places, a grain being ``VECTOR_BYTES``. Rows are cut into
 tiles of one height and a lower last one, a run into tiles of one width and a narrower last one, which moves back to
 overlap the one before. Runs are single rows of places or several; images are packed with or without copies per column
-of the kernel (see `convolution_plan`). All that is chosen together, by an estimate of cycles.
+of the kernel (see `layout`). All that is chosen together, by an estimate of cycles.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from autojit.codegen.cpu.convolution_pack import VECTOR_BYTES, copies_whole_rows
-from autojit.codegen.cpu.convolution_plan import Layout
+from autojit.codegen.cpu.convolutions.layout import Layout
+from autojit.codegen.cpu.convolutions.packing import VECTOR_BYTES, copies_whole_rows
 from autojit.codegen.target import HostTarget
 from autojit.core.sizes import size_max, typical
 

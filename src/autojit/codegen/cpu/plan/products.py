@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.gemm import signature
-from autojit.codegen.cpu.plan_records import ContractionWords, ProductContext, ProductWords
+from autojit.codegen.cpu.plan.records import ContractionWords, ProductContext, ProductWords
+from autojit.codegen.cpu.products.gemm import signature
 from autojit.codegen.module_text import ModuleText
 from autojit.codegen.native_function import NativeFunction, body
 from autojit.codegen.scalar import memory_type

@@ -1,32 +1,24 @@
-"""The way a CPU goes through the loops of a program: rows outside, inner loops inside, vectors along the last of them.
+"""A way through the loops of a program: rows outside, inner loops inside. A target chooses which are which.
 
-A nest that no reduction has split is walked with its last loop inside. What does not vary along the inner loops is
-computed once a row.
+What does not vary along the inner loops is computed once a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from math import prod
 
-from autojit.ir.index import Index, Opaque, Term
-from autojit.schedule.expressions import Applied, Expr, Guarded, RandomWord
+from autojit.ir.index import Index, LoopVariable, Opaque, Term
+from autojit.schedule.expressions import Expr
 from autojit.schedule.loops import LoopProgram
-
-# Of a mathematical function or a quotient, of a guard and of a random word, in cheap ops. No measurement is recorded;
-# they only tell what is kept for a later phase (`machine.KEPT_COST`) from what is computed again.
-FUNCTION_COST, GUARD_COST, RANDOM_COST = 7, 2, 40
 
 
 class Walk:
-    """One program's."""
+    """One program's: ``rows`` and ``inner`` are its loops, from outside to inside."""
 
-    def __init__(self, program: LoopProgram) -> None:
+    def __init__(self, program: LoopProgram, rows: Sequence[LoopVariable], inner: Sequence[LoopVariable]) -> None:
         self.program = program
-        self.rows, self.inner = program.rows, program.inner
-        if program.is_flat and program.rows:
-            self.rows, self.inner = program.rows[:-1], program.rows[-1:]
+        self.rows, self.inner = rows, inner
         self._inside: frozenset[Term] = frozenset(self.inner)
         self.varying: set[Expr] = set()  # the expressions that have several values in one row
         for expr in program.exprs:
@@ -65,18 +57,3 @@ class Walk:
         if not lookups:
             return []
         return [lookups[term.text] for index in indices for term in index.walk() if isinstance(term, Opaque)]
-
-    @cached_property
-    def costs(self) -> dict[Expr, int]:
-        """Arithmetic steps of each expression, those of its operands included."""
-        costs: dict[Expr, int] = {}
-        for expr in self.program.exprs:
-            cost = 0
-            if isinstance(expr, Applied):
-                cost = (1 if expr.op.is_cheap else FUNCTION_COST) + sum(costs[arg] for arg in expr.args)
-            elif isinstance(expr, Guarded):
-                cost = GUARD_COST + sum(costs[arg] for arg in expr.args)
-            elif isinstance(expr, RandomWord):
-                cost = RANDOM_COST
-            costs[expr] = cost
-        return costs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from autojit.codegen.cpu.chunks import CHUNK_NS, ChunkPlan
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.loops import LoopPrinter
+from autojit.codegen.cpu.loops.kernel import LoopPrinter
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node
@@ -65,7 +65,7 @@ class _ScatterPrinter(LoopPrinter):
         bounds = None
         if self.plan.count != 1:
             bounds = self.chunk_bounds(self.plan.size, self.columns)
-        result = f"%p{len(program.loads)}"
+        result = self.buffers[len(program.loads)]
         with self.when(self.test("ne", result, "%p0", "ptr")):
             self._copy_base(result, bounds)
         with self.loop(0, self.walk.row_count, stem="row") as number:

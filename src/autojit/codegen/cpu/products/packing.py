@@ -10,7 +10,7 @@ zero, a copy of the last column or what was there before, and no tile stores it.
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.gemm_tiles import TileSet
+from autojit.codegen.cpu.products.tiles import TileSet
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
 from autojit.codegen.module_text import ModuleText, Signature
 

@@ -1,6 +1,6 @@
 """The plan runner and the bodies every plan can call: native code that is compiled once per machine.
 
-The records are in `plan_records`. ``aj_step`` walks a plan; ``aj_poll`` lets Python handle signals during long ones;
+The records are in `records`. ``aj_step`` walks a plan; ``aj_poll`` lets Python handle signals during long ones;
 ``aj_many``, ``aj_band``, ``aj_copy`` and ``aj_sum_slots_<t>`` are bodies that run batches, bands and copies, and add up
 partial results.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from autojit.codegen.cpu.plan_records import (
+from autojit.codegen.cpu.plan.records import (
     EVERY,
     INTERRUPTED,
     Band,
@@ -25,7 +25,7 @@ from autojit.codegen.cpu.plan_records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.size_ir import SIZES, add_sizes
+from autojit.codegen.cpu.plan.sizes import SIZES, add_sizes
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction, body
 from autojit.core.once import once

@@ -16,7 +16,7 @@ def print_concatenation(node: Node) -> KernelText:
     sizes = [v.type.size for v in node.inputs]
     item_bytes = node.outputs[0].type.dtype.size_bytes
     function = CpuKernel.alone()
-    function.pointers([*sizes, node.outputs[0].type.size])
+    *sources, result = function.pointers([*sizes, node.outputs[0].type.size])
     estimate = BYTE_NS * typical(node.outputs[0].type.size_bytes) + BLOCK_NS * len(sizes)
     wanted = max(1, int(estimate / CHUNK_NS))
     per_chunk = max(1, -(-len(sizes) // wanted))
@@ -26,7 +26,7 @@ def print_concatenation(node: Node) -> KernelText:
         with function.when(is_ours):
             for k in range(first, min(first + per_chunk, len(sizes))):
                 place = function.number(start * item_bytes)
-                target = function.at(f"%p{len(sizes)}", place)
-                function.copy_bytes(target, f"%p{k}", sizes[k] * item_bytes)
+                target = function.at(result, place)
+                function.copy_bytes(target, sources[k], sizes[k] * item_bytes)
                 start += sizes[k]
     return function.finished(-(-len(sizes) // per_chunk), estimate)

@@ -6,8 +6,7 @@ A nested plan is a plan of its own with a pointer table of its own; its body run
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.plan_ir import POLL, STEP
-from autojit.codegen.cpu.plan_records import (
+from autojit.codegen.cpu.plan.records import (
     EVERY,
     INTERRUPTED,
     BranchContext,
@@ -16,6 +15,7 @@ from autojit.codegen.cpu.plan_records import (
     LoopRow,
     TapeWords,
 )
+from autojit.codegen.cpu.plan.runner import POLL, STEP
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction, body
 from autojit.core.once import once

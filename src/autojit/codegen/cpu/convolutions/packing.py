@@ -1,4 +1,4 @@
-"""What the kernels of convolutions share: vectors of any dtype, and packing an image (see `convolution_plan`)."""
+"""What the kernels of convolutions share: vectors of any dtype, and packing an image (see `layout`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from autojit.codegen.cpu.convolution_plan import Layout
+from autojit.codegen.cpu.convolutions.layout import Layout
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText, Signature

@@ -6,8 +6,8 @@ per accumulator, then one block of partial results when rows are cut into chunks
 alone, so results do not depend on threads. With partial results a second function ``kernel_combine`` folds the chunks
 in order.
 
-How to read: ``print`` -> ``_rows`` -> ``row`` -> ``_phase`` -> ``_inner_loops``; expressions are in `loop_expressions`,
-reductions in `folds`, the division of work in `chunks`.
+How to read: ``print`` -> ``_rows`` -> ``row`` -> ``_phase`` -> ``_inner_loops``; expressions are in
+`codegen.expressions`, what a row keeps in `row_cache`, reductions in `folds`, the division of work in `chunks`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from itertools import pairwise
 from math import prod
 
 from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, exceeds_block, plan_chunks
-from autojit.codegen.cpu.combine import print_combine
-from autojit.codegen.cpu.emission_order import emission_order
-from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
-from autojit.codegen.cpu.loop_expressions import Memo
-from autojit.codegen.cpu.piecewise import below, cuts, outcome
-from autojit.codegen.cpu.walk import Walk
+from autojit.codegen.cpu.loops.folds import FoldPrinter
+from autojit.codegen.cpu.loops.partial_results import print_combine
+from autojit.codegen.cpu.loops.walk import CpuWalk
+from autojit.codegen.emission_order import emission_order
+from autojit.codegen.expressions import Memo
+from autojit.codegen.piecewise import below, cuts, outcome
 from autojit.core.config import config
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import LoopVariable
@@ -54,7 +54,7 @@ class LoopPrinter(FoldPrinter):
     """Prints one kernel."""
 
     def __init__(self, program: LoopProgram, symbol: str, slices: Slices | None = None) -> None:
-        super().__init__(KernelModule(), symbol, Walk(program), is_checked=config.check)
+        super().__init__(KernelModule(), symbol, CpuWalk(program), is_checked=config.check)
         self.plan = plan_chunks(self.walk, slices)
         self.prepare_folds()
         self.overwritten = {
@@ -97,7 +97,7 @@ class LoopPrinter(FoldPrinter):
             if not accumulator.prefix:
                 continue
             offset = self.mul(position, self.walk.inner_count)
-            base = f"%p{self.accumulator_argument(k)}"
+            base = self.buffers[self.accumulator_argument(k)]
             self.bases[k] = self.address(base, accumulator.value.type.dtype, offset)
             self.fill(k)
         start = self.mul(position, folded)
@@ -221,7 +221,7 @@ class LoopPrinter(FoldPrinter):
         Sums stay whole.
         """
         variable = loops[0]
-        exprs = list(below(phase.roots(), lambda e: e not in self.walk.varying or self._is_kept(e, phase.number)))
+        exprs = list(below(phase.roots(), lambda e: e not in self.walk.varying or self.is_kept(e, phase.number)))
         places = [] if phase.reductions or self.totals else cuts(exprs, variable, prod(v.extent for v in loops[1:]))
         if not places:
             print_part(*(bounds or ("0", self.number(variable.extent))))

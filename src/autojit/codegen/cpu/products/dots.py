@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from autojit.codegen.cpu.gemm_tiles import TileSet
+from autojit.codegen.cpu.products.tiles import TileSet
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
 from autojit.codegen.module_text import ModuleText, Signature
 

@@ -6,7 +6,7 @@ of rows (result channels) and every run of places, holds the tile in registers w
     for each channel, for each tap
         load the vectors of places once, broadcast one weight per row, multiply and add
 
-Runs, tiles and packed images are cut by `convolution_tiles`. Where runs hold places of no meaning, or where places lie
+Runs, tiles and packed images are cut by `convolutions.tiles`. Where runs hold places of no meaning, or where places lie
 apart in the result, a tile is staged and copied. An element is one chain of multiply-adds whatever tile computes it, so
 results do not depend on threads or machines.
 
@@ -21,7 +21,8 @@ from itertools import product
 from math import prod
 
 from autojit.codegen.cpu.chunks import wanted_chunks
-from autojit.codegen.cpu.convolution_pack import (
+from autojit.codegen.cpu.convolutions.layout import Layout, Phase, forward_layout, transposed_layout
+from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
     Lanes,
     aligned,
@@ -30,10 +31,9 @@ from autojit.codegen.cpu.convolution_pack import (
     pack_signature,
     write_pack,
 )  # fmt: skip
-from autojit.codegen.cpu.convolution_plan import Layout, Phase, forward_layout, transposed_layout
-from autojit.codegen.cpu.convolution_tiles import Registers, best_cut
+from autojit.codegen.cpu.convolutions.tiles import Registers, best_cut
+from autojit.codegen.cpu.convolutions.weight_kernel import print_convolution_weight
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.structured_convolution_weight import print_convolution_weight
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature

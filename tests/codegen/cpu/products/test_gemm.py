@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autojit.codegen.cpu.gemm import DEPTH_BLOCK, gemm_module, packed_b_bytes, row_block, scratch_bytes
-from autojit.codegen.cpu.gemm_tiles import tile_set
+from autojit.codegen.cpu.products.gemm import DEPTH_BLOCK, gemm_module, packed_b_bytes, row_block, scratch_bytes
+from autojit.codegen.cpu.products.tiles import tile_set
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType, float32, float64
 from autojit.runtime.host import cached_host_target

@@ -18,7 +18,7 @@ How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
           [copy A's block, if its strides are bad]
           for n in steps of one panel          B's panel stays in the first-level cache
             [pack the next few panels, on the first round over m]
-            micro-kernels down the rows of A   (gemm_tiles)
+            micro-kernels down the rows of A   (tiles)
 
 Packing pays only when B is read often or cannot be read by vectors, so it is decided per call from extents and strides.
 A column-major C is computed as C^T = B^T A^T; a C with neither stride 1 goes through a small tile on the stack. A
@@ -35,15 +35,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from autojit.codegen.cpu.gemm_dots import add_old_value, dots_signature, write_dots
-from autojit.codegen.cpu.gemm_pack import (
+from autojit.codegen.cpu.products.dots import add_old_value, dots_signature, write_dots
+from autojit.codegen.cpu.products.packing import (
     PANELS_AT_ONCE,
     copy_block_signature,
     pack_panels_signature,
     write_copy_block,
     write_pack_panels,
 )
-from autojit.codegen.cpu.gemm_tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
+from autojit.codegen.cpu.products.tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import ModuleText, Signature

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autojit.codegen.cpu.convolutions.kernel import print_convolution
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
-from autojit.codegen.cpu.structured_concatenation import print_concatenation
-from autojit.codegen.cpu.structured_convolution import print_convolution
-from autojit.codegen.cpu.structured_matmul import print_matmul
-from autojit.codegen.cpu.structured_positions import print_extent, print_positions
-from autojit.codegen.cpu.structured_scan import print_scan
-from autojit.codegen.cpu.structured_scatter import print_scatter
-from autojit.codegen.cpu.structured_search import print_search
-from autojit.codegen.cpu.structured_sort import print_row_order, print_sort
+from autojit.codegen.cpu.structured.concatenation import print_concatenation
+from autojit.codegen.cpu.structured.integer_product import print_matmul
+from autojit.codegen.cpu.structured.positions import print_extent, print_positions
+from autojit.codegen.cpu.structured.scan import print_scan
+from autojit.codegen.cpu.structured.scatter import print_scatter
+from autojit.codegen.cpu.structured.search import print_search
+from autojit.codegen.cpu.structured.sort import print_row_order, print_sort
 from autojit.codegen.kernel_function import WritesKernel
 from autojit.codegen.target import HostTarget
 from autojit.ir.graph import Node

@@ -21,7 +21,8 @@ from functools import partial
 from math import prod
 
 from autojit.codegen.cpu.chunks import CHUNK_NS
-from autojit.codegen.cpu.convolution_pack import (
+from autojit.codegen.cpu.convolutions.layout import Layout, forward_layout
+from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
     Lanes,
     aligned,
@@ -30,8 +31,7 @@ from autojit.codegen.cpu.convolution_pack import (
     pack_signature,
     write_pack,
 )  # fmt: skip
-from autojit.codegen.cpu.convolution_plan import Layout, forward_layout
-from autojit.codegen.cpu.convolution_tiles import packing_cycles
+from autojit.codegen.cpu.convolutions.tiles import packing_cycles
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State

@@ -253,7 +253,7 @@ class TapeWords(Record[int]):
 
 
 class SizeProgramWords(Record[int]):
-    """The sizes of a call in one table, and the instructions that compute what depends on them (see `size_ir`)."""
+    """The sizes of a call in one table, and the instructions that compute what depends on them (see `sizes`)."""
 
     n_symbols: Word  # -1: do not compare
     table: Pointer  # the symbols' values are its first words

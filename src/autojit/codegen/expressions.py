@@ -1,6 +1,6 @@
-"""Printing the expressions of a LoopProgram: scalars, addresses, look-ups, guards.
+"""Printing the expressions of a LoopProgram, for every target: scalars, addresses, look-ups, guards.
 
-How to read: ``expr`` (memo, row cache) -> ``_computed`` (one kind after the other) -> ``index`` (addresses). A memo
+How to read: ``expr`` (memo, what is kept) -> ``_computed`` (one kind after the other) -> ``index`` (addresses). A memo
 maps expressions, indices and index terms to what holds them; ``row_memo`` lives for a row, others for one loop body.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
-from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
-from autojit.codegen.cpu.piecewise import arms, below, is_whole, shared_walk
-from autojit.codegen.cpu.walk import Walk
+from autojit.codegen.kernel_function import KernelFunction
+from autojit.codegen.module_text import ModuleText
+from autojit.codegen.piecewise import arms, below, is_whole, shared_walk
 from autojit.codegen.scalar import Scalar, register_type
+from autojit.codegen.walk import Walk
 from autojit.core.dtypes import bool_, int64, uint32, uint64
-from autojit.core.sizes import is_symbolic, surely_less
+from autojit.core.sizes import surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
 from autojit.schedule.expressions import (
     Applied,
@@ -33,82 +33,20 @@ from autojit.schedule.expressions import (
 Memo = dict[Any, Any]
 
 
-class ExpressionPrinter(CpuKernel):
-    """A kernel function whose blocks compute expressions of a program."""
+class ExpressionPrinter(KernelFunction):
+    """A kernel function whose blocks compute expressions of a program.
 
-    def __init__(self, module: KernelModule, symbol: str, walk: Walk, *, is_checked: bool) -> None:
+    A target that keeps values in memory from one phase of a row to the next says which (`is_kept`, `kept`).
+    """
+
+    def __init__(self, module: ModuleText, symbol: str, walk: Walk, *, is_checked: bool) -> None:
         super().__init__(module, symbol, is_checked=is_checked)
         self.walk = walk
         self.program = program = walk.program
         self.variables: dict[LoopVariable, str] = {}
         self.row_memo: Memo = {}
-        self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
-        self.cache_bytes: int = 0  # of a worker's row scratch where rows have symbolic length
         self.answers: dict[Guard, bool] = {}  # what guards say throughout the loop that is being printed
         self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
-
-    # -- the row cache
-
-    def plan_cache(self) -> None:
-        """Expensive inner expressions read again in a later phase are kept in row scratch."""
-        program, walk = self.program, self.walk
-        roots: dict[int, list[Expr]] = {}
-        for root in program.roots():
-            roots.setdefault(root.phase, []).append(root)
-        first_seen: dict[Expr, int] = {}
-        room = ROW_SCRATCH_BYTES
-        for phase in sorted(roots):
-            fresh: list[Expr] = []
-            stack = list(roots[phase])
-            visited: set[Expr] = set()
-            while stack:
-                expr = stack.pop()
-                if expr in visited:
-                    continue
-                visited.add(expr)
-                if expr in first_seen and self._is_worth_keeping(expr):
-                    size = walk.inner_count * expr.dtype.size_bytes
-                    if expr in self.cached:
-                        continue
-                    if is_symbolic(size):
-                        self.cached[expr] = (first_seen[expr], "")
-                        continue
-                    if size <= room:
-                        self.cached[expr] = (first_seen[expr], "")
-                        room -= size
-                        continue
-                if expr not in first_seen:
-                    fresh.append(expr)
-                stack.extend(expr.args)
-                stack.extend(walk.lookups_of(expr.positions))
-            first_seen.update((expr, phase) for expr in fresh)
-        if is_symbolic(walk.inner_count):
-            self.cache_bytes = sum(self._cached_bytes(e) for e in self.cached)
-            return
-        for expr, (phase, _) in list(self.cached.items()):
-            self.cached[expr] = (phase, self.array(expr.dtype, max(walk.inner_count, 2)))
-
-    def _is_worth_keeping(self, expr: Expr) -> bool:
-        return expr in self.walk.varying and self.walk.costs[expr] >= KEPT_COST and not isinstance(expr, Load)
-
-    def _cached_bytes(self, expr: Expr) -> int:
-        return aligned(self.walk.inner_count * expr.dtype.size_bytes)
-
-    def place_cache(self, argument: int) -> None:
-        """Rows of symbolic length are kept in memory of the worker, whose address is an argument."""
-        at: int = 0
-        skip = self.mul("%worker", self.cache_bytes)
-        for expr, (phase, _) in list(self.cached.items()):
-            start = self.add(skip, at)
-            self.cached[expr] = (phase, self.at(f"%p{argument}", start))
-            at += self._cached_bytes(expr)
-
-    def _cache_address(self, expr: Expr, memo: Memo) -> str:
-        return self.address(self.cached[expr][1], expr.dtype, self.index(self.walk.position, memo))
-
-    def keep(self, expr: Expr, value: Scalar, memo: Memo) -> None:
-        """Write an expression to its row scratch."""
-        self.emit.store(value, self._cache_address(expr, memo), self.access)
 
     # -- expressions
 
@@ -122,7 +60,7 @@ class ExpressionPrinter(CpuKernel):
             seen.add(expr)
             if expr not in self.walk.varying:
                 self.expr(expr, self.row_memo, phase)
-            elif not (isinstance(expr, Guarded) or self._is_kept(expr, phase)):
+            elif not (isinstance(expr, Guarded) or self.is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
                 stack.extend(self.walk.lookups_of(expr.positions))
 
@@ -133,7 +71,7 @@ class ExpressionPrinter(CpuKernel):
         inner = self.walk.inner
         overwritten = self.program.in_place.values()
         done: set[Expr] = set()
-        for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self._is_kept(e, phase)):
+        for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self.is_kept(e, phase)):
             if ("address", expr) in self.row_memo or not is_whole(expr):
                 continue
             walk = shared_walk(expr, inner, overwritten)
@@ -148,7 +86,7 @@ class ExpressionPrinter(CpuKernel):
             inner = self.walk.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
-            return self.address(f"%p{expr.buffer}", expr.dtype, start)
+            return self.address(self.buffers[expr.buffer], expr.dtype, start)
         assert isinstance(expr, Guarded), "only guards have one address of several"
         addresses = [self._picked(arm, phase) for arm in arms(expr)]
         if len(addresses) == 1:
@@ -156,9 +94,13 @@ class ExpressionPrinter(CpuKernel):
         holds = self._conditions(expr.guards, self.row_memo, phase)
         return self.choose(holds.text, addresses[0], addresses[1], "ptr")
 
-    def _is_kept(self, expr: Expr, phase: int) -> bool:
-        """Whether an earlier phase wrote the expression to row scratch."""
-        return expr in self.cached and self.cached[expr][0] < phase
+    def is_kept(self, expr: Expr, phase: int) -> bool:
+        """Whether an earlier phase of the row wrote the expression to memory."""
+        return False
+
+    def kept(self, expr: Expr, memo: Memo) -> Scalar:
+        """An expression that is kept."""
+        raise AssertionError("nothing is kept here")
 
     def expr(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         """The value of an expression at the current point. Chains of ops are walked without recursion."""
@@ -186,8 +128,8 @@ class ExpressionPrinter(CpuKernel):
             return found  # type: ignore[no-any-return]
         if isinstance(expr, RowResult):
             return self.row_memo["row", expr.number]  # type: ignore[no-any-return]
-        if self._is_kept(expr, phase):
-            value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.access)
+        if self.is_kept(expr, phase):
+            value = memo[expr] = self.kept(expr, memo)
             return value
         return None
 

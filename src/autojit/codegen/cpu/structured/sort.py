@@ -43,10 +43,10 @@ class _Sorter(CpuKernel):
         self.offsets = (0, keys, 2 * keys, 2 * keys + places, 2 * (keys + places))
         self.scratch_bytes = self.offsets[-1] + aligned(self.key_bytes * BUCKETS * 8)
 
-    def buffers(self, argument: int) -> None:
+    def place_scratch(self, argument: int) -> None:
         """The worker's buffers: keys and places in turn, and how often each digit occurs."""
         skip = self.mul("%worker", self.scratch_bytes)
-        own = self.at(f"%p{argument}", skip)
+        own = self.at(self.buffers[argument], skip)
         starts = [self.at(own, o) for o in self.offsets]
         self.counts = starts.pop()
         self.slots = [self.local("ptr") for _ in starts]  # keys, other keys, places, other places
@@ -171,7 +171,7 @@ class _LineSorter(_Sorter):
 
     def print(self) -> KernelText:
         self.pointers([*(v.type.size for v in (*self.node.inputs, *self.node.outputs)), self.scratch_bytes])
-        self.buffers(3)
+        self.place_scratch(3)
         lines = self.outer * self.inner
         estimate = 50.0 + typical(lines) * self._line_ns(typical(self.length))
         work = lines * self.length * round(1000 * DIGIT_NS) * self.key_bytes
@@ -242,7 +242,7 @@ def print_row_order(node: Node) -> KernelText:
     rows, columns = node.inputs[0].type.shape
     sorter = _Sorter(node.inputs[0].type.dtype, rows)
     sorter.pointers([rows * columns, rows, sorter.scratch_bytes])
-    sorter.buffers(2)
+    sorter.place_scratch(2)
     sorter.reset()
     places = sorter.buffer(2)
     with sorter.loop(0, sorter.n, stem="place") as i:
