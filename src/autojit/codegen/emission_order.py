@@ -12,8 +12,10 @@ from heapq import heappop, heappush
 
 from autojit.schedule.expressions import Applied, Expr, Load
 
-FEWEST = 24  # expressions; a shorter body fits the registers in any order
-FUNCTION_LATENCY = 12  # of a mathematical function or a quotient, in additions
+FEWEST = 24  # expressions; a shorter body fits the registers in any order. No measurement is recorded
+# Of a mathematical function or a quotient, in additions. The order as a whole brought 3 % to a Black-Scholes kernel
+# with its second derivatives; no measurement of other numbers is recorded.
+FUNCTION_LATENCY = 12
 
 
 def emission_order(roots: Sequence[Expr], is_known: Callable[[Expr], bool]) -> list[Expr]:

@@ -39,5 +39,6 @@ CPU_MACHINE = Machine(
 
 aligned = CPU_MACHINE.aligned
 
+# No measurement of other numbers is recorded.
 KEPT_COST = 5  # arithmetic steps above which storing a row element beats computing it again
 ROW_SCRATCH_BYTES = 96 * 1024  # of one worker: leaves room in a second-level cache

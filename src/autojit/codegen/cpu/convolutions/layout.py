@@ -30,7 +30,7 @@ from autojit.core.types import Shape
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 
 PACKED_BYTES = 400 << 10
-"""Size of a packed image: part of the second-level cache of most cores."""
+"""Size of a packed image: part of the second-level cache of most cores (512 KiB and more)."""
 
 AXES = 3
 

@@ -13,7 +13,7 @@ from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
 from autojit.codegen.module_text import ModuleText, Signature
 
 CHAINS = 4
-"""Independent vector sums of one row, which hide the latency of the multiply-add."""
+"""Independent vector sums of one row: with two rows at a time, the eight that hide the latency of the multiply-add."""
 
 
 def dots_signature(tiles: TileSet) -> Signature:

@@ -51,6 +51,8 @@ from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 from autojit.core.sizes import size_max, size_min
 
+# What a core's caches hold decides about blocks. On a Zen 4 core a prototype did best with 256 to 384 steps of k and
+# 144 rows per block, and with B packed above some 48 KiB and 64 rows; of other numbers no measurement is recorded.
 DEPTH_BLOCK = 512
 """Most steps of k per block. A panel of B is then 32 or 64 KiB, and C is read and written once per block."""
 
@@ -59,18 +61,21 @@ ROW_UNIT = 12
 """Blocks are cut in these units; the rows' is a multiple of every tile height."""
 
 ROW_BLOCK_BYTES = 192 << 10
-"""Size of a block of A: part of the second-level cache of any current core."""
+"""Size of a block of A: part of the second-level cache of any current core (256 KiB and more)."""
 
 COLUMN_BLOCK = 1536
-"""Columns of B per block; a multiple of every panel."""
+"""Columns of B per block; a multiple of every panel. With `DEPTH_BLOCK` steps 3 MiB of float32, in the shared cache."""
 
 PACK_B_BYTES = 48 << 10
-"""A larger B is packed if it is read more often than `PACK_B_ROWS` rows of A."""
+"""A larger B is packed if it is read more often than `PACK_B_ROWS` rows of A: with fewer, copying it costs more."""
 
 PACK_B_ROWS = 64
 PACK_A_COLUMNS = 128
 PACK_A_STRIDE_BYTES = 1024
-"""A is copied if its lines are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns."""
+"""A is copied if its lines are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns.
+
+Lines at multiples of a large power of two share few sets of a cache.
+"""
 
 NARROW_DEPTH = 16
 """Fewer steps of k do not pay for the detour of a product with few columns."""

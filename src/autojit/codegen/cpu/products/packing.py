@@ -15,7 +15,10 @@ from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
 from autojit.codegen.module_text import ModuleText, Signature
 
 PANELS_AT_ONCE = 4
-"""Panels packed in one go: rows of B are read in longer pieces, and the panels still fit the second-level cache."""
+"""Panels packed in one go: rows of B are read in longer pieces, and the panels still fit the second-level cache.
+
+256 KiB at most, with the deepest block; no measurement is recorded.
+"""
 
 
 def pack_panels_signature(tiles: TileSet) -> Signature:
@@ -78,7 +81,10 @@ def _copy_rows(text: VectorText, tiles: TileSet) -> None:
 
 
 TRANSPOSE_ROWS = 128
-"""Rows of a panel that are finished before the next: they stay in the first-level cache while their columns come in."""
+"""Rows of a panel that are finished before the next: they stay in the first-level cache while their columns come in.
+
+8 KiB of a panel of 16 columns of float32; no measurement is recorded.
+"""
 
 
 def _transpose_columns(text: VectorText, tiles: TileSet) -> None:

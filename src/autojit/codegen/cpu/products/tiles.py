@@ -22,7 +22,10 @@ from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 
 WIDE_VECTORS = 8
-"""Vectors of the single-row tile: enough sums to hide latency, and half the registers of the smallest machines."""
+"""Vectors of the single-row tile: enough sums to hide latency, and half the registers of the smallest machines.
+
+Two multiply-adds a cycle of four cycles each keep eight sums under way.
+"""
 
 ROWS_PER_BASE = 3
 """Rows 0, 1 and 2 of A are addressed as base, base + stride, base + 2 * stride: one x86 address mode each."""

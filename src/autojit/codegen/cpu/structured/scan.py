@@ -22,12 +22,11 @@ from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 
 Scan = Cumulative | CumulativeExtreme | LinearRecurrence
 State = tuple[Scalar, ...]
+# They only cut work into chunks; no measurement is recorded.
 STEP_NS = 1.5  # latency of one step of a line, or of a vector of lines
 LOGSUMEXP_STEP_NS = 12.0
-LANES = 64  # columns of a block are a multiple of this
-WIDE_LANES = (
-    1024  # columns whose states lie beside the results: 8 KiB of cache, and rows long enough to be fetched ahead
-)
+LANES = 64  # columns of a block are a multiple of this: four cache lines of float32, which no other chunk touches
+WIDE_LANES = 1024  # columns whose states are beside the results: 8 KiB of cache, and rows that are fetched ahead
 
 
 def print_scan(node: Node) -> KernelText:

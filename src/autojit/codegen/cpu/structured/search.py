@@ -10,6 +10,7 @@ from autojit.core.sizes import size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Searchsorted
 
+# They only cut work into chunks; no measurement is recorded.
 STEP_NS = 2.0
 STEPS = 10  # of a typical search
 

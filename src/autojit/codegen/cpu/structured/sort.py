@@ -23,6 +23,8 @@ from autojit.core.sizes import is_symbolic, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Sort
 
+# By the times below counting costs as much as the passes over digits, with 256 counts each, at 57 elements of one byte
+# and 143 of four; no measurement of other limits is recorded.
 SHORT = 64  # lines up to this length are sorted by counting
 BUCKETS = 256
 COUNT_NS = 0.12  # one comparison of a short line
