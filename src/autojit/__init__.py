@@ -5,9 +5,7 @@ Write ordinary imperative tensor code; ``@autojit.jit`` turns a whole training s
 
 from __future__ import annotations
 
-import importlib as _importlib
 from math import e, inf, nan, pi
-from typing import Any
 
 from autojit.core.device import device
 from autojit.core.dtypes import (
@@ -40,7 +38,7 @@ from autojit.core.dtypes import (
 from autojit.core.dtypes import bool_ as bool
 from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
-from autojit.core.undivided import undivided as _undivided
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
 from autojit.tensor.exchange import from_dlpack
@@ -128,43 +126,19 @@ cdouble = complex128
 globals().update(_KINDS)
 _attach_later(_functions.METHODS)
 
-_LAZY_MODULES = frozenset({  # the package jit is callable
-    "_C", "_higher_order_ops", "accelerator", "amp", "array_api", "backends", "cache", "compat", "control_flow",
-    "cpu", "cuda", "custom", "distributed", "distributions", "fft", "func", "interop", "io", "jit", "linalg",
-    "masked", "multiprocessing", "nn", "numpy", "optim", "overrides", "profiler", "random", "serialization",
-    "signal", "sparse", "special", "testing", "types", "utils", "version",
-})  # fmt: skip
+_MODULES = """
+    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda custom distributed
+    distributions fft func interop io jit linalg masked multiprocessing nn numpy optim overrides profiler random
+    serialization signal sparse special testing types utils version"""
 
 
-def __getattr__(name: str) -> Any:
-    """Import the heavier parts when they are first used."""
-    with _undivided:
-        return _found(name)
-
-
-def _found(name: str) -> Any:
-    if name in _functions.PLACES:
-        found = _functions.found_later(name)
-    elif name in _LAZY_MODULES:
-        try:
-            found = _importlib.import_module(f"autojit.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"autojit.{name}":
-                raise
-            raise AttributeError(f"module 'autojit' has no attribute {name!r}") from None
-    elif name == "__version__":
-        found = _importlib.import_module("autojit.version").__version__
-    else:
-        raise AttributeError(f"module 'autojit' has no attribute {name!r}")
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """The names that are here and those that are imported when they are first used."""
-    later = (*_LAZY_MODULES, *_functions.PLACES, "__version__")
-    return sorted({*globals(), *later} - {"Any", "annotations"})
-
+__getattr__ = _LazyNames(
+    __name__,
+    _functions.PLACES | {"__version__": "autojit.version"},
+    modules=_MODULES,
+    get=_functions.public_value,
+)
+__dir__ = __getattr__.all_names
 
 __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor`` and the names of ``tensor.legacy``
     "Generator", "Size", "Tensor", "arange", "are_deterministic_algorithms_enabled", "as_tensor", "asarray",

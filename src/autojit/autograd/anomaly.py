@@ -9,7 +9,6 @@ one decision of the step: whether any gradient was NaN. With the mode off, nothi
 from __future__ import annotations
 
 import functools
-import importlib
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from autojit.autograd.running import current_node
+from autojit.core.device_array import host_copy
 from autojit.core.errors import DifferentiationError, rounds_text
 from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation, is_own, set_recorder
@@ -41,8 +41,9 @@ _threads_on = 0  # threads whose mode is on
 @functools.cache
 def _libraries() -> tuple[str, ...]:
     """Where code lies that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
-    path_of = importlib.import_module("sysconfig").get_path
-    return (*{path_of(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
+    from sysconfig import get_path
+
+    return (*{get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
 
 
 class ForwardCall(SourceLocation):
@@ -172,7 +173,7 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
         if grad._array is None:
             with grad_mode(False), _without_layers():
                 state.__dict__["checks"].append(Check(grad.isnan().any(), node, number))
-        elif np.isnan(grad._array).any():
+        elif bool(np.isnan(host_copy(grad._array)).any()):
             if isinstance(node, OpNode) and hasattr(node.op, "culprit"):
                 primals = [node._unpack(entry, place) for place, entry in enumerate(node.primals)]
                 node, number = node.op.culprit(primals, grads) or (node, number)

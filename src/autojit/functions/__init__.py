@@ -5,7 +5,7 @@ Each says so where it is defined (``declared``, ``top_level``); ``index.py`` is 
 
 from __future__ import annotations
 
-from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from autojit.core.top_level import TOP_LEVEL
@@ -23,10 +23,9 @@ PLACES = _places(index.FUNCTIONS)
 METHODS = _places(index.METHODS)
 
 
-def found_later(name: str) -> Any:
-    """What the package has under a name of ``PLACES``, from the module that has it."""
-    module = import_module(PLACES[name])
-    if name in TOP_LEVEL:
+def public_value(module: ModuleType, name: str) -> Any:
+    """What the package has under a name that a module of ``PLACES`` has."""
+    if name in TOP_LEVEL or name not in PLACES:
         return getattr(module, name)
     d = declaration_of(name)
     found = public_forms(d)[name]

@@ -69,6 +69,8 @@ FUNCTIONS = {
     "tensor.printing": "set_printoptions",
 }  # fmt: skip
 METHODS = {
+    "array_api.namespace": "__array_namespace__",
+    "autograd.backward_method": "backward",
     "functions.copies": "slice_inverse",
     "functions.factors": "geqrf lu lu_solve orgqr ormqr",
     "functions.frames": "istft stft",

@@ -10,6 +10,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.ops.sources import is_one
@@ -18,6 +19,7 @@ from autojit.tensor.dispatch import number
 from autojit.tensor.functions_comparison import clamp, lt, where
 from autojit.tensor.functions_elementwise import add, scaled, sub
 from autojit.tensor.indexing import put as put_at
+from autojit.tensor.on_device import placed
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
@@ -231,7 +233,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if not is_known(mask) or int(mask._array.sum()) > type_of(flat).size:
         valid, named = "the number of elements of source at most", "the true elements of mask"
         require(wide.sum(), lambda count: count <= type_of(flat).size, _FEW_ELEMENTS, valid, named=named)
-    if type_of(flat).size == 0:
+    if seems_equal(type_of(flat).size, 0):
         return where(mask, input, input)
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)
@@ -299,5 +301,5 @@ def one_hot_like(index: Tensor, classes: int) -> Tensor:
     """int64 rows with a 1 at each index."""
     if classes <= 0:
         raise ShapeError("Class values must be smaller than num_classes.", {"index": index})
-    line = ops.reshape(wrap(np.arange(classes)), (classes,))
+    line = placed(ops.reshape(wrap(np.arange(classes)), (classes,)), type_of(index).device)
     return cast(index.unsqueeze(-1) == line, int64)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.sizes import distinct
 from autojit.tensor import factories
 from autojit.tensor.declared import declared
 from autojit.tensor.inplace import copy_into
@@ -40,13 +41,13 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Every element of the main diagonal becomes ``fill_value``; ``wrap`` goes on below a tall matrix's square."""
     shape = type_of(self).shape
-    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+    if len(shape) < 2 or (len(shape) > 2 and len(distinct(shape)) > 1):
         raise UsageError(
             "dimensions must larger than 1" if len(shape) < 2 else "all dimensions of input must be of equal length",
             {"input": self},
         )
     if len(shape) > 2:
-        self[(factories.arange(shape[0]),) * len(shape)] = fill_value
+        self[(factories.arange(shape[0], device=type_of(self).device),) * len(shape)] = fill_value
         return self
     for start in range(0, shape[0] if wrap else 1, shape[1] + 1):
         self[start:].diagonal().fill_(fill_value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 from autojit.core.source import here
@@ -139,8 +138,9 @@ def _leave_unrecorded(x: Tensor) -> None:
 
 def _text(self: Tensor, *, tensor_contents: Any = None) -> str:
     """The tensor as torch prints it; ``printing`` is imported when it is first needed."""
-    found: str = import_module("autojit.tensor.printing").to_text(self)
-    return found
+    from autojit.tensor.printing import to_text
+
+    return to_text(self)
 
 
 def _taking_like(method: Any, in_place_form: Any) -> Any:

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Any
 
 import autojit as aj
+from autojit import ops
 from autojit.autograd import no_grad
 from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.nn import functional as F
@@ -27,7 +28,7 @@ class _Maps(Enum):
 def _is_orthogonal(q: Tensor) -> bool:
     n, k = q.shape[-2:]
     tolerance = 10.0 * n * aj.finfo(q.dtype).eps
-    return bool(aj.allclose(q.mH @ q, aj.eye(k, dtype=q.dtype), atol=tolerance))
+    return bool(aj.allclose(q.mH @ q, aj.eye(k, dtype=q.dtype, device=q.device), atol=tolerance))
 
 
 def _with_positive_diagonal(a: Tensor) -> Tensor:
@@ -72,7 +73,7 @@ class _Orthogonal(Module):
         if self.orthogonal_map is _Maps.matrix_exp:
             q = aj.matrix_exp(skew)
         else:
-            one = aj.eye(n, dtype=skew.dtype)
+            one = aj.eye(n, dtype=skew.dtype, device=skew.device)
             q = aj.linalg.solve(one - 0.5 * skew, one + 0.5 * skew)
         return q[..., :k]
 
@@ -99,7 +100,7 @@ class _Orthogonal(Module):
         if n == k:
             self.base = q.clone() if _is_orthogonal(q) else _with_positive_diagonal(q)
         else:
-            drawn = aj.randn(*q.shape[:-2], n, n - k, dtype=q.dtype)
+            drawn = aj.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
             self.base = _with_positive_diagonal(aj.cat([q, drawn], -1))
         start = aj.zeros_like(Q)
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
@@ -112,11 +113,11 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
                 "use_trivialization=False."
             )
-        a, tau = aj.geqrf(q)
+        a, tau = ops.geqrf(q)
         signs = a.diagonal(dim1=-2, dim2=-1).sign()
-        signs = aj.where(tau == 0.0, -signs, signs)
+        signs = aj.where(tau.eq(0.0), -signs, signs)
         found: Tensor = a.tril(-1) + a.triu(1)
-        return found + aj.nn.functional.pad(aj.diag_embed(signs), (0, 0, 0, q.shape[-2] - q.shape[-1]))
+        return found + F.pad(aj.diag_embed(signs), (0, 0, 0, q.shape[-2] - q.shape[-1]))
 
 
 def orthogonal(
