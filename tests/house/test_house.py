@@ -70,13 +70,12 @@ def test_the_reference_knows_no_kernel(folder: str) -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not used & {"fast", "fast_paths"}, name(path)
-        asked = {
-            alias.name
+        ports = {
+            node.attr
             for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module == "autojit.core.ports"
-            for alias in node.names
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ports"
         }
-        assert asked <= ({"ports"} if path.stem == "port" else {"transforms_port"}), name(path)
+        assert ports <= {"transforms"}, name(path)
 
 
 def _cached_functions(path: Path) -> list[tuple[str, str]]:
@@ -178,7 +177,7 @@ def _is_number(tree: ast.expr) -> bool:
 def test_one_module_chooses_what_compiles_a_graph() -> None:
     """Above the runtime, ``backend.py`` alone names a back end's code and its machine."""
     above = [p for p in SOURCES if p.relative_to(PACKAGE).parts[0] not in ("codegen", "runtime", "backend.py")]
-    allowed = {"jit/report.py", "custom/array_node.py"}  # assembly for this processor; kernels that Numba prints
+    allowed = {"jit/report.py"}  # assembly for this processor
     for path in above:
         text = path.read_text(encoding="utf-8")
         if str(path.relative_to(PACKAGE)) not in allowed:

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import AutojitError, DTypeError, ShapeError
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Value
@@ -23,6 +23,7 @@ from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.base import EqualByText, Structured
 from autojit.ops.elementwise_arithmetic import where
+from autojit.ops.graph_op import as_tuple, batched_graph
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
 
@@ -79,16 +80,6 @@ def floats(values: Sequence[Value]) -> list[int]:
     return [k for k, v in enumerate(values) if v.type.dtype.is_differentiable]
 
 
-def filled(like: Any, given: Sequence[Any], types: Sequence[TensorType]) -> list[Any]:
-    """Cotangents or tangents with zeros in place of the symbolic ones."""
-    return [like._literal(0, t) if x is None else x for x, t in zip(given, types, strict=True)]
-
-
-def as_tuple(results: Any, count: int) -> tuple[Any, ...]:
-    """The results of an op as a tuple, also of one."""
-    return (results,) if count == 1 else tuple(results)
-
-
 def flows(graph: Graph, flags: Sequence[bool]) -> list[bool]:
     """Per output, whether it depends on a flagged input."""
     reached = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag}
@@ -96,13 +87,6 @@ def flows(graph: Graph, flags: Sequence[bool]) -> list[bool]:
         if not reached.isdisjoint(node.inputs):
             reached.update(node.outputs)
     return [v in reached for v in graph.outputs]
-
-
-def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Sequence[bool]) -> Graph:
-    """``graph`` over a batch; the outputs in ``leading`` have the batch axis."""
-    if not any(flags):
-        return graph
-    return transforms_port().vmap(graph, flags, size, leading)  # type: ignore[no-any-return]
 
 
 def with_batch_axis(x: Any, size: int) -> Any:
@@ -155,7 +139,7 @@ class Cond(HoldsGraphs):
         wanted = floats(self.on_true.inputs)
         if not wanted or not kept:
             return (None,) * len(primals)
-        adjoints = [transforms_port().adjoint(only_outputs(g, kept), wanted) for g in self.graphs()]
+        adjoints = [ports.transforms.adjoint(only_outputs(g, kept), wanted) for g in self.graphs()]
         found = bind(Cond(*adjoints), predicate, *operands, *[bars[k] for k in kept])
         placed: list[Any] = [None] * len(primals)
         for k, bar in zip(wanted, as_tuple(found, len(wanted)), strict=True):
@@ -165,7 +149,7 @@ class Cond(HoldsGraphs):
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         predicate, *operands = primals
         moving = [k for k in floats(self.on_true.inputs) if tangents[k + 1] is not None]
-        pushed = [transforms_port().jvp(g, moving) for g in self.graphs()]
+        pushed = [ports.transforms.jvp(g, moving) for g in self.graphs()]
         count = self.n_outputs
         kept = floats(self.on_true.outputs)
         if not moving or not kept:

@@ -17,7 +17,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
@@ -26,11 +26,8 @@ from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
     HoldsGraphs,
-    as_tuple,
-    batched_graph,
     check_type,
     evaluate_round,
-    filled,
     floats,
     flows,
     only_outputs,
@@ -38,6 +35,7 @@ from autojit.ops.control_flow import (
     with_batch_axis,
 )
 from autojit.ops.elementwise_arithmetic import add
+from autojit.ops.graph_op import as_tuple, batched_graph, filled
 from autojit.ops.reductions import AnyTrue
 from autojit.ops.samples import Samples, draws
 from autojit.ops.sources import zeros_like
@@ -298,7 +296,7 @@ def _pushed_body(sweep: Sweep, constants: Sequence[int]) -> Graph:
     """A sweep's body with tangents: of its carries, of what it reads, of some ``constants``, and of what it gives."""
     body, count, first = sweep.body, sweep.carries, sweep.first_constant
     moving = [k for k in floats(body.inputs) if k < first or k - first in constants]
-    pushed = transforms_port().jvp(body, moving)
+    pushed = ports.transforms.jvp(body, moving)
     primal = pushed.inputs[: len(body.inputs)]
     dots = dict(zip(moving, pushed.inputs[len(body.inputs) :], strict=True))
     values, y_dots = pushed.outputs[: len(body.outputs)], pushed.outputs[len(body.outputs) :]
@@ -378,7 +376,7 @@ class _Backward:
         wanted = floats(body.inputs)
         read_later = [k for k in range(sweep.pushes) if self.bars.get(sweep.first_tape + k)]
         kept = [k for k in floats(body.outputs) if k < count or k - count in read_later]
-        adjoint = transforms_port().adjoint(only_outputs(body, kept), wanted)
+        adjoint = ports.transforms.adjoint(only_outputs(body, kept), wanted)
         primal, bars = adjoint.inputs[: len(body.inputs)], adjoint.inputs[len(body.inputs) :]
         found = dict(zip(wanted, adjoint.outputs, strict=True))
         moving = [k for k in wanted if k < count]
