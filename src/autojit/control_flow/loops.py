@@ -13,7 +13,7 @@ from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import distinct, is_symbolic, seems_equal
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.ops.base import normalize_axis
@@ -220,12 +220,12 @@ def _slices(stacks: Sequence[Any], tree: TreeSpec, dim: int) -> tuple[list[Tenso
             )
         axis = normalize_axis(dim, x.ndim)
         moved.append(x if axis == 0 else movedim(x, axis, 0))
-    lengths = {type_of(x).shape[0] for x in moved}
+    lengths = distinct(type_of(x).shape[0] for x in moved)
     if len(lengths) > 1:
         facts = dict(zip(leaf_names(tree, "xs"), stacks, strict=True))
         raise ShapeError("scan: all tensors of xs must have the same extent along dim", facts)
     (length,) = lengths
-    if not length:
+    if seems_equal(length, 0):
         raise UsageError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
     return moved, length
 

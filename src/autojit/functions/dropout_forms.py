@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autojit.core.errors import ShapeError
+from autojit.core.sizes import seems_equal
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
 from autojit.tensor.random import rand
@@ -41,7 +42,7 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
         tensor(6.)
     """
     spec = type_of(input)
-    if not train or p == 0 or spec.size == 0:
+    if not train or p == 0 or seems_equal(spec.size, 0):
         return input
     if spec.ndim < 2:
         raise ShapeError("Feature dropout requires at least 2 dimensions in the input", {"input": input})

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, zeros
 from autojit.tensor.functions_elementwise import where
@@ -167,7 +168,7 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
     low: Any
     high: Any
     if limits is None:
-        low, high = (column.min(), column.max()) if type_of(column).size else (0.0, 1.0)
+        low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
     else:
         low, high = limits[2 * k], limits[2 * k + 1]
         if low > high:

@@ -10,6 +10,7 @@ from typing import Any
 
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError
+from autojit.core.sizes import seems_equal
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
@@ -158,7 +159,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         tensor([True, True])
     """
     shape = type_of(input).shape
-    if train is False or input.numel() == 0:
+    if train is False or seems_equal(input.numel(), 0):
         return input.clone(), zeros(shape, dtype=bool_).logical_not()
     mask = rand(shape) >= p
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask

@@ -8,6 +8,7 @@ import numpy as np
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
@@ -45,7 +46,7 @@ def nanquantile(
     spec = type_of(input)
     if spec.dtype.name not in ("float32", "float64"):
         raise UsageError("quantile() input tensor must be either float or double dtype", {"input": input})
-    if spec.size == 0:
+    if seems_equal(spec.size, 0):
         raise UsageError("quantile() input tensor must be non-empty", {"input": input})
     if interpolation not in _INTERPOLATIONS:
         raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")

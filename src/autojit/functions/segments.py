@@ -7,6 +7,7 @@ from typing import Any
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, full
@@ -117,7 +118,7 @@ def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> 
     which = searchsorted(ends.contiguous(), places.contiguous(), right=True)  # ``segments`` beyond the last one
     index = which.reshape(*before, shape[along], *[1] * len(after)).expand(shape)
     base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype)
-    if segments == 0 or shape[along] == 0:
+    if segments == 0 or seems_equal(shape[along], 0):
         return base.narrow(along, 0, segments)  # type: ignore[no-any-return]
     return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)  # type: ignore[no-any-return]
 

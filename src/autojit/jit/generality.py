@@ -2,7 +2,8 @@
 
 Sizes carry their expressions through Python's arithmetic, but C code (``range``, ``len``, ``float``) reads the hint
 alone. So the function is recorded a second time with other hints; where the two records differ, something was baked in
-that depends on a size, and the size cannot stay open.
+that depends on a size, and the size cannot stay open. Its effects are held back in both, until the step has run: the
+second recording shows nowhere.
 """
 
 from __future__ import annotations

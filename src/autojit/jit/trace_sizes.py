@@ -19,6 +19,7 @@ from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
+from autojit.core.structure import structure
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Value
@@ -215,7 +216,7 @@ class TraceSizes:
                 error = negative_size(refusal, is_place, fixed)
                 raise error if is_place else error.with_facts({"size": fixed})
             return fixed
-        alike = self._first_alike(number), most, refusal, is_place
+        alike = self._first_alike(number), structure(most), refusal, is_place
         found = self._defining.get(alike)
         if found is None:
             kind = partial(Extent, most=most, refusal=refusal, is_place=is_place)

@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, dtype_of_numpy, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import O, Op, Operands, bind
@@ -299,7 +300,9 @@ def check_aligned(op: str, x: TensorType, index: TensorType, axis: int) -> None:
         raise ShapeError(
             f"{op}(): Index tensor must have the same number of dimensions as input tensor", {"x": x, "index": index}
         )
-    if index.size and any(n > m for a, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if a != axis):
+    if not seems_equal(index.size, 0) and any(
+        n > m for a, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if a != axis
+    ):
         raise ShapeError(
             f"{op}(): Size does not match: index must not exceed the operand apart from dimension {axis}",
             {"x": x, "index": index},

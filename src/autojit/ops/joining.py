@@ -34,7 +34,6 @@ class Concatenate(Structured):
     """Operands one after the other along ``axis``; equal extents elsewhere, equal dtypes."""
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "concatenate"
     axis: int
 
     def result_type(self, *types: TensorType) -> TensorType:

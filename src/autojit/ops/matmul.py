@@ -11,7 +11,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
-from autojit.core.sizes import agree
+from autojit.core.sizes import agree, seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
@@ -36,7 +36,6 @@ class Matmul(Structured):
     """
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType) -> TensorType:
         if x.ndim < 2 or x.shape[:-2] != w.shape[:-2]:
@@ -98,7 +97,6 @@ class MatmulAdd(Structured):
     """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType, c: TensorType) -> TensorType:
         product = MATMUL.result_type(x, w)
@@ -282,7 +280,7 @@ def tensordot(x: O, y: O, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -
 
 def _summed(x: O, axis: int) -> O:
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.spec.shape))
-    return x if x.spec.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
+    return x if seems_equal(x.spec.shape[axis], 1) else reshape(apply("sum", x, axes=(axis,)), shape)
 
 
 def kron(x: O, y: O) -> O:

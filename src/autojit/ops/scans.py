@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, bind_all
 from autojit.ops.base import Structured, normalize_axis
@@ -38,7 +39,6 @@ KINDS = ("sum", "prod", "logsumexp")
 class Cumulative(Structured):
     """Fold of the elements up to and including each one along ``axis``; ``reverse`` folds from the end."""
 
-    lowering: ClassVar[str] = "scan"
     kind: str
     axis: int
     reverse: bool = False
@@ -118,7 +118,6 @@ class Cumulative(Structured):
 class LinearRecurrence(Structured):
     """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis`` from ``s[-1] = 0`` (so ``a[0]`` does not matter)."""
 
-    lowering: ClassVar[str] = "scan"
     axis: int
     reverse: bool = False
 
@@ -172,7 +171,6 @@ class LinearRecurrence(Structured):
 class CumulativeExtreme(Structured):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 
-    lowering: ClassVar[str] = "scan"
     n_outputs: ClassVar[int] = 2
     kind: str
     axis: int
@@ -233,7 +231,7 @@ def _recur(factors: list[float], terms: list[float]) -> list[float]:
 def _shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
     """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
     extent = x.spec.shape[axis]
-    if extent == 0:
+    if seems_equal(extent, 0):
         return x
     low, high = [0] * x.spec.ndim, [0] * x.spec.ndim
     if reverse:

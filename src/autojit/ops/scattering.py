@@ -53,7 +53,6 @@ _LINEAR = ("set", "add")
 class Scattering(Structured, abstract=True):
     """``base`` with elements of ``src`` written or folded in at run-time places. "set" and "add" are linear in both."""
 
-    lowering: ClassVar[str] = "scatter"
     looks_up: ClassVar[bool] = True
     combine: str
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from autojit.core.machine import Machine
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
@@ -43,7 +44,7 @@ from autojit.schedule.kernels import (
     joint_batch,
     strided_access,
 )
-from autojit.schedule.kinds import NESTED, Kind, is_opaque, kinds_of
+from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
 
 
@@ -256,9 +257,9 @@ class Scheduler:
     def _kernel(self, unit: Group | Node, fuser: Fuser, stored: set[Value]) -> Kernel:
         if isinstance(unit, Group):
             return LoopKernel(self.forms.program(unit, stored), unit.members)
-        if unit.op.name in NESTED:
+        if isinstance(unit.op, HoldsGraphs):
             operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
-            inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]  # type: ignore[attr-defined]
+            inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]
             return NestedKernel(unit, operands, tuple(inner))
         if self.kinds[unit] is Kind.PRODUCT:
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])

@@ -24,6 +24,7 @@ from autojit.core.dtypes import (
     uint8,
 )  # fmt: skip
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.tensor.device_layer import moved
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -68,7 +69,7 @@ def _batched(t: Tensor) -> UsageError:
 
 def item(self: Tensor) -> Any:
     """The only element as a Python number."""
-    if type_of(self).size != 1:
+    if not seems_equal(type_of(self).size, 1):
         raise UsageError(
             f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar",
             fix="reduce or index it to one element first",
@@ -116,14 +117,14 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> NDAr
 
 def __bool__(self: Tensor) -> bool:
     size = type_of(self).size
-    if size != 1:
-        kind = "no values" if size == 0 else "more than one value"
+    if not seems_equal(size, 1):
+        kind = "no values" if seems_equal(size, 0) else "more than one value"
         raise UsageError(f"Boolean value of Tensor with {kind} is ambiguous", fix="say which: x.any() or x.all()")
     return bool(item(self))
 
 
 def _only_item(self: Tensor) -> Any:
-    if type_of(self).size != 1:
+    if not seems_equal(type_of(self).size, 1):
         raise ArgumentError(
             "only one element tensors can be converted to Python scalars",
             {"self": self},

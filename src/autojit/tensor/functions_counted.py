@@ -15,7 +15,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, UsageError
-from autojit.core.sizes import agree, as_extent
+from autojit.core.sizes import agree, as_extent, seems_equal
 from autojit.ir.graph import Value
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
@@ -151,7 +151,7 @@ def _compared(name: str, input: Tensor, dim: int | None) -> Tensor:
         raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"input": input})
     axis = normalize_axis(dim, spec.ndim, name)
     others = [n for a, n in enumerate(spec.shape) if a != axis]
-    if spec.shape[axis] != 0 and any(n == 0 for n in others):
+    if not seems_equal(spec.shape[axis], 0) and any(seems_equal(n, 0) for n in others):
         raise UsageError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied", {"input": input}
         )
@@ -250,7 +250,7 @@ def repeat_interleave(
     if type_of(repeats).ndim > 1:
         raise UsageError("repeats must be 0-dim or 1-dim tensor", {"repeats": repeats})
     length = type_of(x).shape[axis]
-    if type_of(repeats).size == 1:
+    if seems_equal(type_of(repeats).size, 1):
         repeats = repeats.reshape(1).expand(length)
     elif not agree(type_of(repeats).size, length):
         raise UsageError(

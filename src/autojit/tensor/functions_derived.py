@@ -13,7 +13,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
-from autojit.core.sizes import agree, is_symbolic
+from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
 from autojit.ops.sources import is_one
@@ -319,7 +319,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``x`` where positive, else ``weight * x``; one weight, or one per channel (axis 1)."""
     w = weight
-    if type_of(w).size != 1:
+    if not seems_equal(type_of(w).size, 1):
         w = reshape(w, (1, -1, *(1,) * (type_of(input).ndim - 2)) if type_of(input).ndim > 1 else (-1,))
     return where(input > 0, input, w * input)
 
@@ -393,7 +393,7 @@ def corrcoef(input: Tensor) -> Tensor:
 
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element differs from 0."""
-    if type_of(as_operand(input)).size != 1:
+    if not seems_equal(type_of(as_operand(input)).size, 1):
         raise UsageError(
             f"Boolean value of Tensor with {'no values' if not type_of(input).size else 'more than one value'} is "
             "ambiguous",

@@ -10,6 +10,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.ops.sources import is_one
@@ -215,7 +216,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if not is_known(mask) or int(mask._array.sum()) > type_of(flat).size:
         valid, named = "the number of elements of source at most", "the true elements of mask"
         require(wide.sum(), lambda count: count <= type_of(flat).size, _FEW_ELEMENTS, valid, named=named)
-    if type_of(flat).size == 0:
+    if seems_equal(type_of(flat).size, 0):
         return where(mask, input, input)
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)

@@ -11,7 +11,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import int64, result_type
 from autojit.core.errors import ArgumentError, ArgumentKindError, ShapeError, UsageError, tensors_expected
-from autojit.core.sizes import agree, as_extent, as_size
+from autojit.core.sizes import agree, as_extent, as_size, seems_equal
 from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
@@ -262,12 +262,17 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 def _fitting_empty(tensors: Sequence[Tensor], dim: int) -> Sequence[Tensor]:
     """The operands, empty vectors beside operands of another rank in a shape that joins them."""
-    shape = next((type_of(x).shape for x in tensors if type_of(x).shape != (0,)), (0,))
+    shape = next((type_of(x).shape for x in tensors if not _is_empty_vector(x)), (0,))
     if len(shape) == 1:
         return tensors
     axis = normalize_axis(dim, len(shape), "cat")
     nothing = (*shape[:axis], 0, *shape[axis + 1 :])
-    return [reshape(x, nothing) if type_of(x).shape == (0,) else x for x in tensors]
+    return [reshape(x, nothing) if _is_empty_vector(x) else x for x in tensors]
+
+
+def _is_empty_vector(x: Tensor) -> bool:
+    shape = type_of(x).shape
+    return len(shape) == 1 and seems_equal(shape[0], 0)
 
 
 def _concatenation(tensors: Sequence[Tensor], dim: int) -> Op | None:

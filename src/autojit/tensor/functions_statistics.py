@@ -10,6 +10,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import (
@@ -93,12 +94,12 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """
     if dim is None:
         flat = reshape(input, -1)
-        if not type_of(flat).size:
+        if seems_equal(type_of(flat).size, 0):
             return _sum(flat) + float("nan")
         return _shared_among_equals(flat, nanmedian(flat, 0)[0], "NanmedianBackward0")
     x = reshape(input, 1) if type_of(input).ndim == 0 else input
     axis = normalize_axis(dim, type_of(x).ndim, "nanmedian")
-    if type_of(x).shape[axis] == 0:
+    if seems_equal(type_of(x).shape[axis], 0):
         raise ShapeError("nanmedian(): Expected reduction dim to have non-zero size.", {"input": input})
     values, places = sort(x, axis)  # NaN last
     counted = _sum(cast(isnan(x).logical_not(), int64), axis, keepdim=True)
@@ -143,7 +144,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     x = reshape(input.detach(), -1)
     low: Any = min
     high: Any = max
-    if min == max == 0 and type_of(x).size:
+    if min == max == 0 and not seems_equal(type_of(x).size, 0):
         low, high = x.min(), x.max()
     elif min > max:
         raise UsageError("torch.histc: max must be larger than min")
@@ -308,7 +309,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
     if x is not None:
         return _trapezoids(y, x, axis).sum(axis) / 2  # type: ignore[no-any-return]
     extent = type_of(y).shape[axis]
-    if extent == 0:
+    if seems_equal(extent, 0):
         return y.sum(axis) * dx  # type: ignore[no-any-return]
     return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx  # type: ignore[no-any-return]
 
@@ -320,7 +321,7 @@ def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
         x = reshape(x, [-1 if k == axis else 1 for k in range(ndim)])
     along = axis - ndim
     steps = x.diff(dim=along)
-    kept = extent - 1 if extent else 0
+    kept = 0 if seems_equal(extent, 0) else extent - 1
     return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps  # type: ignore[no-any-return]
 
 

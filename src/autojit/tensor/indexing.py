@@ -16,10 +16,11 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
-from autojit.core.sizes import agree, as_extent, is_symbolic, surely_equal
+from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
 from autojit.ir.op import bind
+from autojit.ops.base import is_expandable
 from autojit.ops.counted_positions import LEAST, NO_PLACE
 from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.functions_elementwise import clamp, minimum, where
@@ -162,12 +163,9 @@ def _row_for_mask(x: Tensor, index: tuple[Any, ...], value: Tensor) -> Tensor | 
         return None
     rest = type_of(x).shape[type_of(index[0]).ndim :]
     shape = type_of(value).shape
-    if len(shape) == len(rest) + 1 and shape[0] == 1:
+    if len(shape) == len(rest) + 1 and seems_equal(shape[0], 1):
         shape = shape[1:]
-    aligned = rest[len(rest) - len(shape) :]
-    if len(shape) > len(rest) or any(n not in (1, m) for n, m in zip(shape, aligned, strict=True)):
-        return None
-    return reshape(value, shape)
+    return reshape(value, shape) if is_expandable(shape, rest) else None
 
 
 def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
@@ -203,7 +201,7 @@ def _value(x: Tensor, value: Any) -> Tensor:
 
 def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     have = type_of(value).shape
-    while len(have) > len(shape) and have[0] == 1:
+    while len(have) > len(shape) and seems_equal(have[0], 1):
         have = have[1:]
     return reshape(value, have)
 
@@ -211,7 +209,8 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _view(x: Tensor, s: Subscript) -> Tensor:
     t = type_of(x)
     whole = all(
-        a == 0 and surely_equal(b, n) and c == 1 for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
+        seems_equal(a, 0) and surely_equal(b, n) and c == 1
+        for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
     )
     found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
     return reshape(found, s.shape)

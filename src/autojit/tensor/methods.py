@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.sizes import distinct
 from autojit.core.source import here
 from autojit.ir.op import Op, bind
 from autojit.tensor import (
@@ -139,7 +140,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Every element of the main diagonal becomes ``fill_value``; ``wrap`` goes on below a tall matrix's square."""
     shape = type_of(self).shape
-    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+    if len(shape) < 2 or (len(shape) > 2 and len(distinct(shape)) > 1):
         raise UsageError(
             "dimensions must larger than 1" if len(shape) < 2 else "all dimensions of input must be of equal length",
             {"input": self},
