@@ -8,6 +8,7 @@ from typing import Any
 from autojit.control_flow.nests import check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import distinct
+from autojit.core.top_level import top_level
 from autojit.func.batches import vmap
 from autojit.jit.pytree import flatten
 from autojit.ops.base import normalize_axis
@@ -19,6 +20,7 @@ Leaves = list[Tensor]
 Combine = Callable[[Leaves, Leaves], Leaves]
 
 
+@top_level
 def associative_scan(
     combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:

@@ -19,7 +19,8 @@ from autojit.distributions.transforms import (
     StickBreakingTransform,
     Transform,
 )  # fmt: skip
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import exp, expm1, log, log1p
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.sizes import distinct
+from autojit.core.top_level import top_level
 from autojit.core.wrapping import own, wraps
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
@@ -17,6 +18,7 @@ from autojit.tensor.tensor import type_of
 Function = Callable[..., Any]
 
 
+@top_level
 def vmap(
     func: Function,
     in_dims: Any = 0,

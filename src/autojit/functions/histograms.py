@@ -10,14 +10,12 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, zeros
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_indexing import index_add, searchsorted
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
-
-__all__ = ["histogram", "histogramdd"]
 
 
 class Histogram(NamedTuple):
@@ -34,7 +32,7 @@ class HistogramOfPoints(NamedTuple):
     bin_edges: tuple[Tensor, ...]
 
 
-@with_out
+@declared(out=True)
 def histogram(
     input: Tensor,
     bins: int | Tensor,
@@ -66,6 +64,7 @@ def histogram(
     return Histogram(found.hist, found.bin_edges[0])
 
 
+@declared(method=False)
 def histogramdd(
     input: Tensor,
     bins: Any,

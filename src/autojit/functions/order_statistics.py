@@ -12,20 +12,18 @@ from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import clamp, maximum, minimum
-from autojit.tensor.functions_reduction import sort
-from autojit.tensor.out_arguments import with_out
+from autojit.tensor.functions_comparison import clamp, maximum, minimum
+from autojit.tensor.functions_order import sort
 from autojit.tensor.promotion import cast
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
-__all__ = ["nanquantile"]
-
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-@with_out
+@declared(out=True)
 @in_full_precision
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"

@@ -28,7 +28,8 @@ from autojit.jit.number_ranges import INT64, Range
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
-from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder, where
+from autojit.tensor.functions_comparison import maximum, minimum, where
+from autojit.tensor.functions_elementwise import floor_divide, remainder
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 

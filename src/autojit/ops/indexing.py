@@ -58,6 +58,7 @@ class Gather(Gathering):
     """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
 
     axis: int
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -105,6 +106,7 @@ class IndexSelect(Gathering):
     """``y = x.take(index, axis)`` for a vector of positions: embedding rows are ``axis`` 0."""
 
     axis: int
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -165,6 +167,8 @@ class GatherNd(Gathering):
 
     Shapes: ``x (n1, .., nk, *rest)`` and indices that broadcast to ``s`` give ``(*s, *rest)``.
     """
+
+    node_class: ClassVar[str] = "IndexBackward0"
 
     def result_type(self, x: TensorType, *indices: TensorType) -> TensorType:
         for index in indices:

@@ -35,6 +35,7 @@ class Concatenate(Structured):
 
     masks_cotangents: ClassVar[bool] = False
     axis: int
+    node_class: ClassVar[str] = "CatBackward0"
 
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]

@@ -35,6 +35,9 @@ class Matmul(Structured):
     Halves are multiplied and accumulated in float32 and rounded once, as BLAS libraries do.
     """
 
+    node_class: ClassVar[str] = "MmBackward0"
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "mat2")
+
     masks_cotangents: ClassVar[bool] = False
 
     def result_type(self, x: TensorType, w: TensorType) -> TensorType:
@@ -95,6 +98,8 @@ MATMUL = Matmul()
 @record
 class MatmulAdd(Structured):
     """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
+
+    operand_names: ClassVar[tuple[str, ...]] = ("mat1", "mat2", "self")
 
     masks_cotangents: ClassVar[bool] = False
 

@@ -42,6 +42,7 @@ class Cumulative(Structured):
     kind: str
     axis: int
     reverse: bool = False
+    node_class: ClassVar[str] = "CumsumBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
         if self.kind not in KINDS:
@@ -174,6 +175,7 @@ class CumulativeExtreme(Structured):
     n_outputs: ClassVar[int] = 2
     kind: str
     axis: int
+    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if self.kind not in ("max", "min"):

@@ -106,6 +106,7 @@ class Scatter(Scattering):
 
     axis: int
     combine: str
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "index", "src")
 
     def result_type(self, base: TensorType, src: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -144,6 +145,7 @@ class IndexUpdate(Scattering):
 
     axis: int
     combine: str
+    node_class: ClassVar[str] = "IndexPutBackward0"
 
     def result_type(self, base: TensorType, src: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)

@@ -6,7 +6,7 @@ state ``unview``: the base with the viewed elements replaced, which turns an in-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,6 +55,7 @@ class Reshape(View):
 
     may_copy: ClassVar[bool] = True
     shape: Shape
+    node_class: ClassVar[str] = "ViewBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
         if not agree(prod(self.shape), x.size):
@@ -92,6 +93,7 @@ class Permute(View):
     """Axis ``k`` of the result is axis ``axes[k]`` of the operand."""
 
     axes: Integers
+    parameter_names: ClassVar[Mapping[str, str]] = {"axes": "dims"}
 
     def result_type(self, x: TensorType) -> TensorType:
         if sorted(self.axes) != list(range(x.ndim)):
@@ -188,6 +190,7 @@ class BroadcastTo(View):
     """NumPy broadcasting to a shape: axes of extent 1 repeat, missing leading axes are added."""
 
     shape: Shape
+    node_class: ClassVar[str] = "ExpandBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
         if not is_expandable(x.shape, self.shape):

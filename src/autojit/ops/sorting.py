@@ -47,6 +47,7 @@ class Sort(Structured):
     axis: int
     descending: bool
     ranks: tuple[int, int] | None = None
+    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if x.dtype.is_complex:

@@ -223,6 +223,7 @@ class ViewUpdate(Structured):
 
     keeps_order: ClassVar[bool] = True
     chain: tuple[Op, ...]
+    node_class: ClassVar[str] = "CopySlices"
 
     def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
         shown = base

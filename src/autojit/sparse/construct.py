@@ -10,6 +10,7 @@ import numpy as np
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from autojit.core.top_level import top_level
 from autojit.ops.refused_values import refused_facts
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make, words
@@ -23,6 +24,7 @@ from autojit.tensor.state import outside_trace
 from autojit.tensor.tensor import type_of, wrap
 
 
+@top_level
 def sparse_coo_tensor(
     indices: Any = None, values: Any = None, size: Any = None, *, dtype: DType | None = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -56,6 +58,7 @@ def sparse_coo_tensor(
     return _leaf(make(places_, kept, shape, sparse_coo, bool(is_coalesced)), requires_grad)
 
 
+@top_level
 def sparse_csr_tensor(
     crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: DType | None = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,

@@ -25,6 +25,7 @@ from autojit.core.dtypes import (
 )  # fmt: skip
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.tensor.declared import declared
 from autojit.tensor.device_layer import moved
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -232,9 +233,10 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     return shape[dim]
 
 
-def numel(self: Tensor) -> int:
+@declared()
+def numel(input: Tensor) -> int:
     """The number of elements."""
-    return type_of(self).size
+    return type_of(input).size
 
 
 def dim(self: Tensor) -> int:
@@ -247,47 +249,53 @@ def element_size(self: Tensor) -> int:
     return type_of(self).dtype.size_bytes
 
 
-def is_floating_point(self: Tensor) -> bool:
+@declared()
+def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a floating one."""
-    return type_of(self).dtype.is_floating_point
+    return type_of(input).dtype.is_floating_point
 
 
-def is_complex(self: Tensor) -> bool:
+@declared()
+def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
-    return type_of(self).dtype.is_complex
+    return type_of(input).dtype.is_complex
 
 
-def is_signed(self: Tensor) -> bool:
+@declared()
+def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return type_of(self).dtype.is_signed
+    return type_of(input).dtype.is_signed
 
 
-def get_device(self: Tensor) -> int:
+@declared()
+def get_device(input: Tensor) -> int:
     """The device's ordinal, -1 on the CPU."""
-    place = type_of(self).device
+    place = type_of(input).device
     return -1 if place == CPU else place.index or 0
 
 
-def detach(self: Tensor) -> Tensor:
+@declared()
+def detach(input: Tensor) -> Tensor:
     """An alias without history; in-place changes are seen by both and counted together."""
-    made = alias(self)
+    made = alias(input)
     if state.layers:
-        carry(self, made, with_history=False)
+        carry(input, made, with_history=False)
     if state.trace is not None and made._array is not None:
-        state.trace.begin(made, self)
+        state.trace.begin(made, input)
     return made
 
 
-def detach_(self: Tensor) -> Tensor:
+@declared()
+def detach_(input: Tensor) -> Tensor:
     """Cut this tensor off its history; it becomes a leaf that requires no gradient."""
-    if self._view is not None and self._view.base is not None:
-        raise UsageError("Can't detach views in-place. Use detach() instead.", {"view": self}, "use detach()")
+    if input._view is not None and input._view.base is not None:
+        raise UsageError("Can't detach views in-place. Use detach() instead.", {"view": input}, "use detach()")
     if state.trace is not None:
-        state.trace.note_detached(self)
-    self._requires_grad, self._grad_fn, self._output_nr, self._accumulator = False, None, 0, None
+        state.trace.note_detached(input)
+    input._requires_grad, input._grad_fn, input._output_nr, input._accumulator = False, None, 0, None
     for layer in state.layers:
-        layer.detached(self)
-    return self
+        layer.detached(input)
+    return input
 
 
 def get_requires_grad(self: Tensor) -> bool:
@@ -320,9 +328,10 @@ def set_requires_grad(self: Tensor, wanted: bool) -> None:
         holder._requires_grad = self._requires_grad
 
 
-def is_inference(self: Tensor) -> bool:
+@declared()
+def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode, so that no history can ever need it."""
-    return made_in_inference(self)
+    return made_in_inference(input)
 
 
 def _is_view(self: Tensor) -> bool:

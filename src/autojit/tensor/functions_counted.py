@@ -20,9 +20,11 @@ from autojit.ir.graph import Value
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.counted_positions import Extent
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.factories import arange
-from autojit.tensor.functions_elementwise import clamp, clone, floor_divide, maximum, remainder, where
+from autojit.tensor.functions_comparison import clamp, maximum, where
+from autojit.tensor.functions_elementwise import clone, floor_divide, remainder
 from autojit.tensor.functions_indexing import index_add, index_select, scatter
 from autojit.tensor.promotion import as_operand, cast
 from autojit.tensor.state import state
@@ -69,6 +71,7 @@ def _value_of_all(t: Tensor, name: str, differing: str) -> Value:
 # -- what a mask chooses
 
 
+@declared(out=Out(is_apart=True, is_exact=True))
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector."""
     if type_of(mask).dtype is not bool_:
@@ -80,6 +83,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return ops.masked_select(input, mask)
 
 
+@declared(out=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the non-zero elements: one row each, or one vector per axis."""
     if state.trace is not None:
@@ -107,6 +111,7 @@ def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:
     return ops.stack(columns, 1) if columns else places.reshape(-1, 1)[:, :0]
 
 
+@declared()
 def argwhere(input: Tensor) -> Tensor:
     """``nonzero``, one row each."""
     return nonzero(input)  # type: ignore[no-any-return]
@@ -115,6 +120,7 @@ def argwhere(input: Tensor) -> Tensor:
 # -- distinct values
 
 
+@declared()
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -130,6 +136,7 @@ def unique(
     return _captured_unique(input, dim, order, rows, (return_inverse, return_counts))
 
 
+@declared()
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -187,6 +194,7 @@ def _captured_unique(
 # -- counts
 
 
+@declared()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each value of a vector of non-negative integers occurs, or the sum of its weights.
 
@@ -226,6 +234,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 # -- repetitions
 
 
+@declared()
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:

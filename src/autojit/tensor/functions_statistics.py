@@ -12,30 +12,21 @@ from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import (
-    add,
-    clamp,
-    div,
-    eq,
-    floor,
-    ge,
-    isnan,
-    le,
-    logical_and,
-    minimum,
-    mul,
-    sub,
-    where,
-)  # fmt: skip
+from autojit.tensor.functions_comparison import clamp, eq, ge, isnan, le, logical_and, minimum, where
+from autojit.tensor.functions_elementwise import add, div, floor, mul, sub
 from autojit.tensor.functions_indexing import gather, scatter_add
-from autojit.tensor.functions_reduction import ValuesIndices, amax, amin, cumsum, sort
+from autojit.tensor.functions_order import cumsum, sort
+from autojit.tensor.functions_products import matmul, outer
+from autojit.tensor.functions_reduction import ValuesIndices, amax, amin
 from autojit.tensor.functions_reduction import sum as _sum
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.promotion import cast
+from autojit.tensor.promotion import cast, together
 from autojit.tensor.recording import shows_grad
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -48,6 +39,8 @@ class MinMax(NamedTuple):
     max: Tensor
 
 
+@declared(out=Out(is_exact=True))
+@refuses("complex")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """(smallest, largest) element, of all or along ``dim``.
 
@@ -60,6 +53,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     return MinMax(amin(input, dims, keepdim), amax(input, dims, keepdim))
 
 
+@declared(out=True)
+@refuses("bool complex")
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
@@ -84,6 +79,8 @@ def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
     return rename_node(add(value, div(_sum(where(equal, sub(x, value), 0)), count)), name)
 
 
+@declared(out=True)
+@refuses("bool complex")
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN (NaN when all are); with ``dim``, (values, indices) along it.
 
@@ -110,6 +107,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
 
 
+@declared(out=True)
+@refuses("complex")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim``, the least of several, and where it is last.
 
@@ -133,6 +132,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
 
 
+@declared(out=True)
+@refuses("bool int")
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
 
@@ -159,11 +160,13 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     return scatter_add(x.new_zeros((bins,)), 0, where(inside, place, 0), cast(inside, type_of(x).dtype))
 
 
+@declared(method=False, out=True)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Operands side by side: vectors as columns, matrices as they are."""
     return cat([reshape(t, (-1, 1)) if type_of(t).ndim < 2 else t for t in tensors], 1)
 
 
+@declared(method=False)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
     """Running integral by the trapezoidal rule along ``dim``, one element fewer.
 
@@ -179,6 +182,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
     return cumsum(_trapezoids(y, x, axis), axis) / 2
 
 
+@declared(method=False)
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
     """Derivatives of samples on a grid along each axis, by central differences, one-sided at the edges.
 
@@ -235,6 +239,8 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     return movedim(cat([first, inner, last], -1), -1, axis)
 
 
+@declared(out=True)
+@refuses("int")
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -301,6 +307,7 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
     return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]
 
 
+@declared(method=False)
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
     axis = normalize_axis(dim, type_of(y).ndim, "trapezoid")
@@ -325,6 +332,76 @@ def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
     return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps  # type: ignore[no-any-return]
 
 
+@declared(method=False)
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """``trapezoid`` under its old name."""
     return trapezoid(y, x, dx=dx, dim=dim)
+
+
+@declared()
+def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+    """Covariances of the rows: ``f[k, n] -> f[k, k]``.
+
+    Args:
+        correction: subtracted from the number of observations.
+        fweights: how often each observation was made, integers.
+        aweights: how much each observation counts.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.cov(aj.tensor([1.0, 3.0]), fweights=aj.tensor([1, 3]))
+        tensor(1.)
+    """
+    if type_of(input).ndim > 2:
+        raise UsageError(
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{type_of(input).ndim} dimensions"
+        )
+    if type_of(input).dtype is bool_:
+        raise UsageError("cov(): bool dtype is not supported for input")
+    x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
+    count = type_of(x).shape[1]
+    weight: Any = _weights_of_observations("fweights", fweights, count)
+    if aweights is not None:
+        relative = _weights_of_observations("aweights", aweights, count)
+        weight = relative if weight is None else mul(weight, relative)
+    total: Any = count if weight is None else weight.sum()
+    freedom = total - correction
+    if aweights is not None and correction:
+        freedom = total - correction * (weight * aweights).sum() / total
+    centred = x - (x if weight is None else x * weight).sum(1, keepdim=True) / total
+    turned = (centred if weight is None else centred * weight).transpose(0, 1).conj()
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
+    found = matmul(*together(centred, turned, "cov")) / freedom
+    return found.squeeze()  # type: ignore[no-any-return]
+
+
+def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:
+    """The weights of ``cov``, checked."""
+    if weights is None:
+        return None
+    t, is_frequency = type_of(weights), name == "fweights"
+    if t.ndim > 1:
+        raise UsageError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {t.ndim} dimensions"
+        )
+    if (t.dtype.category != 1) if is_frequency else not t.dtype.is_floating_point:
+        kind = "integral" if is_frequency else "floating point"
+        raise UsageError(f"cov(): expected {name} to have {kind} dtype but got {name} with {t.dtype.name} dtype")
+    if t.size != count:
+        raise UsageError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "
+            f"{count}"
+        )
+    require(weights, lambda w: ~(w < 0), f"cov(): {name} cannot be negative", "0 and more", named=name)
+    return weights
+
+
+@declared()
+def corrcoef(input: Tensor) -> Tensor:
+    """Correlation coefficients of the rows: ``f[k, n] -> f[k, k]``."""
+    found = cov(input)
+    if type_of(found).ndim == 0:
+        return found / found
+    deviation = found.diagonal().real.sqrt()
+    return found / outer(deviation, deviation)

@@ -23,7 +23,7 @@ from autojit.ir.op import bind
 from autojit.ops.base import is_expandable
 from autojit.ops.counted_positions import LEAST, NO_PLACE
 from autojit.ops.shape import Slice, permute, reshape, slice_span
-from autojit.tensor.functions_elementwise import clamp, minimum, where
+from autojit.tensor.functions_comparison import clamp, minimum, where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.node_arguments import KeptBy
 from autojit.tensor.op_node import rename_node

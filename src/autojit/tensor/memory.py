@@ -10,7 +10,9 @@ import numpy as np
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.top_level import top_level
 from autojit.tensor.composite_nodes import in_one_node
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
@@ -185,6 +187,7 @@ def data_ptr(self: Tensor) -> int:
     return _address(seen_through(root, storage_chain(self)))
 
 
+@top_level
 class UntypedStorage:
     """The memory that a tensor, its views and its aliases share, as bytes."""
 
@@ -294,6 +297,7 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     return made
 
 
+@declared(function=False, factory=True)
 def new_empty_strided(
     self: Tensor,
     size: Sequence[int],
@@ -348,7 +352,6 @@ METHODS: dict[str, Any] = {
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
     "as_subclass": as_subclass,
-    "new_empty_strided": new_empty_strided,
     "name": property(lambda self: None, doc="Tensors have no name."),
     **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
     **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},

@@ -9,6 +9,7 @@ import numpy as np
 
 from autojit.core.dtypes import bool_, default_dtype, int64
 from autojit.core.errors import ArgumentError, DifferentiationError
+from autojit.core.top_level import top_level
 from autojit.tensor.recording import require_unchanged, wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -31,6 +32,7 @@ _PROFILES: dict[str, dict[str, Any]] = {
 }
 
 
+@top_level
 def set_printoptions(
     precision: int | None = None,
     threshold: int | None = None,

@@ -24,11 +24,13 @@ from autojit.core.locks import new_lock
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ops import random as draws
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import number
 from autojit.tensor.exchange import require_numbers
 from autojit.tensor.factories import finish
 from autojit.tensor.fast_paths import drawn_by_kernel
-from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
+from autojit.tensor.functions_comparison import clamp, where
+from autojit.tensor.functions_elementwise import add, ceil, exp, log1p, mul, neg, sub, tan
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.kernels import LARGE
@@ -167,6 +169,7 @@ def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
+@declared(method=False, factory=True, out=True)
 def rand(
     *size: Any,
     generator: Generator | None = None,
@@ -178,6 +181,7 @@ def rand(
     return finish(_uniform(_extents("rand", size), dtype or default_dtype(), generator), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def randn(
     *size: Any,
     generator: Generator | None = None,
@@ -189,6 +193,7 @@ def randn(
     return finish(_normal(_extents("randn", size), dtype or default_dtype(), generator), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def randint(
     low: Any = 0,
     high: Any = None,
@@ -211,6 +216,7 @@ def randint(
     return finish(cast(drawn, dtype or int64), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def randperm(
     n: int,
     *,
@@ -226,6 +232,7 @@ def randperm(
     return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
 
 
+@declared(method=False, factory=True)
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Uniform numbers in the shape and dtype of a tensor."""
     return rand(
@@ -233,6 +240,7 @@ def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool 
     )
 
 
+@declared(method=False, factory=True)
 def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Standard normal numbers in the shape and dtype of a tensor."""
     return randn(
@@ -244,6 +252,7 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k in ("device", "generator")}
 
 
+@declared(method=False, factory=True)
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, **options: Any
 ) -> Tensor:
@@ -252,6 +261,7 @@ def randint_like(
     return randint(low, high, type_of(input).shape, dtype=dtype or type_of(input).dtype, **_known(options))
 
 
+@declared(method=False, factory=True, out=True)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -298,6 +308,7 @@ def _with_zero_slope(drawn: Tensor, *parameters: Any) -> Tensor:
     return drawn
 
 
+@declared(out=Out(is_apart=True))
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that the element (or ``p``) gives, else 0."""
     t = type_of(input)
@@ -328,6 +339,7 @@ def _require_probability(p: Any) -> None:
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
 
 
+@declared(out=Out(is_exact=True))
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -469,6 +481,4 @@ METHODS: dict[str, Any] = {
     "cauchy_": cauchy_,
     "log_normal_": log_normal_,
     "geometric_": geometric_,
-    "bernoulli": bernoulli,
-    "multinomial": multinomial,
 }

@@ -21,6 +21,7 @@ from autojit.tensor.composite_nodes import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require, told
 from autojit.tensor.state import state
 
@@ -255,6 +256,7 @@ def _are_probabilities(x: Tensor) -> bool:
     return not array.size or bool(array.min() >= 0 and array.max() <= 1)
 
 
+@refuses("int")
 @in_full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -282,6 +284,7 @@ def binary_cross_entropy_with_logits(
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
+@refuses("bool int complex")
 @in_full_precision
 def multi_margin_loss(
     input: Tensor,
@@ -314,6 +317,7 @@ def multi_margin_loss(
     return reduce_loss(loss.reshape(target.shape), reduction)
 
 
+@refuses("int")
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -330,6 +334,7 @@ def multilabel_soft_margin_loss(
     return reduce_loss(loss.mean(-1), reduction)
 
 
+@refuses("bool int complex")
 @in_full_precision
 def multilabel_margin_loss(
     input: Tensor,

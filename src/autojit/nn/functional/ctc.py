@@ -13,11 +13,13 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import require
 
 _IMPOSSIBLE = -1e30
 
 
+@refuses("bool int complex")
 @in_full_precision
 def ctc_loss(
     log_probs: Tensor,
