@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.errors import AutojitError, DifferentiationError, ShapeError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
@@ -196,7 +197,7 @@ def _same_state(a: StateEntry, b: StateEntry) -> bool:
         return True
     if a.input.type != b.input.type or a.is_modified:
         return False
-    return bool(np.array_equal(a.array, b.array, equal_nan=a.array.dtype.kind in "fc"))
+    return bool(np.array_equal(host_copy(a.array), host_copy(b.array), equal_nan=a.array.dtype.kind in "fc"))
 
 
 def _left(capture: Capture) -> Iterator[Value | None]:

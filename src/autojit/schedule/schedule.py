@@ -22,6 +22,7 @@ from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
+from autojit.ops.transfers import ToDevice
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
@@ -41,6 +42,7 @@ from autojit.schedule.kernels import (
     NestedKernel,
     StructuredKernel,
     contiguous_access,
+    device_of,
     joint_batch,
     strided_access,
 )
@@ -159,7 +161,7 @@ class Scheduler:
         for kernel in kernels:
             for value in kernel.reads():
                 readers.setdefault(value, []).append(kernel)
-        updates: set[Kernel] = set()
+        updates = {kernel for kernel in kernels if device_of(kernel).type != self.machine.kind}
         for position, source in self.donated.items():
             update = writer.get(self.outputs[position])
             if update is None:
@@ -265,6 +267,8 @@ class Scheduler:
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])
             init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
             return MatmulKernel(unit, a, b, init)
+        if isinstance(unit.op, ToDevice):  # one kernel of its own: only the runtime reaches both memories
+            return CopyKernel(self._reshape_root_of(unit.inputs[0], fuser), unit.outputs[0], [unit])
         if self._clears(unit):
             rest = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs[1:])
             return StructuredKernel(unit, (unit.outputs[0], *rest), clears=True)
