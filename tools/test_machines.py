@@ -43,7 +43,7 @@ VERSIONED = (
     "tests/ops",
     "tests/codegen/test_compiled.py",
     "tests/runtime",
-    "tests/custom",
+    "tests/numba_ops",
     "tests/interop",
     "tests/tensor",
 )

@@ -127,9 +127,9 @@ globals().update(_KINDS)
 _attach_later(_functions.METHODS)
 
 _MODULES = """
-    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda custom distributed
-    distributions fft func interop io jit linalg masked multiprocessing nn numpy optim overrides profiler random
-    serialization signal sparse special testing types utils version"""
+    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda distributed
+    distributions fft func interop io jit linalg masked multiprocessing nn numba_ops numpy optim overrides
+    profiler random serialization signal sparse special testing types utils version"""
 
 
 __getattr__ = _LazyNames(

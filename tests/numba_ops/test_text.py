@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import autojit as aj
-from autojit.codegen.linked.instruction_text import read_call, read_instruction, split, take_type, typed
-from autojit.codegen.linked.module_text import linked, read_module
-from autojit.codegen.linked.scalar_function import result_layout, scalar_function
-from autojit.codegen.linked.tangents import partial as partial_derivative
-from autojit.codegen.linked.unrolling import unrolled_latches
+from autojit.codegen.numba_text.instruction_text import read_call, read_instruction, split, take_type, typed
+from autojit.codegen.numba_text.module_text import linked, read_module
+from autojit.codegen.numba_text.scalar_function import result_layout, scalar_function
+from autojit.codegen.numba_text.tangents import partial as partial_derivative
+from autojit.codegen.numba_text.unrolling import unrolled_latches
 from autojit.ir.interpreter import evaluate
 from autojit.ir.text import parse_graph
 from autojit.runtime.host import cached_host_target
@@ -24,7 +24,7 @@ from autojit.runtime.llvm import optimised_ir
 
 numba = pytest.importorskip("numba")
 
-from tests.custom.functions import CASES  # noqa: E402
+from tests.numba_ops.functions import CASES  # noqa: E402
 
 MODULE = """
 @.const.picklebuf.0a1b = internal constant { ptr, i32 } { ptr null, i32 3 }

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from autojit.codegen.linked.calls import call
+from autojit.codegen.numba_text.calls import call
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.custom.user_function import find
 from autojit.ir.op import Operands, bind
+from autojit.numba_ops.user_function import find
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.by_name import apply
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.codegen.kernel_function import KernelFunction
-from autojit.codegen.linked.array_function import write_array_call
+from autojit.codegen.numba_text.array_function import write_array_call
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
 from autojit.core.types import TensorType
-from autojit.custom.numba_compiler import CompiledArray
 from autojit.ir.graph import Node
 from autojit.ir.op import Operands, bind, not_differentiable
+from autojit.numba_ops.numba_compiler import CompiledArray
 from autojit.ops.base import Structured
 from autojit.ops.joining import select, stack
 

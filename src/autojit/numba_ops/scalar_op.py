@@ -9,10 +9,10 @@ from typing import Any, Self
 from autojit.core.dtypes import DType, default_dtype, result_type
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
-from autojit.custom.numba_compiler import Compiled, compile_scalar
-from autojit.custom.scalar_node import LinkedScalar
-from autojit.custom.user_function import UserFunction, registered
 from autojit.ir.op import bind
+from autojit.numba_ops.numba_compiler import Compiled, compile_scalar
+from autojit.numba_ops.scalar_node import LinkedScalar
+from autojit.numba_ops.user_function import UserFunction, registered
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import number
 from autojit.tensor.promotion import NUMBERS, as_operand, cast

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autojit.codegen.kernel_function import KernelFunction
-from autojit.codegen.linked.calls import call
-from autojit.codegen.linked.scalar_function import ScalarFunction
+from autojit.codegen.numba_text.calls import call
+from autojit.codegen.numba_text.scalar_function import ScalarFunction
 from autojit.core.dtypes import DType
 from autojit.ir.op import Op
 

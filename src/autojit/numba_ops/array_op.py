@@ -11,9 +11,9 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
 from autojit.core.locks import new_lock
 from autojit.core.types import Shape, TensorType
-from autojit.custom.array_node import ArrayFunction, LinkedArray, registered_array
-from autojit.custom.numba_compiler import compile_array
 from autojit.ir.op import bind
+from autojit.numba_ops.array_node import ArrayFunction, LinkedArray, registered_array
+from autojit.numba_ops.numba_compiler import compile_array
 from autojit.tensor.promotion import as_operand
 from autojit.tensor.tensor import type_of
 

@@ -10,10 +10,10 @@ import re
 import struct
 from dataclasses import replace
 
-from autojit.codegen.linked.instruction_text import read_call, read_instruction
-from autojit.codegen.linked.module_text import Function, canonical
-from autojit.codegen.linked.scalar_function import ScalarFunction
-from autojit.codegen.linked.tangent_rules import is_mathematical, plain_name
+from autojit.codegen.numba_text.instruction_text import read_call, read_instruction
+from autojit.codegen.numba_text.module_text import Function, canonical
+from autojit.codegen.numba_text.scalar_function import ScalarFunction
+from autojit.codegen.numba_text.tangent_rules import is_mathematical, plain_name
 from autojit.codegen.scalar import literal
 from autojit.core.dtypes import float32
 from autojit.core.errors import UnsupportedError

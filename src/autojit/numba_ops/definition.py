@@ -7,8 +7,8 @@ from typing import Any, overload
 
 from autojit.core.errors import ArgumentError
 from autojit.core.top_level import top_level
-from autojit.custom.array_op import ArrayOp
-from autojit.custom.scalar_op import ScalarOp, as_op
+from autojit.numba_ops.array_op import ArrayOp
+from autojit.numba_ops.scalar_op import ScalarOp, as_op
 
 
 @overload

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import prod
 
 from autojit.codegen.kernel_function import KernelFunction
-from autojit.codegen.linked.definitions import function_texts
-from autojit.codegen.linked.module_text import Linked
+from autojit.codegen.numba_text.definitions import function_texts
+from autojit.codegen.numba_text.module_text import Linked
 from autojit.codegen.scalar import Scalar, memory_type, register_type
 from autojit.core.dtypes import bool_, int32
 from autojit.core.sizes import typical

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.linked.loop import write_loop
-from autojit.codegen.linked.scalar_function import ScalarFunction
-from autojit.codegen.linked.tangents import partial
+from autojit.codegen.numba_text.loop import write_loop
+from autojit.codegen.numba_text.scalar_function import ScalarFunction
+from autojit.codegen.numba_text.tangents import partial
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.locks import new_lock

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from autojit.codegen.linked.instruction_text import binary, read_instruction, split, take_flags, take_type
-from autojit.codegen.linked.module_text import Function
+from autojit.codegen.numba_text.instruction_text import binary, read_instruction, split, take_flags, take_type
+from autojit.codegen.numba_text.module_text import Function
 
 MOST_INSTRUCTIONS = 6000  # of an unrolled loop; 1 s of LLVM's time
 CALL_INSTRUCTIONS = 40  # of a mathematical function

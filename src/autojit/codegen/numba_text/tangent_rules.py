@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from autojit.codegen.linked.instruction_text import scalar_of
+from autojit.codegen.numba_text.instruction_text import scalar_of
 from autojit.codegen.scalar import literal
 from autojit.core.dtypes import float32, float64
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autojit.codegen.linked.module_text import Linked, ModuleText, linked, read_module
-from autojit.codegen.linked.narrowing import narrowed
-from autojit.codegen.linked.scalar_function import ScalarFunction, called_names, scalar_function
-from autojit.codegen.linked.tangent_rules import is_mathematical
+from autojit.codegen.numba_text.module_text import Linked, ModuleText, linked, read_module
+from autojit.codegen.numba_text.narrowing import narrowed
+from autojit.codegen.numba_text.scalar_function import ScalarFunction, called_names, scalar_function
+from autojit.codegen.numba_text.tangent_rules import is_mathematical
 from autojit.core.dtypes import BY_NAME, DType, bfloat16, float16, float32
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.jit.traced_math import plain_math

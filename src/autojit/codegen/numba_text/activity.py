@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from autojit.codegen.linked.instruction_text import (
+from autojit.codegen.numba_text.instruction_text import (
     Call,
     Instruction,
     has_floats,
@@ -20,8 +20,8 @@ from autojit.codegen.linked.instruction_text import (
     take_flags,
     typed,
 )
-from autojit.codegen.linked.module_text import Function
-from autojit.codegen.linked.tangent_rules import CONSTANT, plain_name
+from autojit.codegen.numba_text.module_text import Function
+from autojit.codegen.numba_text.tangent_rules import CONSTANT, plain_name
 from autojit.core.errors import DifferentiationError
 
 NAME = re.compile(r"%[-\w$.]+")

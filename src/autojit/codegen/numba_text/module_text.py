@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from autojit.codegen.linked.instruction_text import split, take_type, typed
+from autojit.codegen.numba_text.instruction_text import split, take_type, typed
 from autojit.core.errors import UnsupportedError
 
 _GLOBAL_NAME = re.compile(r'@(?:"[^"]*"|[-\w$.]+)')

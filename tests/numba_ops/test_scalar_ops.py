@@ -14,7 +14,7 @@ import autojit as aj
 
 numba = pytest.importorskip("numba")
 
-from tests.custom.functions import CASES, Case, recursive  # noqa: E402
+from tests.numba_ops.functions import CASES, Case, recursive  # noqa: E402
 
 COUNT = 17
 

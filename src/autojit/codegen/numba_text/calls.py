@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autojit.codegen.emitter import ScalarEmitter
-from autojit.codegen.linked.definitions import definitions
-from autojit.codegen.linked.scalar_function import ScalarFunction
+from autojit.codegen.numba_text.definitions import definitions
+from autojit.codegen.numba_text.scalar_function import ScalarFunction
 from autojit.codegen.scalar import Scalar, is_half, register_type
 from autojit.core.dtypes import DType, bool_, float32, float64, int8, int16, int32, int64
 

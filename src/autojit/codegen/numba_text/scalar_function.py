@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from autojit.codegen.linked.module_text import Linked
+from autojit.codegen.numba_text.module_text import Linked
 from autojit.core.errors import UnsupportedError
 
 BYTES = {"double": 8, "float": 4, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "i1": 1}

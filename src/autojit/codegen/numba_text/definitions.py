@@ -13,11 +13,11 @@ import re
 
 from autojit.codegen import vector_math
 from autojit.codegen.emitter import ScalarEmitter
-from autojit.codegen.linked.instruction_text import binary, read_call, read_instruction
-from autojit.codegen.linked.module_text import Function, Linked
-from autojit.codegen.linked.scalar_function import ScalarFunction
-from autojit.codegen.linked.tangent_rules import plain_name
-from autojit.codegen.linked.unrolling import unrolled_latches
+from autojit.codegen.numba_text.instruction_text import binary, read_call, read_instruction
+from autojit.codegen.numba_text.module_text import Function, Linked
+from autojit.codegen.numba_text.scalar_function import ScalarFunction
+from autojit.codegen.numba_text.tangent_rules import plain_name
+from autojit.codegen.numba_text.unrolling import unrolled_latches
 from autojit.core.dtypes import float32, float64
 
 _INTRINSICS = frozenset(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from autojit.custom.definition import op as op
+from autojit.numba_ops.definition import op as op
 
 __all__ = ["op"]

@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from autojit.codegen.linked.activity import NAME, Activity, Mask, no_rule, pointer_of
-from autojit.codegen.linked.instruction_text import (
+from autojit.codegen.numba_text.activity import NAME, Activity, Mask, no_rule, pointer_of
+from autojit.codegen.numba_text.instruction_text import (
     Call,
     Instruction,
     binary,
@@ -29,9 +29,9 @@ from autojit.codegen.linked.instruction_text import (
     take_type,
     typed,
 )
-from autojit.codegen.linked.module_text import Function, canonical
-from autojit.codegen.linked.scalar_function import FIRST_OPERAND, RESULTS, ScalarFunction, called_names
-from autojit.codegen.linked.tangent_rules import BINARY, UNARY, Binary, Maths, constant, plain_name
+from autojit.codegen.numba_text.module_text import Function, canonical
+from autojit.codegen.numba_text.scalar_function import FIRST_OPERAND, RESULTS, ScalarFunction, called_names
+from autojit.codegen.numba_text.tangent_rules import BINARY, UNARY, Binary, Maths, constant, plain_name
 
 Term = tuple[str, Callable[[], str]]  # an operand and what makes the slope
 
