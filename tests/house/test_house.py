@@ -70,13 +70,12 @@ def test_the_reference_knows_no_kernel(folder: str) -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not used & {"fast", "fast_paths"}, name(path)
-        asked = {
-            alias.name
+        ports = {
+            node.attr
             for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module == "autojit.core.ports"
-            for alias in node.names
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ports"
         }
-        assert asked <= ({"ports"} if path.stem == "port" else {"transforms_port"}), name(path)
+        assert ports <= {"transforms"}, name(path)
 
 
 def _cached_functions(path: Path) -> list[tuple[str, str]]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from autojit.codegen.cpu.control_ir import control_ir
-from autojit.codegen.cpu.plan_ir import plan_ir
-from autojit.codegen.cpu.product_ir import product_ir
+from autojit.codegen.cpu.plan.control import control_ir
+from autojit.codegen.cpu.plan.products import product_ir
+from autojit.codegen.cpu.plan.runner import plan_ir
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import float32, float64
 from autojit.runtime.entry_ir import entry_ir

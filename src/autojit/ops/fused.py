@@ -16,7 +16,7 @@ import numpy as np
 
 import autojit.ops.composites_pointwise as pointwise  # by its full name: asking the package would load all of it
 from autojit.core.dtypes import DType
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
@@ -112,7 +112,7 @@ class NamedComposite(Composite, abstract=True):
             return super().new_graph(types)
         inner, (wanted, is_masked) = self.after(self.adjoints[:-1]), self.adjoints[-1]
         graph = inner.graph_of(types[: len(types) - inner.n_outputs])
-        return transforms_port().adjoint(graph, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
+        return ports.transforms.adjoint(graph, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
 
     def wanted_of(self, primals: Operands) -> Sequence[int]:
         return self.wanted if self.wanted is not None else super().wanted_of(primals)

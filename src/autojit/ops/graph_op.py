@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from autojit.core.dtypes import dtype_of_numpy
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
@@ -166,18 +166,18 @@ class ElementwiseGraph(GraphOp, Elementwise, abstract=True):
 
 def adjoint_of(graph: Graph, wanted: Sequence[int], is_masked: bool) -> Graph:
     """Inputs, then cotangents of outputs, to the cotangents of the inputs ``wanted``; without dead nodes."""
-    return live(transforms_port().adjoint(graph, wanted, is_masked))
+    return live(ports.transforms.adjoint(graph, wanted, is_masked))
 
 
 def tangents_of(graph: Graph, moving: Sequence[int]) -> Graph:
     """Inputs, then tangents of the inputs ``moving``, to the tangents of the outputs; without dead nodes."""
-    pushed = transforms_port().jvp(graph, moving)
+    pushed = ports.transforms.jvp(graph, moving)
     return live(Graph(pushed.inputs, pushed.nodes, pushed.outputs[len(graph.outputs) :]))
 
 
 def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Sequence[bool] | None = None) -> Graph:
     """The graph over a batch; the outputs in ``leading`` (by default all) have the batch axis."""
-    return transforms_port().vmap(graph, flags, size, leading) if any(flags) else graph
+    return ports.transforms.vmap(graph, flags, size, leading) if any(flags) else graph
 
 
 def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autojit.codegen.cpu.plan_ir import PARALLEL_FOR
+from autojit.codegen.cpu.plan.runner import PARALLEL_FOR
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction, body
 from autojit.codegen.records import Field, HalfWord, Pointer, Record, Word

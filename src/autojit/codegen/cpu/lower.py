@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from math import gcd, prod
 from typing import Any
 
-from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.loops import print_loops
+from autojit.codegen.cpu.loops.kernel import print_loops
 from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
 from autojit.codegen.cpu.nested import Kept, nested_entries
-from autojit.codegen.cpu.plan_records import (
+from autojit.codegen.cpu.plan.records import (
     ContractionWords,
     CopyContext,
     ProductContext,
@@ -26,7 +25,8 @@ from autojit.codegen.cpu.plan_records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.structured import print_structured
+from autojit.codegen.cpu.products import gemm
+from autojit.codegen.cpu.structured.kernels import print_structured
 from autojit.codegen.lowered import (
     Argument,
     BandEntry,
@@ -67,10 +67,12 @@ from autojit.schedule.kernels import (
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.schedule import Schedule
 
-GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
-COPY_BLOCK_BYTES = 1 << 20
+# One thread at middling shapes: 77 and 39 at 64^3, 34 and 23 with ten columns. They only cut work into chunks.
+GEMM_GFLOPS = {float32: 60.0, float64: 30.0}
+COPY_BLOCK_BYTES = 1 << 20  # of one chunk: 40 us at memory's 27 GB/s, above the least work of a chunk
 SHOWN_LINES = 40  # of a graph in an error message
-MAX_MATMUL_CHUNKS = 12  # operands are packed again by every chunk; enough for a few threads and for balance
+# Operands are packed again by every chunk; enough for a few threads and for balance. No measurement is recorded.
+MAX_MATMUL_CHUNKS = 12
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
 COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 

@@ -12,7 +12,7 @@ from autojit.core.machine import Bands, Machine
 CPU_MACHINE = Machine(
     kind="cpu",
     alignment=64,  # a cache line and the widest vector
-    product_dtypes=frozenset((float32, float64)),  # what `gemm_tiles` has micro-kernels for
+    product_dtypes=frozenset((float32, float64)),  # what `products` has micro-kernels for
     product_batch_axes=2,  # words of `aj_matmul`
     most_buffers=40,  # of a loop nest, before address registers spill on x86-64; 20 make one kernel more, 10 make 188
     small_domain=4096,  # 0: 77 kernels fewer, but 45 % more memory is live at once; 65536: 65 more
@@ -39,5 +39,6 @@ CPU_MACHINE = Machine(
 
 aligned = CPU_MACHINE.aligned
 
+# No measurement of other numbers is recorded.
 KEPT_COST = 5  # arithmetic steps above which storing a row element beats computing it again
 ROW_SCRATCH_BYTES = 96 * 1024  # of one worker: leaves room in a second-level cache
