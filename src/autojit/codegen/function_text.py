@@ -126,12 +126,12 @@ class FunctionText:
         self._end("ret void" if value is None else f"ret {self.signature.returns} {self.number(value)}")
 
     def _end(self, text: str) -> None:
-        self.line(text)
+        self.lines.append(f"  {text}")
         self.is_ended = True
 
     def phi(self, kind: str, *cases: tuple[Operand, str]) -> str:
         """The value that belongs to the block from which this one was reached: (value, block)."""
-        return self.value(_phi(kind, cases))
+        return self.value(phi_text(kind, cases))
 
     # -- sizes
 
@@ -392,7 +392,7 @@ class FunctionText:
             self.line(f"{following} = add nuw nsw {kind} {counter}, {self.number(step)}")
             cases.append((following, self.block))
             self._end(f"br label %{head}{attachment(position) if attachment else self.back_edge}")
-        self.lines.insert(position, f"  {counter} = {_phi(kind, cases)}")
+        self.lines.insert(position, f"  {counter} = {phi_text(kind, cases)}")
         self.start(done)
 
     def break_when(self, condition: str) -> None:
@@ -455,7 +455,7 @@ class FunctionText:
         self, position: int, rows: Iterable[tuple[str, str, Operand, str]], blocks: tuple[str, str]
     ) -> None:
         self.lines[position:position] = [
-            f"  {name} = {_phi(kind, zip(cases, blocks, strict=True))}" for name, kind, *cases in rows
+            f"  {name} = {phi_text(kind, zip(cases, blocks, strict=True))}" for name, kind, *cases in rows
         ]
 
 
@@ -464,5 +464,6 @@ def _beside(address: str, name: str) -> str:
     return address[: address.index("%")] + name if address.startswith("addrspace") else name
 
 
-def _phi(kind: str, cases: Iterable[tuple[Operand, str]]) -> str:
+def phi_text(kind: str, cases: Iterable[tuple[Operand, str]]) -> str:
+    """The instruction that chooses a value by the block before: (value, block)."""
     return f"phi {kind} {', '.join(f'[ {value}, %{block} ]' for value, block in cases)}"

@@ -38,7 +38,7 @@ FAILURE_SITE = 1 << 15
 
 @runtime_checkable
 class WritesKernel(Protocol):
-    """An op that writes its own kernel: ``custom``'s, of functions that another compiler printed."""
+    """An op that writes its own kernel: ``numba_ops`` makes such ops of functions that another compiler printed."""
 
     def write_kernel(self, kernel: KernelFunction, node: Node) -> float | None:
         """Write all but the end, and give the time of one thread in nanoseconds; None: call the op back instead."""

@@ -14,6 +14,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.declared import declared
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_views import view
+from autojit.tensor.on_device import placed
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of, wrap
 
@@ -58,7 +59,8 @@ def hash_tensor(input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool =
         raise ArgumentError(f"hash_tensor: unknown mode {mode}", fix="pass mode=0")
     dtype: DType = type_of(input).dtype
     wide = view(cast(input.detach(), float64), int64) if dtype.is_floating_point else cast(input.detach(), int64)
-    bits = wide.numpy().view(np.uint64)
+    bits = wide.cpu().numpy().view(np.uint64)
     reduce: Any = np.bitwise_xor.reduce
     axes = tuple(range(bits.ndim)) if dim == () else dim
-    return wrap(np.asarray(reduce(bits, axes, keepdims=keepdim)).astype(uint64.numpy))
+    found = np.asarray(reduce(bits, axes, keepdims=keepdim)).astype(uint64.numpy)
+    return placed(wrap(found), type_of(input).device)

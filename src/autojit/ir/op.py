@@ -113,6 +113,7 @@ class Op:
     # of a captured function, whose ops were asked what they save: ``operands_read(y_bars)`` tells which operands the
     # derivative reads, and an operand without a cotangent has none, where another op's is zero
     is_call: ClassVar[bool] = False
+    is_compiled: ClassVar[bool] = False  # the eager rule runs compiled code, which takes arrays on any device
     # what users see of the op's node in the history, where that is not its own name and ``self``, ``other``, ``result``
     node_class: ClassVar[str] = ""
     node_constants: ClassVar[Mapping[str, object]] = {}  # what it shows besides

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from autojit.autograd import anomaly
-from autojit.autograd.engine import Walk, run_backward
+from autojit.autograd.engine import Walk
+from autojit.core.device_array import has_layout, host_copy
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete, take_sizes
@@ -23,7 +24,7 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import CompiledGraph, contiguous
-from autojit.jit.histories import has_history
+from autojit.jit.histories import has_history, new_cotangent, pulled_back
 from autojit.jit.lasting_histories import memory_kept
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
@@ -34,7 +35,7 @@ from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind, row_major
 from autojit.tensor.node import ZERO, Edge
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
-from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.tensor import Tensor, type_of
 
 _recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result
 
@@ -249,22 +250,15 @@ class CompiledCall(CompiledGraph):
         """
         first = len(self.trace.builder.nodes)
         with self.trace.resumed(), recording(self.trace):
-            bars = []
-            for place, k in enumerate(outputs):
-                kind = self._outputs[k][0].type
-                bar = wrap_value(self.trace.builder.input(kind))
-                bar._requires_grad = True
-                bars.append(bar)
-                if kinds and kinds[place] is not None:
-                    self.trace.set_order(bar._value, of_kind(kinds[place], kind))  # type: ignore[arg-type]
-            tensors = [self._outputs[k][1] for k in outputs]
-            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
-            leaves = [self._inputs[k][1] for k in wanted]
-            targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
-            found = run_backward(roots, True, True, targets, False, closed=True, is_masked=masked)  # type: ignore[arg-type]
-            grads = {k: found.get(edge) for k, edge in zip(wanted, targets, strict=True)}  # type: ignore[arg-type]
+            bars = [new_cotangent(self.trace, self._outputs[k][0].type) for k in outputs]
+            for bar, kind in zip(bars, kinds, strict=False):
+                if kind is not None:
+                    self.trace.set_order(value_of(bar), of_kind(kind, type_of(bar)))
+            leaves = [t for t in (self._inputs[k][1] for k in wanted) if t is not None]
+            found = pulled_back([self._outputs[k][1] for k in outputs], bars, leaves, masked)
+            grads = {k: g for k, (_, g) in zip(wanted, found, strict=True)}
             made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
-            call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
+            call = CompiledCall(self.trace, [*self._inputs, *((value_of(b), b) for b in bars)], made, first)
             call.reached = [k for k, g in grads.items() if g is not None]
             call.lay_out(layouts_of(self.trace, call.graph))
             call.forms = self.forms
@@ -279,11 +273,13 @@ class CompiledCall(CompiledGraph):
             call = self._watched(self.wanted(), some, (), self._masked_among(some))
         first = len(self.trace.builder.nodes)  # what nodes may refuse is not asked again
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks], first)  # type: ignore[misc]
-        arrays = [t._array for t in primals]
+        arrays = [host_copy(t._array) for t in primals]
         for k in self._with_history():
             bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(t.spec for t in primals))
-            arrays.append(np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else bar._array)
-        arrays += [e.storage.array for e in probe.extra]
+            arrays.append(
+                np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else host_copy(bar._array)
+            )
+        arrays += [host_copy(e.storage.array) for e in probe.extra]
         for check, is_nan in zip(checks, evaluate(probe.graph, arrays), strict=True):
             if is_nan:
                 return check.node, check.number
@@ -292,4 +288,4 @@ class CompiledCall(CompiledGraph):
 
 def _kind_of(bar: Any) -> LayoutKind:
     """How a cotangent lies; one that is recorded is laid out where it is recorded."""
-    return kind_of(bar._array) if isinstance(bar, Tensor) and type(bar._array) is np.ndarray else None
+    return kind_of(bar._array) if isinstance(bar, Tensor) and has_layout(bar._array) else None

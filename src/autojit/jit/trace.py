@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
+from autojit.core.device_array import host_copy
+from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
-from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
@@ -36,6 +36,7 @@ from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.exact_numbers import TraceExact
 from autojit.jit.failed_calls import may_change
 from autojit.jit.number_ranges import ANY, range_of_dtype
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
@@ -50,17 +51,7 @@ from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import finished, grad_mode, set_trace, source_of, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap_value
-
-
-class BeginAgain(BaseException):
-    """A capture has to begin again from the root (no Exception: captured code must not catch it)."""
-
-    leaves: frozenset[int] = frozenset()  # to be bound
-
-
-class OtherQuestion(BaseException):
-    """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
+from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of, wrap_value
 
 
 class Trace(
@@ -151,7 +142,7 @@ class Trace(
             owner, storage = of, storage_of(of)
         found = self.state.get(id(array))  # tensors that share memory without sharing a version share their state
         if found is None:
-            value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
+            value = self.builder.input(array_type(array))
             self.known[value] = array
             wanted = owner is not None and owner._requires_grad
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
@@ -202,7 +193,7 @@ class Trace(
             moves[moved] = None
 
     def begin_again(self) -> None:
-        raise BeginAgain
+        raise Turned(BeginsAgain())
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
@@ -230,7 +221,7 @@ class Trace(
         What Python gets to see of open sizes fixes them: how many elements there are, and numbers made of sizes alone.
 
         Raises:
-            OtherQuestion: a decision that is known was about something else.
+            Turned: a decision that is known was about something else.
         """
         self.look_at_taken()
         self.look_at_exact()
@@ -248,7 +239,7 @@ class Trace(
         split = Split(value, None, here(), len(self.builder.nodes), self._question(value))
         if place < len(self.forced):
             if self.forced[place].question != split.question:
-                raise OtherQuestion
+                raise Turned(BeginsAgain(is_lost=True))
             array = self.forced[place].outcome
         else:
             array = np.array(self.evaluate(value))
@@ -342,17 +333,17 @@ class Trace(
         """Compute a value with NumPy from the actual inputs; intermediate results are kept for later questions."""
         found = self.known.get(value)
         if found is not None:
-            return found
+            return host_copy(found)
         self._index()
         for node in self._needed(value):
             op = self.concrete_op(node.op)
-            arrays = [self.known[v] for v in node.inputs]
+            arrays = [host_copy(self.known[v]) for v in node.inputs]
             with np.errstate(all="ignore"):
                 results = op.eager(*arrays)
             results = (results,) if node.op.n_outputs == 1 else results
             for output, result in zip(node.outputs, results, strict=True):
                 self.known[output] = np.asarray(result, dtype=output.type.dtype.numpy)
-        return self.known[value]
+        return host_copy(self.known[value])
 
     def _index(self) -> None:
         nodes = self.builder.nodes

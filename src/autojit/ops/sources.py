@@ -178,6 +178,11 @@ def ones_like(x: O) -> O:
     return x._literal(1, x.spec)
 
 
+def source_at(op: Source, device: Device) -> Op:
+    """A source of the same values on a device."""
+    return type(op)(*[device if name == "device" else getattr(op, name) for name in op.__match_args__])
+
+
 def made_like(like: O, op: Op) -> O:
     """What an op without operands makes, computed or recorded where ``like`` is."""
     found: O = like._bind(op, ())

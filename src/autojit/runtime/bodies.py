@@ -133,7 +133,7 @@ def _gemm_object(short: str) -> LoadedObject:
 def _matmul_object(short: str) -> LoadedObject:
     from autojit.codegen.cpu.plan.products import product_ir  # few steps need it, as above and below
 
-    content = default_cache().object(product_ir(short), cached_host_target(), opt_level=0)
+    content = default_cache().object(product_ir(BY_SHORT[short]), cached_host_target(), opt_level=0)
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 

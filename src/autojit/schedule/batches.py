@@ -13,9 +13,10 @@ from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
-from autojit.schedule.kernels import Apart, Kernel, LoopKernel
+from autojit.schedule.kernels import Apart, Kernel, LoopKernel, device_of
 
-MOST_KERNELS = 512  # of a batch
+# Kernels of a batch. The largest one in the golden corpus has 27; no measurement of larger ones is recorded.
+MOST_KERNELS = 512
 
 
 @dataclass(eq=False)
@@ -48,9 +49,12 @@ class _Collector:
             return False  # its partial results must be combined before the next reader
         if self.apart.separates(kernel, self.kernels):
             return False
+        if self.kernels and device_of(kernel) != device_of(self.kernels[0]):
+            return False
         writes = set(kernel.writes())
         clobbers = writes | {self.overwritten[v] for v in writes if v in self.overwritten}
         reads = set(kernel.reads())
+        # Nothing orders the writes of one kernel and the reads of another here, not even reads of an old value.
         if not self.written.isdisjoint(reads | clobbers) or not self.read.isdisjoint(clobbers):
             return False
         self.kernels.append(kernel)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU, Device
+from autojit.core.device import CPU, Device, space_at
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import (
     DType,
     bfloat16,
@@ -26,11 +27,11 @@ from autojit.core.dtypes import (
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.tensor.declared import declared
-from autojit.tensor.device_layer import moved
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory import contiguous, is_contiguous, preserve_format
 from autojit.tensor.node import Node
+from autojit.tensor.on_device import moved
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import require_unchanged, shows_grad, wants_grad
 from autojit.tensor.size import Size
@@ -49,7 +50,7 @@ def array_of(t: Tensor) -> NDArray[Any]:
         return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
     if t._array is None:
         raise TraceError("a tensor of a captured step has no value outside the capture", {"tensor": t})
-    return t._array  # type: ignore[no-any-return]
+    return host_copy(t._array)
 
 
 def memory_of(t: Tensor) -> NDArray[Any]:
@@ -95,9 +96,10 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             fix="x.detach().numpy()",
         )
-    if type_of(self).device != CPU:
+    place = type_of(self).device
+    if place != CPU and not space_at(place).copies_for_numpy:
         raise TypeError(
-            f"can't convert {type_of(self).device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+            f"can't convert {place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."
         )
     return memory_of(self)

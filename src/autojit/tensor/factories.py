@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.device import CPU, default_device, device, require_available
+from autojit.core.device import CPU, default_device
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.ops.sources import Iota
 from autojit.tensor.declared import declared
-from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
 from autojit.tensor.exchange import array_of_foreign, array_of_numbers, is_foreign_array, may_share, require_numbers
 from autojit.tensor.functions_comparison import eq, where
 from autojit.tensor.functions_elementwise import clone, floor_divide
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.of_arrays import constant, on_memory_of
+from autojit.tensor.on_device import placed, where_to
 from autojit.tensor.promotion import as_operand, cast
 from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
@@ -30,10 +30,8 @@ from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
     """Set the flag on a fresh tensor after checking dtype and device."""
-    if place is not None:
-        placed(t, require_available(device(place)))
-    elif default_device() is not CPU:
-        placed(t, default_device())
+    if place is not None or default_device() is not CPU:
+        t = placed(t, where_to(place))
     if state.inference and t._storage is None and t._view is None:
         mark_inference(t)
     if requires_grad:
@@ -246,7 +244,8 @@ def full_like(
 ) -> Tensor:
     """A value repeated in the shape and dtype of a tensor."""
     t = type_of(input)
-    made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=device, requires_grad=requires_grad)
+    place = t.device if device is None else device
+    made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
     return made_like(input, made) if state.layers else made
 
 

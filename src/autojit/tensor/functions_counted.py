@@ -177,7 +177,7 @@ def _captured_unique(
     rows = rows.detach()
     count = type_of(rows).shape[0]
     line = rows if order is None else index_select(rows, 0, order)
-    place = arange(count)
+    place = arange(count, device=type_of(rows).device)
     before = index_select(line, 0, clamp(place - 1, min=0))
     differs = line.ne(before)
     starts = (differs if type_of(differs).ndim == 1 else differs.any(1)) | place.eq(0)

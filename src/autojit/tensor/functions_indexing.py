@@ -19,6 +19,7 @@ from autojit.tensor.dispatch import number
 from autojit.tensor.functions_comparison import clamp, lt, where
 from autojit.tensor.functions_elementwise import add, scaled, sub
 from autojit.tensor.indexing import put as put_at
+from autojit.tensor.on_device import placed
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
@@ -300,5 +301,5 @@ def one_hot_like(index: Tensor, classes: int) -> Tensor:
     """int64 rows with a 1 at each index."""
     if classes <= 0:
         raise ShapeError("Class values must be smaller than num_classes.", {"index": index})
-    line = ops.reshape(wrap(np.arange(classes)), (classes,))
+    line = placed(ops.reshape(wrap(np.arange(classes)), (classes,)), type_of(index).device)
     return cast(index.unsqueeze(-1) == line, int64)

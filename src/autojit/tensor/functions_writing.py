@@ -47,7 +47,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
             {"input": self},
         )
     if len(shape) > 2:
-        self[(factories.arange(shape[0]),) * len(shape)] = fill_value
+        self[(factories.arange(shape[0], device=type_of(self).device),) * len(shape)] = fill_value
         return self
     for start in range(0, shape[0] if wrap else 1, shape[1] + 1):
         self[start:].diagonal().fill_(fill_value)

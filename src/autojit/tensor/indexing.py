@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
 from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
@@ -26,6 +27,7 @@ from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.functions_comparison import clamp, minimum, where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.node_arguments import KeptBy
+from autojit.tensor.on_device import moved, placed
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
 from autojit.tensor.state import state
@@ -195,7 +197,7 @@ def _value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, NUMBERS):
         return x._literal(value, type_of(x).with_shape(()))  # type: ignore[no-any-return]
     if not isinstance(value, Tensor):
-        value = wrap(np.asarray(value)) if not isinstance(value, np.ndarray) else wrap(value)
+        value = placed(wrap(np.asarray(value)), type_of(x).device)
     return cast(as_operand(value), type_of(x).dtype)
 
 
@@ -221,7 +223,9 @@ def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
     places = [axis for axis, i in enumerate(s.indices) if i is not None]
     rest = [axis for axis in range(type_of(x).ndim) if axis not in places]
     adjacent = places == list(range(places[0], places[0] + len(places)))
-    return [*places, *rest], [s.indices[p] for p in places], places[0] if adjacent else 0  # type: ignore[misc]
+    device = type_of(x).device
+    indices = [i if type_of(i).device == device else moved(i, device) for i in s.indices if i is not None]
+    return [*places, *rest], indices, places[0] if adjacent else 0
 
 
 def _gather(x: Tensor, s: Subscript) -> Tensor:
@@ -421,7 +425,7 @@ class _Builder:
         if t.dtype.category != 1:
             raise IndexingError("tensors used as indices must be long, int, byte or bool tensors")
         if t.ndim == 0 and item._array is not None and state.trace is None:
-            self._integer(int(item._array))
+            self._integer(int(host_copy(item._array)))
             return
         self._whole_axis(cast(item, int64))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.sizes import is_symbolic, size_max
@@ -16,6 +17,7 @@ from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
+from autojit.tensor.on_device import placed, where_to
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import wants_grad
@@ -135,10 +137,6 @@ def row_major_steps(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def storage_offset(self: Tensor) -> int:
     """Where the first element lies in the storage, in elements."""
     storage = self._storage
@@ -147,13 +145,13 @@ def storage_offset(self: Tensor) -> int:
     storage = storage_of(self)
     before = 0 if state.trace is None or storage.array is not None else state.trace.offset_of(storage)
     if self._array is not None and storage.array is not None:
-        return (_address(self._array) - _address(storage.array)) // int(self._array.itemsize)
+        return (first_address(self._array) - first_address(storage.array)) // int(self._array.itemsize)
     if self._view is None:
         return before
     root = storage.array if storage.value is None else _lying_as(storage.value)
     assert root is not None
-    seen = seen_through(root, storage_chain(self))
-    return before + (_address(seen) - _address(root)) // int(root.itemsize)
+    seen = seen_through(layout_in_memory(root), storage_chain(self))
+    return before + (first_address(seen) - first_address(root)) // int(root.itemsize)
 
 
 def _lying_as(value: Value) -> NDArray[Any]:
@@ -179,12 +177,12 @@ def _without_memory(t: Tensor) -> TraceError:
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; in a capture, one that tells alike which tensors share memory."""
     if self._array is not None:
-        return _address(self._array)
+        return first_address(self._array)
     if state.trace is None:
-        return _address(_concrete(self))
+        return first_address(_concrete(self))
     storage = storage_of(self)
     root = storage.array if storage.array is not None else state.trace.memory_of(storage)
-    return _address(seen_through(root, storage_chain(self)))
+    return first_address(seen_through(layout_in_memory(root), storage_chain(self)))
 
 
 @top_level
@@ -206,7 +204,7 @@ class UntypedStorage:
     def data_ptr(self) -> int:
         """The address of the first byte."""
         assert self._array is not None
-        return _address(self._array)
+        return first_address(self._array)
 
     def nbytes(self) -> int:
         """The number of bytes."""
@@ -238,7 +236,7 @@ class TypedStorage(UntypedStorage):
         """The elements as Python numbers."""
         self._ask("the elements of the storage", always=True)
         assert self._array is not None
-        return self._array.reshape(-1).tolist()
+        return host_copy(self._array).reshape(-1).tolist()
 
     def __getitem__(self, place: int) -> Any:
         return self.tolist()[place]
@@ -257,7 +255,9 @@ def storage(self: Tensor) -> TypedStorage:
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both look at the same elements of the same memory in the same way."""
     a, b = (_concrete(t) if t._array is None else t._array for t in (self, tensor))
-    return self is tensor or bool(_address(a) == _address(b) and a.shape == b.shape and a.strides == b.strides)
+    return self is tensor or bool(
+        first_address(a) == first_address(b) and a.shape == b.shape and a.strides == b.strides
+    )
 
 
 def is_pinned(self: Tensor) -> bool:
@@ -308,7 +308,9 @@ def new_empty_strided(
     requires_grad: bool = False,
 ) -> Tensor:
     """``empty_strided`` in this tensor's dtype."""
-    return empty_strided(size, stride, dtype=dtype or type_of(self).dtype, requires_grad=requires_grad)
+    t = type_of(self)
+    place = t.device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
 
 
 def _never(what: str) -> property:
@@ -332,7 +334,7 @@ def empty_strided(
     span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
     flat = quietly(np.zeros, span, wanted.numpy)
     steps = [step * wanted.size_bytes for step in stride]
-    made = wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps))
+    made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), where_to(device))
     made.requires_grad = requires_grad
     return made
 

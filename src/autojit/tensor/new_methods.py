@@ -18,7 +18,9 @@ def new_tensor(
     self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of data in this tensor's dtype."""
-    return tensor(data, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
+    t = type_of(self)
+    place = t.device if device is None else device
+    return tensor(data, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
 
 
 @declared(function=False, factory=True)
@@ -32,7 +34,9 @@ def new_full(
     requires_grad: bool = False,
 ) -> Tensor:
     """A value repeated in a shape, in this tensor's dtype."""
-    made = full(size, fill_value, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
+    t = type_of(self)
+    place = t.device if device is None else device
+    made = full(size, fill_value, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
     return made_like(self, made) if state.layers else made
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, unwrap
 from typing import Any
 
-import numpy as np
-
+from autojit.core.device_array import share_memory
 from autojit.core.errors import UsageError, out_of_memory
 from autojit.core.layout import strided
 from autojit.core.source import relay, stand_in
@@ -197,7 +196,7 @@ def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
     members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
     arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
     for place in places:
-        overlaps = place._array is not None and any(np.may_share_memory(place._array, array) for array in arrays)
+        overlaps = place._array is not None and any(share_memory(place._array, array) for array in arrays)
         if overlaps or any(t is place for t in members):
             raise UsageError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "

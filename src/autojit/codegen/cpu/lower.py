@@ -337,8 +337,8 @@ def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None
 def _slice_words(words: ProductWords, k: int, scratch: int, slices: Slices) -> tuple[str, Record[int]]:
     """The body for the product of one slice, ``k`` of the steps or what is left of them, and its words."""
     if slices.is_even:
-        one_unit = words.but(k=k, row_block=words.m, row_blocks=1, col_block=words.n, col_blocks=1, units=1)
-        return "matmul", one_unit.but(units_per_chunk=1, scratch_bytes=scratch)
+        blocks = {"row_block": words.m, "row_blocks": 1, "col_block": words.n, "col_blocks": 1}
+        return "matmul", words.but(k=k, units=1, units_per_chunk=1, scratch_bytes=scratch, **blocks)
     strides = {name: getattr(words, name) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
     return "contract", ContractionWords(m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides)
 

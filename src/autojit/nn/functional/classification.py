@@ -92,7 +92,7 @@ def _looked_up(target: Tensor, valid: Tensor, axis_size: int) -> Tensor:
     leave their table. A negative target would count from the end, so it is moved far before the table.
     """
     place = aj.where(valid, aj.where(target < 0, target - FROM_THE_FRONT, target), 0)
-    return aj.take(aj.arange(axis_size), place) >= 0
+    return aj.take(aj.arange(axis_size, device=place.device), place) >= 0
 
 
 def _reduce_classes(loss: Tensor, valid: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
@@ -312,7 +312,7 @@ def multi_margin_loss(
         violation = violation * violation
     if weight is not None:
         violation = violation * weight[index]
-    own = aj.arange(rows.shape[1]).reshape(1, -1) == index
+    own = aj.arange(rows.shape[1], device=index.device).reshape(1, -1) == index
     loss = aj.where(own, 0.0, violation).sum(1) / rows.shape[1]
     return reduce_loss(loss.reshape(target.shape), reduction)
 
@@ -369,7 +369,7 @@ def multilabel_margin_loss(
     rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
     listed = (labels >= 0).to(aj.int64).cumprod(1) > 0
     labels = aj.where(listed, labels, 0)
-    is_target = ((labels.unsqueeze(2) == aj.arange(classes)) & listed.unsqueeze(2)).any(1)
+    is_target = ((labels.unsqueeze(2) == aj.arange(classes, device=labels.device)) & listed.unsqueeze(2)).any(1)
     violation = (1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)).relu()
     counts = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
     loss = aj.where(counts, violation, 0.0).sum((1, 2)) / classes

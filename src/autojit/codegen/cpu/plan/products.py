@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from autojit.codegen.cpu.plan.records import ContractionWords, ProductContext, ProductWords
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.cpu.products.gemm import signature
+from autojit.codegen.module_text import ModuleText
 from autojit.codegen.native_function import NativeFunction, body
+from autojit.codegen.scalar import memory_type
+from autojit.core.dtypes import DType
 from autojit.core.once import once
-
-_ELEMENTS = {"f32": "float", "f64": "double"}
-
-
-def _gemm(short: str) -> Signature:
-    operands = ", ".join(f"ptr {x}, i64 rs{x}, i64 cs{x}" for x in "abc")
-    return Signature(f"aj_gemm_{short}", f"i64 m, i64 n, i64 k, {operands}, i64 accumulate, ptr scratch")
 
 
 @once
-def product_ir(short: str) -> str:
-    """The products' bodies for ``f32`` or ``f64``; they call the GEMM of that type."""
+def product_ir(dtype: DType) -> str:
+    """The products' bodies for one type; they call the GEMM of that type."""
     module = ModuleText()
-    _add_product(module, short)
-    _add_contraction(module, short)
+    _add_product(module, dtype)
+    _add_contraction(module, dtype)
     return module.text()
 
 
@@ -37,15 +33,15 @@ def _operands(f: NativeFunction, words: type[ProductWords | ContractionWords]) -
     return found
 
 
-def _multiply(f: NativeFunction, short: str, w: Operands, accumulate: str | int) -> None:
+def _multiply(f: NativeFunction, dtype: DType, w: Operands, accumulate: str | int) -> None:
     """``c = a @ b``, or ``c += a @ b``."""
     operands = (w[part] for x in "abc" for part in (x, f"rs{x}", f"cs{x}"))
-    f.call(_gemm(short), w["m"], w["n"], w["k"], *operands, accumulate, w["scratch"])
+    f.call(signature(dtype, "gemm"), w["m"], w["n"], w["k"], *operands, accumulate, w["scratch"])
 
 
-def _add_product(module: ModuleText, short: str) -> None:
+def _add_product(module: ModuleText, dtype: DType) -> None:
     """``aj_matmul_<t>``: the units of one chunk, each a block of rows times a block of columns of a matrix."""
-    f = NativeFunction(module, body(f"aj_matmul_{short}"), attributes="")
+    f = NativeFunction(module, body(f"aj_matmul_{dtype.short}"), attributes="")
     w = _operands(f, ProductWords)
     first = f.mul(f.parameters[1], w["units_per_chunk"])
     stop = f.least(f.add(first, w["units_per_chunk"]), w["units"])
@@ -63,16 +59,16 @@ def _add_product(module: ModuleText, short: str) -> None:
             position = f.add(f.mul(outer, w[f"{x}_outer"]), f.mul(inner, w[f"{x}_inner"]))
             for number, stride in steps:
                 position = f.add(position, f.mul(number, w[stride]))
-            part[x] = f.element(w[x], _ELEMENTS[short], position)
-        _multiply(f, short, {**w, **part}, w["accumulate"])
+            part[x] = f.element(w[x], memory_type(dtype), position)
+        _multiply(f, dtype, {**w, **part}, w["accumulate"])
     f.finish()
 
 
-def _add_contraction(module: ModuleText, short: str) -> None:
+def _add_contraction(module: ModuleText, dtype: DType) -> None:
     """``aj_contract_<t>``: the product of one slice of the steps."""
-    f = NativeFunction(module, body(f"aj_contract_{short}"), attributes="")
+    f = NativeFunction(module, body(f"aj_contract_{dtype.short}"), attributes="")
     w = _operands(f, ContractionWords)
     done = f.mul(f.parameters[1], w["k_block"])
     steps = f.least(f.sub(w["k"], done), w["k_block"])
-    _multiply(f, short, {**w, "k": steps}, 0)
+    _multiply(f, dtype, {**w, "k": steps}, 0)
     f.finish()

@@ -38,8 +38,9 @@ _SIGNALS = Signature("", "ptr error")
 _POLLED = body("aj_polled")
 
 POLL_NS = 100_000_000
+SIXTEENTH = 16  # a power of two
 MONOTONIC_CLOCK = 6  # Linux's coarse one, which costs no system call, and macOS's own
-MAX_BAND_ARGUMENTS = 256
+MAX_BAND_ARGUMENTS = 256  # a loop nest has fewer: fusion stops at `most_buffers`
 
 _GLOBALS = """
 ; What lets Python handle signals, called with the address of the error word; null until somebody sets it.
@@ -75,7 +76,7 @@ def _add_poll(module: ModuleText) -> None:
     with f.when(f.test("ne", mode, EVERY)):
         ticks = f.add(f.load("i64", "@aj_poll_ticks", "monotonic"), 1)
         f.store("i64", ticks, "@aj_poll_ticks", "monotonic")
-        f.return_when(f.is_set(f.binary("and", ticks, 15)))
+        f.return_when(f.is_set(f.binary("and", ticks, SIXTEENTH - 1)))
     f.call(_CLOCK, MONOTONIC_CLOCK, time)
     whole = f.mul(f.load("i64", time), 1_000_000_000)
     now = f.add(whole, f.load("i64", f.element(time, "i64", 1)))

@@ -149,12 +149,13 @@ _PARAMETERS = {
 }
 
 
-def _signature(tiles: TileSet, name: str) -> Signature:
-    return Signature(f"aj_{name}_{tiles.dtype.short}", _PARAMETERS[name])
+def signature(dtype: DType, name: str) -> Signature:
+    """A function of the products of one type."""
+    return Signature(f"aj_{name}_{dtype.short}", _PARAMETERS[name])
 
 
 def _internal(module: ModuleText, tiles: TileSet, name: str) -> VectorText:
-    return VectorText(module, _signature(tiles, name), linkage="internal", attributes=INTERNAL)
+    return VectorText(module, signature(tiles.dtype, name), linkage="internal", attributes=INTERNAL)
 
 
 def _write_columns(module: ModuleText, tiles: TileSet) -> None:
@@ -196,7 +197,7 @@ def _write_scattered(module: ModuleText, tiles: TileSet) -> None:
         rows = text.least(text.sub("%m", row), tiles.tallest)
         a = text.at("%a", text.mul(row, "%rsa"))
         b, c = ("%b", "%ldb"), (tile, panel * size)
-        text.call(_signature(tiles, "columns"), rows, "%k", a, "%rsa", "%csa", *b, *c, "%columns", 0)
+        text.call(signature(tiles.dtype, "columns"), rows, "%k", a, "%rsa", "%csa", *b, *c, "%columns", 0)
         with text.loop(0, rows) as i, text.loop(0, "%columns") as j:
             source = text.at(tile, text.add(text.mul(i, panel * size), text.mul(j, size)))
             line = text.mul(text.add(row, i), "%rsc")
@@ -362,9 +363,9 @@ class _BlockLoops:
     def _tiles(self, before: Sequence[str], after: Sequence[str]) -> None:
         text = self.text
         with text.when(self.unit_c):
-            text.call(_signature(self.tiles, "columns"), *before, *after)
+            text.call(signature(self.tiles.dtype, "columns"), *before, *after)
         with text.otherwise():
-            text.call(_signature(self.tiles, "scattered"), *before, "%csc", *after)
+            text.call(signature(self.tiles.dtype, "scattered"), *before, "%csc", *after)
 
 
 def _byte_strides(text: VectorText, tiles: TileSet, names: tuple[str, ...]) -> dict[str, str]:
@@ -373,7 +374,7 @@ def _byte_strides(text: VectorText, tiles: TileSet, names: tuple[str, ...]) -> d
 
 def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
     size = tiles.dtype.size_bytes
-    text = VectorText(module, _signature(tiles, "gemm"))
+    text = VectorText(module, signature(tiles.dtype, "gemm"))
     stride = _byte_strides(text, tiles, ("rsa", "csa", "rsb", "csb", "rsc", "csc"))
     _return_when_empty(text, tiles, stride)
     single = text.test("eq", "%n", 1)
@@ -390,7 +391,7 @@ def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
     rsc, csc = text.choose(turned, stride["csc"], stride["rsc"]), text.choose(turned, stride["rsc"], stride["csc"])
     csb = text.choose(text.test("eq", n, 1), size, csb)  # the stride of a single column does not matter
     operands = a, rsa, csa, b, rsb, csb, "%c", rsc, csc
-    text.call(_signature(tiles, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch", 0)
+    text.call(signature(tiles.dtype, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch", 0)
     text.finish()
 
 
@@ -428,20 +429,20 @@ def _dots_of_rows(text: VectorText, tiles: TileSet, stride: dict[str, str]) -> N
 
 
 def _write_gemm_packed(module: ModuleText, tiles: TileSet) -> None:
-    text = VectorText(module, _signature(tiles, "gemm_packed"))
+    text = VectorText(module, signature(tiles.dtype, "gemm_packed"))
     stride = _byte_strides(text, tiles, ("rsa", "csa", "rsc", "csc"))
     _return_when_empty(text, tiles, stride)
     size = tiles.dtype.size_bytes
     csc = text.choose(text.test("eq", "%n", 1), size, stride["csc"])
     operands = "%a", stride["rsa"], stride["csa"], "%packed", 0, 0, "%c", stride["rsc"], csc
-    text.call(_signature(tiles, "blocks"), "%m", "%n", "%k", *operands, "%accumulate", "%scratch", 1)
+    text.call(signature(tiles.dtype, "blocks"), "%m", "%n", "%k", *operands, "%accumulate", "%scratch", 1)
     text.finish()
 
 
 def _write_pack_b(module: ModuleText, tiles: TileSet) -> None:
     """Panels in the order `_BlockLoops` reads them: block of k by block of k, in each from left to right."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
-    text = VectorText(module, _signature(tiles, "pack_b"))
+    text = VectorText(module, signature(tiles.dtype, "pack_b"))
     stride = _byte_strides(text, tiles, ("rsb", "csb"))
     padded_n = text.mul(text.binary("sdiv", text.add("%n", panel - 1), panel), panel)
     depth_step = _even_step(text, text.most("%k", 1), DEPTH_BLOCK, DEPTH_UNIT)
