@@ -123,9 +123,9 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """What is on and below the diagonal ``k``."""
-    return aj.tril(x, k)  # type: ignore[no-any-return]
+    return aj.tril(x, k)
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """What is on and above the diagonal ``k``."""
-    return aj.triu(x, k)  # type: ignore[no-any-return]
+    return aj.triu(x, k)

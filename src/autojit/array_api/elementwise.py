@@ -56,7 +56,7 @@ ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
 
 def real(x: Tensor, /) -> Tensor:
     """The real parts."""
-    return aj.real(x)  # type: ignore[no-any-return]
+    return aj.real(x)
 
 
 def imag(x: Tensor, /) -> Tensor:
@@ -67,13 +67,13 @@ def imag(x: Tensor, /) -> Tensor:
     """
     if not x.dtype.is_complex:
         raise TypeError(f"imag: expected a complex dtype, got {x.dtype}")
-    return aj.imag(x)  # type: ignore[no-any-return]
+    return aj.imag(x)
 
 
 def round(x: Tensor, /) -> Tensor:
     """The nearest whole numbers, halves to even ones."""
     if x.dtype.is_complex:
-        return aj.complex(aj.round(aj.real(x)), aj.round(aj.imag(x)))  # type: ignore[no-any-return]
+        return aj.complex(aj.round(aj.real(x)), aj.round(aj.imag(x)))
     return FUNCTIONS[np.round](x)  # type: ignore[no-any-return]
 
 
@@ -85,5 +85,5 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
         if bound is not None
     }
     if not given:
-        return x.clone()  # type: ignore[no-any-return]
+        return x.clone()
     return FUNCTIONS[np.clip](x, **given).to(x.dtype)  # type: ignore[no-any-return]

@@ -71,12 +71,12 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: A
 
 def fftshift(x: Tensor, /, *, axes: Any = None) -> Tensor:
     """The frequency 0 in the middle."""
-    return aj.fft.fftshift(x, axes)  # type: ignore[no-any-return]
+    return aj.fft.fftshift(x, axes)
 
 
 def ifftshift(x: Tensor, /, *, axes: Any = None) -> Tensor:
     """The inverse of ``fftshift``."""
-    return aj.fft.ifftshift(x, axes)  # type: ignore[no-any-return]
+    return aj.fft.ifftshift(x, axes)
 
 
 __all__ = [

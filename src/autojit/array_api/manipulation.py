@@ -28,7 +28,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
     """The array repeated up to a shape."""
-    return aj.broadcast_to(x, sequence_of(shape))  # type: ignore[no-any-return]
+    return aj.broadcast_to(x, sequence_of(shape))
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Tensor:
@@ -51,7 +51,7 @@ def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
 
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     """Axes moved to other places."""
-    return aj.movedim(x, source, destination)  # type: ignore[no-any-return]
+    return aj.movedim(x, source, destination)
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
@@ -72,7 +72,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     """
     if copy is False:
         try:
-            return x.view(sequence_of(shape))  # type: ignore[no-any-return]
+            return x.view(sequence_of(shape))
         except RuntimeError as error:
             raise ValueError(f"reshape: impossible without a copy: {error}") from None
     return _of(np.reshape, x, shape, copy=copy)  # type: ignore[no-any-return]
@@ -149,12 +149,13 @@ def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor |
 
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     """Elements of ``x1`` where the condition holds, of ``x2`` elsewhere."""
-    return aj.where(condition, *together(x1, x2))  # type: ignore[no-any-return]
+    x, y = together(x1, x2)
+    return aj.where(condition, x, y)
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2``."""
-    return aj.isin(*together(x1, x2), invert=invert)  # type: ignore[no-any-return]
+    return aj.isin(*together(x1, x2), invert=invert)
 
 
 # ---- sets and order
@@ -182,9 +183,9 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The places of the elements in order."""
-    return aj.argsort(x, axis, descending=descending, stable=True)  # type: ignore[no-any-return]
+    return aj.argsort(x, axis, descending=descending, stable=True)
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order."""
-    return aj.sort(x, axis, descending=descending, stable=True)[0]  # type: ignore[no-any-return]
+    return aj.sort(x, axis, descending=descending, stable=True)[0]

@@ -146,7 +146,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None)
     found = x if device is None else x.to(device)
     if found.dtype is dtype:
         return found.clone() if copy else found
-    return found.to(dtype)  # type: ignore[no-any-return]
+    return found.to(dtype)
 
 
 def sequence_of(shape: Any) -> tuple[int, ...]:

@@ -91,4 +91,4 @@ def diff(
     given = [t for t in (prepend, x, append) if t is not None]
     parts = together(*given)
     joined = aj.cat(parts, axis) if len(parts) > 1 else x
-    return aj.diff(joined, n, axis)  # type: ignore[no-any-return]
+    return aj.diff(joined, n, axis)

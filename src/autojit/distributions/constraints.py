@@ -64,7 +64,7 @@ class Real(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """False at NaN."""
-        return value.eq(value)  # type: ignore[no-any-return]
+        return value.eq(value)
 
 
 class Boolean(Constraint):
@@ -74,7 +74,7 @@ class Boolean(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True at 0 and 1."""
-        return value.eq(0) | value.eq(1)  # type: ignore[no-any-return]
+        return value.eq(0) | value.eq(1)
 
 
 class OneHot(Constraint):
@@ -86,7 +86,7 @@ class OneHot(Constraint):
     def check(self, value: Tensor) -> Tensor:
         """True where the last axis holds 0 and 1 only, and adds up to 1."""
         is_boolean = (value.eq(0) | value.eq(1)).all(-1)
-        return is_boolean & value.sum(-1).eq(1)  # type: ignore[no-any-return]
+        return is_boolean & value.sum(-1).eq(1)
 
 
 class Interval(Constraint):
@@ -119,7 +119,7 @@ class IntegerInterval(Interval):
 
     def check(self, value: Tensor) -> Tensor:
         """True at whole numbers from the lower to the upper bound."""
-        return (value % 1).eq(0) & super().check(value)  # type: ignore[no-any-return]
+        return (value % 1).eq(0) & super().check(value)
 
 
 class GreaterThan(Constraint):
@@ -175,7 +175,7 @@ class Simplex(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True where the last axis has no negative element and adds up to 1."""
-        return (value >= 0).all(-1) & (absolute(value.sum(-1) - 1) < _SUM_TOLERANCE)  # type: ignore[no-any-return]
+        return (value >= 0).all(-1) & (absolute(value.sum(-1) - 1) < _SUM_TOLERANCE)
 
 
 class Multinomial(Constraint):
@@ -199,7 +199,7 @@ class LowerTriangular(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True where everything above the diagonal is 0."""
-        return value.tril().eq(value).flatten(-2).all(-1)  # type: ignore[no-any-return]
+        return value.tril().eq(value).flatten(-2).all(-1)
 
 
 class LowerCholesky(LowerTriangular):
@@ -208,7 +208,7 @@ class LowerCholesky(LowerTriangular):
     def check(self, value: Tensor) -> Tensor:
         """True at lower triangles whose diagonal is positive."""
         is_positive = (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
-        return super().check(value) & is_positive  # type: ignore[no-any-return]
+        return super().check(value) & is_positive
 
 
 class CorrCholesky(LowerCholesky):
@@ -228,7 +228,7 @@ class Square(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True everywhere when the last two axes are of one length."""
-        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=value.eq(value).dtype)  # type: ignore[no-any-return]
+        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=value.eq(value).dtype)
 
 
 class Symmetric(Square):
@@ -239,7 +239,7 @@ class Symmetric(Square):
         if value.shape[-2] != value.shape[-1]:
             return super().check(value)
         gap = absolute(value - value.mT)
-        return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)  # type: ignore[no-any-return]
+        return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)
 
 
 class PositiveSemidefinite(Symmetric):
@@ -250,7 +250,7 @@ class PositiveSemidefinite(Symmetric):
         is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_symmetric
-        return is_symmetric & (eigvalsh(value) >= 0).all(-1)  # type: ignore[no-any-return]
+        return is_symmetric & (eigvalsh(value) >= 0).all(-1)
 
 
 class PositiveDefinite(Symmetric):
@@ -261,7 +261,7 @@ class PositiveDefinite(Symmetric):
         is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_symmetric
-        return is_symmetric & (eigvalsh(value) > 0).all(-1)  # type: ignore[no-any-return]
+        return is_symmetric & (eigvalsh(value) > 0).all(-1)
 
 
 class Independent(Constraint):
@@ -279,7 +279,7 @@ class Independent(Constraint):
         if valid.ndim < self.reinterpreted_batch_ndims:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         count = self.reinterpreted_batch_ndims
-        return valid.reshape(*valid.shape[: valid.ndim - count], -1).all(-1)  # type: ignore[no-any-return]
+        return valid.reshape(*valid.shape[: valid.ndim - count], -1).all(-1)
 
     def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
@@ -334,7 +334,7 @@ class MixtureSameFamilyConstraint(Constraint):
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         valid = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
         kept = value.ndim - self.event_dim
-        return valid.reshape(*valid.shape[:kept], -1).all(-1)  # type: ignore[no-any-return]
+        return valid.reshape(*valid.shape[:kept], -1).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"

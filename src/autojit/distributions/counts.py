@@ -101,7 +101,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
 def _along_first_axis(of: _OfProbability, count: int, expand: bool) -> Tensor:
     """0, 1, .. count - 1 along a new first axis, for every distribution of a batch."""
     values = arange(count, dtype=of._given.dtype).reshape(-1, *[1] * len(of.batch_shape))
-    return values.expand(-1, *of.batch_shape) if expand else values  # type: ignore[no-any-return]
+    return values.expand(-1, *of.batch_shape) if expand else values
 
 
 class Geometric(_OfProbability):
@@ -211,7 +211,7 @@ class Binomial(_OfProbability):
         return _along_first_axis(self, most + 1, expand)
 
     def entropy(self) -> Tensor:
-        return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)  # type: ignore[no-any-return]
+        return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)
 
 
 class NegativeBinomial(_OfProbability):
@@ -239,7 +239,7 @@ class NegativeBinomial(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * exp(self.logits)  # type: ignore[no-any-return]
+        return self.total_count * exp(self.logits)
 
     @property
     def mode(self) -> Tensor:
@@ -259,7 +259,7 @@ class NegativeBinomial(_OfProbability):
         n, logits = self.total_count, self.logits
         chances = n * logsigmoid(-logits) + value * logsigmoid(logits)
         orders = lgamma(n + value) - lgamma(1 + value) - lgamma(n)
-        return chances + where(n + value == 0, 0.0, orders)  # type: ignore[no-any-return]
+        return chances + where(n + value == 0, 0.0, orders)
 
 
 class Poisson(ExponentialFamily):

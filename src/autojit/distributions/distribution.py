@@ -105,7 +105,7 @@ class Distribution:
     @property
     def stddev(self) -> Tensor:
         """The standard deviation."""
-        return self.variance.sqrt()  # type: ignore[no-any-return]
+        return self.variance.sqrt()
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Values drawn, without a derivative. Shape: ``sample_shape + batch_shape + event_shape``."""

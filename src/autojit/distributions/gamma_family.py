@@ -214,7 +214,7 @@ class Dirichlet(ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self.concentration / self.concentration.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+        return self.concentration / self.concentration.sum(-1, keepdim=True)
 
     @property
     def mode(self) -> Tensor:
@@ -227,16 +227,16 @@ class Dirichlet(ExponentialFamily):
     @property
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, keepdim=True)
-        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))  # type: ignore[no-any-return]
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return drawn / drawn.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+        return drawn / drawn.sum(-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a = self.concentration
-        return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)  # type: ignore[no-any-return]
+        return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -282,7 +282,7 @@ class Beta(ExponentialFamily):
         return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._dirichlet().rsample(sample_shape).select(-1, 0)  # type: ignore[no-any-return]
+        return self._dirichlet().rsample(sample_shape).select(-1, 0)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -55,7 +55,7 @@ def _squared_length(q: AnyNormal, gap: Tensor) -> Tensor:
     whole = gap.unsqueeze(-1)
     batch = (factor[..., :1, :1] + whole[..., :1, :1]).shape[:-2]
     wide = factor.expand((*batch, *factor.shape[-2:])), whole.expand((*batch, *whole.shape[-2:]))
-    return (solve_triangular(*wide, upper=False) ** 2).sum((-2, -1))  # type: ignore[no-any-return]
+    return (solve_triangular(*wide, upper=False) ** 2).sum((-2, -1))
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)

@@ -28,16 +28,16 @@ from autojit.tensor.tensor import Tensor
 def multivariate_lgamma(x: Tensor, order: int) -> Tensor:
     """The logarithm of the multivariate gamma function. Shapes: equal."""
     constant = order * (order - 1) / 4 * log_of(pi)
-    return lgamma(_shifted(x, order)).sum(-1) + constant  # type: ignore[no-any-return]
+    return lgamma(_shifted(x, order)).sum(-1) + constant
 
 
 def multivariate_digamma(x: Tensor, order: int) -> Tensor:
     """The derivative of ``multivariate_lgamma``. Shapes: equal."""
-    return digamma(_shifted(x, order)).sum(-1)  # type: ignore[no-any-return]
+    return digamma(_shifted(x, order)).sum(-1)
 
 
 def _shifted(x: Tensor, order: int) -> Tensor:
-    return x.unsqueeze(-1) - arange(order, dtype=x.dtype) / 2  # type: ignore[no-any-return]
+    return x.unsqueeze(-1) - arange(order, dtype=x.dtype) / 2
 
 
 class Wishart(ExponentialFamily):
@@ -119,13 +119,13 @@ class Wishart(ExponentialFamily):
     @derived
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
 
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         inverse = self._whitened(eye(self._event_shape[-1], dtype=self._unbroadcasted_scale_tril.dtype))
-        return inverse.mT @ inverse  # type: ignore[no-any-return]
+        return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:
         factor = self._unbroadcasted_scale_tril
@@ -136,7 +136,7 @@ class Wishart(ExponentialFamily):
 
     @property
     def _freedom(self) -> Tensor:
-        return self.df.reshape(*self._batch_shape, 1, 1)  # type: ignore[no-any-return]
+        return self.df.reshape(*self._batch_shape, 1, 1)
 
     @property
     def mean(self) -> Tensor:
@@ -163,10 +163,10 @@ class Wishart(ExponentialFamily):
         diagonal = clamp(sqrt(self._chi2.rsample(sample_shape)), min=finfo(factor.dtype).eps)
         below = randn(self._extended_shape(sample_shape), dtype=factor.dtype).tril(-1)
         triangle = factor @ (below + diag_embed(diagonal))
-        return triangle @ triangle.mT  # type: ignore[no-any-return]
+        return triangle @ triangle.mT
 
     def _half_log_det(self) -> Tensor:
-        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)  # type: ignore[no-any-return]
+        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -223,7 +223,7 @@ class LKJCholesky(Distribution):
             length = sqrt((drawn**2).sum(-1, keepdim=True))
             rows = sqrt(share) * drawn / where(length.eq(0), 1.0, length)
             rest = clamp(1 - (rows**2).sum(-1), min=finfo(rows.dtype).tiny)
-            return rows + diag_embed(sqrt(rest))  # type: ignore[no-any-return]
+            return rows + diag_embed(sqrt(rest))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -233,4 +233,4 @@ class LKJCholesky(Distribution):
         less = self.dim - 1
         alpha = self.concentration + 0.5 * less
         constant = 0.5 * less * log_of(pi) + multivariate_lgamma(alpha - 0.5, less) - less * lgamma(alpha)
-        return (order * log(diagonal)).sum(-1) - constant  # type: ignore[no-any-return]
+        return (order * log(diagonal)).sum(-1) - constant

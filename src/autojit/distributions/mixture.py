@@ -78,7 +78,7 @@ class MixtureSameFamily(Distribution):
         return self._averaged(self._component_distribution.variance + gap**2)
 
     def _spread(self, value: Tensor) -> Tensor:
-        return value.unsqueeze(-1 - len(self._event_shape))  # type: ignore[no-any-return]
+        return value.unsqueeze(-1 - len(self._event_shape))
 
     def cdf(self, value: Tensor) -> Tensor:
         found = self._component_distribution.cdf(self._spread(value))
@@ -96,7 +96,7 @@ class MixtureSameFamily(Distribution):
             drawn = self._component_distribution.sample(sample_shape)
             place = place.reshape(*place.shape, *[1] * (count + 1))
             axis = drawn.ndim - 1 - count
-            return drawn.gather(axis, place.expand((*place.shape[: axis + 1], *drawn.shape[axis + 1 :]))).squeeze(axis)  # type: ignore[no-any-return]
+            return drawn.gather(axis, place.expand((*place.shape[: axis + 1], *drawn.shape[axis + 1 :]))).squeeze(axis)
 
     def __repr__(self) -> str:
         return f"MixtureSameFamily({self._mixture_distribution!r}, {self._component_distribution!r})"

@@ -79,40 +79,40 @@ class MultivariateNormal(Distribution):
     @derived
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance."""
-        return self._unbroadcasted_scale_tril  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril
 
     @derived
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
 
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         inverse = self._whitened(eye(self.loc.shape[-1], dtype=self.loc.dtype))
-        return inverse.mT @ inverse  # type: ignore[no-any-return]
+        return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:
         return solve_triangular(self._unbroadcasted_scale_tril, columns, upper=False)
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
-        return (self._unbroadcasted_scale_tril**2).sum(-1)  # type: ignore[no-any-return]
+        return (self._unbroadcasted_scale_tril**2).sum(-1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
-        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:
-        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)  # type: ignore[no-any-return]
+        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

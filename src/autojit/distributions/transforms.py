@@ -223,13 +223,13 @@ class ReshapeTransform(Transform):
         return (self.in_shape, self.out_shape)
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.reshape(*x.shape[: x.ndim - len(self.in_shape)], *self.out_shape)  # type: ignore[no-any-return]
+        return x.reshape(*x.shape[: x.ndim - len(self.in_shape)], *self.out_shape)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.reshape(*y.shape[: y.ndim - len(self.out_shape)], *self.in_shape)  # type: ignore[no-any-return]
+        return y.reshape(*y.shape[: y.ndim - len(self.out_shape)], *self.in_shape)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return x.new_zeros(x.shape[: x.ndim - len(self.in_shape)])  # type: ignore[no-any-return]
+        return x.new_zeros(x.shape[: x.ndim - len(self.in_shape)])
 
     def forward_shape(self, shape: Any) -> Size:
         return _replace_end(shape, self.in_shape, self.out_shape)
@@ -293,7 +293,7 @@ class StickBreakingTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         centred = self._centred(x)
-        return (-centred + logsigmoid(centred) + log(y[..., :-1])).sum(-1)  # type: ignore[no-any-return]
+        return (-centred + logsigmoid(centred) + log(y[..., :-1])).sum(-1)
 
     def forward_shape(self, shape: Any) -> Size:
         return Size((*shape[:-1], shape[-1] + 1))
@@ -312,10 +312,10 @@ class LowerCholeskyTransform(Transform):
     codomain = constraints.lower_cholesky
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))  # type: ignore[no-any-return]
+        return x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.tril(-1) + diag_embed(log(y.diagonal(dim1=-2, dim2=-1)))  # type: ignore[no-any-return]
+        return y.tril(-1) + diag_embed(log(y.diagonal(dim1=-2, dim2=-1)))
 
     def _settings(self) -> tuple[Any, ...]:
         return ()

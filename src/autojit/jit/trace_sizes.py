@@ -128,7 +128,7 @@ class TraceSizes:
         with grad_mode(False):
             number = self._number_of(expression).tensor.to(dtype)
         assert number._value is not None
-        return number._value  # type: ignore[no-any-return]
+        return number._value
 
     def _is_counted(self, expression: Expression) -> bool:
         return bool(self.counted) and any(name in self.counted for name in expression.symbols())
@@ -236,7 +236,7 @@ class TraceSizes:
         spread = wrap_value(iota).new_zeros(flat.shape[0] + 1).scatter(0, places, wrap_value(iota))
         found = spread[:count].clone()._value
         assert found is not None
-        return found  # type: ignore[no-any-return]
+        return found
 
     def concrete_op(self, op: Op) -> Op:
         """An op as it is in this call."""

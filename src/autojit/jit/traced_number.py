@@ -106,8 +106,8 @@ class TracedNumber:
         self._check()
         dtype = type_of(other).dtype
         if dtype.category >= 2 or (dtype.category == 1 and self.kind is int):
-            return self.tensor.to(dtype)  # type: ignore[no-any-return]
-        return self.tensor.to(int64 if self.kind is int else default_dtype())  # type: ignore[no-any-return]
+            return self.tensor.to(dtype)
+        return self.tensor.to(int64 if self.kind is int else default_dtype())
 
     def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):

@@ -95,7 +95,9 @@ def after_the_last_node(module: Any, hooks: list[Hook], output: Any) -> None:
             return
         output = members[0]
     node = output.grad_fn
-    for hook in hooks if node is not None else ():
+    if node is None:
+        return
+    for hook in hooks:
         node.register_hook(lambda inputs, outputs, hook=hook: hook(module, inputs, outputs))
 
 

@@ -78,7 +78,7 @@ def _rounded_off(x: Tensor, t: Tensor) -> Tensor:
     """``-x sqrt(1/2) - t`` for the rounded product ``t``."""
     head = x.to(float32).to(float64)
     tail = x - head
-    return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))  # type: ignore[no-any-return]
+    return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))
 
 
 @with_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -218,6 +218,10 @@ def cuda(self: Tensor, device: Any = None) -> Tensor:
     return to(self, Device("cuda", device if isinstance(device, int) else None))
 
 
+@overload
+def size(self: Tensor, dim: None = None) -> Size: ...
+@overload
+def size(self: Tensor, dim: int) -> int: ...
 def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or one extent."""
     shape = type_of(self).shape
@@ -331,6 +335,10 @@ def _is_view(self: Tensor) -> bool:
     return self._view is not None and self._view.base is not None
 
 
+@overload
+def requires_grad_(self: Tensor, mode: bool = True, /) -> Tensor: ...
+@overload
+def requires_grad_(self: Tensor, *, requires_grad: bool) -> Tensor: ...
 def requires_grad_(self: Tensor, mode: bool = True, **old_name: bool) -> Tensor:
     """Set ``requires_grad``, also under that name; returns the tensor."""
     set_requires_grad(self, old_name.pop("requires_grad", mode))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import combinations as pairs_of
 from itertools import combinations_with_replacement as pairs_with_repetition
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -217,7 +217,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise UsageError(f"Expect a non-negative number, but got {r}", {"input": input})
     if r == 0:
-        return input.new_empty((0,))  # type: ignore[no-any-return]
+        return input.new_empty((0,))
     choose: Any = pairs_with_repetition if with_replacement else pairs_of
     places = np.array(list(choose(range(type_of(input).size), r)), np.int64).reshape(-1, r)
     return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
@@ -230,6 +230,10 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_3d(x) for x in tensors], 2)
 
 
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(*tensors: Any) -> Any: ...
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
     if len(tensors) != 1 or not isinstance(tensors[0], Tensor):
@@ -254,7 +258,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     if x.dtype is not y.dtype or x.dtype is bool_:
         raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
     ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
-    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead  # type: ignore[no-any-return]
+    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead
 
 
 _DISTANCE_MODES = (
@@ -358,7 +362,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
     turned = (centred if weight is None else centred * weight).transpose(0, 1).conj()
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     found = matmul(*together(centred, turned, "cov")) / freedom
-    return found.squeeze()  # type: ignore[no-any-return]
+    return found.squeeze()
 
 
 def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:

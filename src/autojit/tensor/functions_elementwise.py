@@ -405,7 +405,7 @@ def isreal(input: Tensor) -> Tensor:
     """Whether an element's imaginary part is 0."""
     if type_of(input).dtype.is_complex:
         return eq(imag(input), 0)
-    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)  # type: ignore[no-any-return]
+    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)
 
 
 def logical_and(input: Any, other: Any) -> Tensor:

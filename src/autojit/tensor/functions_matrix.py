@@ -97,7 +97,7 @@ def triangular_solve(
 
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices on two axes."""
-    return input.norm("nuc", dim, keepdim)  # type: ignore[no-any-return]
+    return input.norm("nuc", dim, keepdim)
 
 
 def lobpcg(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -17,16 +17,7 @@ from autojit.ops.composed import is_common
 from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
 from autojit.tensor.dispatch import apply_single
-from autojit.tensor.functions_elementwise import (
-    div,
-    isnan,
-    logaddexp,
-    maximum,
-    minimum,
-    ne,
-    sub,
-    where,
-)  # fmt: skip
+from autojit.tensor.functions_elementwise import div, isnan, logaddexp, maximum, minimum, ne, sub, where
 from autojit.tensor.kernels import by_parts, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
@@ -284,6 +275,10 @@ def _position(function: Any, what: str, input: Tensor, dim: int | None, keepdim:
     return function(source, dim, keepdim)  # type: ignore[no-any-return]
 
 
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
     if dim is None and other is None:
@@ -293,6 +288,10 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _max_or_min(input, dim, keepdim, other, maximum, amax, argmax, "max")
 
 
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def min(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
     if dim is None and other is None:
@@ -353,7 +352,7 @@ def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     found = ops.svdvals(x.movedim(axes, (-2, -1))).sum(-1)
     for axis in axes if keepdim else ():
         found = found.unsqueeze(axis)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def t(input: Tensor) -> Tensor:
 
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
-    return transpose(input, -2, -1).conj()  # type: ignore[no-any-return]
+    return transpose(input, -2, -1).conj()
 
 
 @remembered
@@ -246,7 +246,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
-    if isinstance(tensors, Tensor):
+    given: object = tensors
+    if isinstance(given, Tensor):
         raise tensors_expected("cat")
     op = _concatenation(tensors, dim)
     if op is not None:
@@ -332,11 +333,19 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_2d(x) for x in tensors], 0)
 
 
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(*tensors: Any) -> Any: ...
 def atleast_1d(*tensors: Any) -> Any:
     """With rank at least 1; of several tensors (or a sequence) a tuple."""
     return _each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
 
 
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(*tensors: Any) -> Any: ...
 def atleast_2d(*tensors: Any) -> Any:
     """With rank at least 2, new axes in front; of several tensors (or a sequence) a tuple."""
     return _each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
@@ -395,7 +404,7 @@ def trace(input: Tensor) -> Tensor:
         return state.autocast.full(trace, input)
     if type_of(input).ndim != 2:
         raise UsageError(f"trace: expected a matrix, but got tensor with dim {type_of(input).ndim}")
-    return ops.diagonal(input).sum()  # type: ignore[no-any-return]
+    return ops.diagonal(input).sum()
 
 
 def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import quietly, state
-from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
+from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,6 +96,10 @@ def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bo
     return bool(layout_of(self).transpose(_axis_order(self, memory_format)).flags.c_contiguous)
 
 
+@overload
+def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
+@overload
+def stride(self: Tensor, dim: int) -> int: ...
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours per axis, in elements."""
     layout = layout_of(self)
@@ -286,7 +290,7 @@ def itemsize(self: Tensor) -> int:
     return type_of(self).dtype.size_bytes
 
 
-def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
+def as_subclass(self: Tensor, cls: type[T]) -> T:
     """The same tensor, history included, as an object of a subclass."""
     made = alias(self, cls)
     made._requires_grad = wants_grad(self)

@@ -63,6 +63,7 @@ def function_of(method: Callable[..., Any]) -> Callable[..., Any]:
     code = _renamed(method.__code__, {"self": "input"})
     made = FunctionType(code, method.__globals__, method.__name__, method.__defaults__, method.__closure__)
     made.__kwdefaults__, made.__doc__, made.__module__ = method.__kwdefaults__, method.__doc__, method.__module__
+    made.__annotations__ = {"input" if key == "self" else key: kind for key, kind in method.__annotations__.items()}
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -133,12 +133,12 @@ def embedding(
 
 def _rows(weight: Tensor, index: Tensor) -> Tensor:
     if index.ndim == 1:
-        return cast(Tensor, aj.index_select(weight, 0, index))
+        return aj.index_select(weight, 0, index)
     try:
         rows = aj.index_select(weight, 0, index.reshape(-1))
     except IndexOutOfRangeError as error:
         raise error.of_shape(index.shape) from None
-    return cast(Tensor, rows.view(*index.shape, weight.shape[1]))
+    return rows.view(*index.shape, weight.shape[1])
 
 
 class _SparseRows(Function):
