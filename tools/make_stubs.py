@@ -25,8 +25,10 @@ from autojit.core.dtypes import DType
 from autojit.core.layout import Layout
 from autojit.tensor.legacy import TensorKind
 from autojit.tensor.memory import MemoryFormat
+from autojit.tensor.method_forms import in_our_names
 from autojit.tensor.tensor import Tensor
 
+WITH_OUT = ("fft", "linalg", "special")  # modules whose functions take ``out`` from a decorator
 PACKAGE = Path(aj.__file__).parent
 HEAD = '"""{}: written by ``tools/make_stubs.py``, not by hand."""\n\n'
 _NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
@@ -107,20 +109,21 @@ def signatures(function: Callable[..., Any]) -> list[inspect.Signature]:
     inner = inspect.unwrap(function)
     forms = [inspect.signature(f) for f in get_overloads(inner)] or [inspect.signature(inner)]
     wrapper: Any = function
+    takes_numpy_names = False
     while wrapper is not inner:
         outer = inspect.signature(wrapper, follow_wrapped=False).parameters.values()
         forms = [_with(form, [p for p in outer if p.kind is p.KEYWORD_ONLY]) for form in forms]
+        takes_numpy_names = takes_numpy_names or in_our_names.__name__ in wrapper.__code__.co_names
         wrapper = wrapper.__wrapped__
-    if inner is not function:
+    if takes_numpy_names:
         forms += [numpy for form in forms if (numpy := _in_numpy_names(form)) is not None]
     return forms
 
 
 def _with(form: inspect.Signature, others: Parameters) -> inspect.Signature:
     own = list(form.parameters.values())
-    added = [p.replace(annotation="Any") for p in others if p.name not in form.parameters]
-    if not added:
-        return form
+    kind = "Tensor | None" if form.return_annotation == "Tensor" else "Any"  # of ``out``
+    added = [p.replace(annotation=kind) for p in others if p.name not in form.parameters]
     end = len(own) - (own[-1].kind is _KINDS.VAR_KEYWORD if own else 0)
     return form.replace(parameters=[*own[:end], *added, *own[end:]])
 
@@ -214,36 +217,39 @@ def _property(name: str, value: property, names: Names) -> list[str]:
     return [f"{name}: {getter.rpartition(' -> ')[2].removesuffix(': ...')}"]
 
 
-def package_stub() -> str:
-    """The public names of ``autojit``."""
+def package_names() -> list[str]:
+    """The public names of ``autojit``, those included that are imported when they are first used."""
     bound = {n.asname or n.name for s in _statements() if isinstance(s, ast.ImportFrom | ast.Import) for n in s.names}
     bound |= {target.id for s in _statements() for target in _targets(s)}
     bound |= {s.name for s in _statements() if isinstance(s, ast.FunctionDef)}
-    offered = [n for n in dir(aj) if not n.startswith("__") and not (n.startswith("_") and n in bound)]
-    names = Names([*offered, "__version__"])
+    return [*(n for n in dir(aj) if not n.startswith("__") and not (n.startswith("_") and n in bound)), "__version__"]
+
+
+def module_stub(module: ModuleType, offered: list[str]) -> str:
+    """What a module offers: by import where a function is at home, else by its signature."""
+    names = Names(offered)
     shown: dict[str, list[str]] = {}
     lines: list[str] = []
-    for name in [*offered, "__version__"]:
-        value = getattr(aj, name)
-        module, original = _home(name, value)
+    for name in offered:
+        value = getattr(module, name)
+        home, original = _home(name, value)
         if original and original != name and not original.startswith("_") and "." not in original:
-            lines.append(f"{name} = {names.use(original, module, original)}")
+            lines.append(f"{name} = {names.use(original, home, original)}")
         elif original:
-            shown.setdefault(module, []).append(f"{original} as {name}")
+            shown.setdefault(home, []).append(f"{original} as {name}")
         elif isinstance(value, ModuleType):
             lines += _callable_module(name, value, names)
         elif isinstance(value, TensorKind):
             lines.append(f"class {name}(Tensor): ...")
         elif isinstance(value, FunctionType):
             lines += declared(name, value, names)
+        elif value is None:
+            lines.append(f"{name}: None")
         else:
-            kind = type(value)
-            lines.append(
-                f"{name}: {'None' if value is None else names.use(kind.__name__, kind.__module__, kind.__qualname__)}"
-            )
-    imports = "".join(f"from {module} import {', '.join(shown[module])}\n" for module in sorted(shown))
+            lines.append(f"{name}: {names.use(type(value).__name__, type(value).__module__, type(value).__qualname__)}")
+    imports = "".join(f"from {home} import {', '.join(shown[home])}\n" for home in sorted(shown))
     body = "".join(f"{line}\n" for line in lines)
-    return f"{HEAD.format('What autojit offers')}{names.text()}{imports}\n{body}"
+    return f"{HEAD.format(f'What {module.__name__} offers')}{names.text()}{imports}\n{body}"
 
 
 def _callable_module(name: str, module: ModuleType, names: Names) -> list[str]:
@@ -286,7 +292,11 @@ def _home(name: str, value: Any) -> tuple[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    stubs = {PACKAGE / "tensor" / "tensor_methods.pyi": method_stub(), PACKAGE / "__init__.pyi": package_stub()}
+    stubs = {PACKAGE / "__init__.pyi": module_stub(aj, package_names())}  # first: nothing is imported that was left
+    stubs[PACKAGE / "tensor" / "tensor_methods.pyi"] = method_stub()
+    for name in WITH_OUT:
+        module = importlib.import_module(f"autojit.{name}")
+        stubs[PACKAGE / name / "__init__.pyi"] = module_stub(module, sorted(module.__all__))
     old = [path for path, text in stubs.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if "--check" in arguments:
         for path in old:

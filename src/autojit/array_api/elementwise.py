@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.array_api.promotion import together
-from autojit.interop.registry import FUNCTIONS
+from autojit.array_api.promotion import computed, together
 from autojit.interop.ufunc_calls import call
 from autojit.tensor import Tensor
 
@@ -74,7 +73,7 @@ def round(x: Tensor, /) -> Tensor:
     """The nearest whole numbers, halves to even ones."""
     if x.dtype.is_complex:
         return aj.complex(aj.round(aj.real(x)), aj.round(aj.imag(x)))
-    return FUNCTIONS[np.round](x)  # type: ignore[no-any-return]
+    return computed(np.round, x)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -86,4 +85,4 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     }
     if not given:
         return x.clone()
-    return FUNCTIONS[np.clip](x, **given).to(x.dtype)  # type: ignore[no-any-return]
+    return computed(np.clip, x, **given).to(x.dtype)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.array_api.promotion import together
+from autojit.array_api.promotion import computed, together
 from autojit.core.dtypes import DType
-from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
 
@@ -25,7 +24,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
     """The product over several axes."""
-    return FUNCTIONS[np.tensordot](*together(x1, x2), axes)  # type: ignore[no-any-return]
+    return computed(np.tensordot, *together(x1, x2), axes)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -47,7 +46,7 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError("cross: both arrays need three elements along the axis")
-    return FUNCTIONS[np.cross](*together(x1, x2), axis=axis)  # type: ignore[no-any-return]
+    return computed(np.cross, *together(x1, x2), axis=axis)
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
@@ -133,7 +132,7 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> Any:
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """What ``x1`` maps to ``x2``: a vector when ``x2`` has one axis, else matrices."""
-    return FUNCTIONS[np.linalg.solve](*together(x1, x2))  # type: ignore[no-any-return]
+    return computed(np.linalg.solve, *together(x1, x2))
 
 
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:

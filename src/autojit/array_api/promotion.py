@@ -11,6 +11,7 @@ import numpy as np
 import autojit as aj
 from autojit.core.dtypes import DType, default_dtype, dtype_of_numpy
 from autojit.core.errors import DTypeError
+from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
 DTYPES: dict[str, DType] = {
@@ -118,6 +119,12 @@ def with_number(dtype: DType, value: Any) -> DType:
     if category == 3:
         return dtype.to_complex() if dtype.category == 2 else default_dtype().to_complex()
     return default_dtype() if category == 2 else aj.int64
+
+
+def computed(function: Any, *arguments: Any, **options: Any) -> Tensor:
+    """What the form of a NumPy function for tensors gives."""
+    found: Tensor = FUNCTIONS[function](*arguments, **options)
+    return found
 
 
 def together(*values: Any) -> list[Tensor]:

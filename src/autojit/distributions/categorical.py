@@ -47,11 +47,11 @@ class _OfCategories(Distribution):
             self.__dict__["logits"] = normalize_logits(logits)
         else:
             self.__dict__["probs"] = probs / probs.sum(-1, keepdim=True)
-        return given.shape  # type: ignore[no-any-return]
+        return Size(given.shape)
 
     @property
     def _given(self) -> Tensor:
-        return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]  # type: ignore[no-any-return]
+        return self.probs if "probs" in self.__dict__ else self.logits
 
     @property
     def param_shape(self) -> Any:
@@ -69,7 +69,7 @@ class _OfCategories(Distribution):
 
     def _entropy(self) -> Tensor:
         logits = clamp(self.logits, min=finfo(self._given.dtype).min)
-        return -(logits * self.probs).sum(-1)  # type: ignore[no-any-return]
+        return -(logits * self.probs).sum(-1)
 
 
 class Categorical(_OfCategories):
@@ -100,7 +100,7 @@ class Categorical(_OfCategories):
 
     @property
     def mode(self) -> Tensor:
-        return self.probs.argmax(-1)  # type: ignore[no-any-return]
+        return self.probs.argmax(-1)
 
     @property
     def variance(self) -> Tensor:
@@ -142,7 +142,7 @@ class OneHotCategorical(_OfCategories):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -150,7 +150,7 @@ class OneHotCategorical(_OfCategories):
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
@@ -182,7 +182,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     has_rsample = True
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
 class Multinomial(_OfCategories):
@@ -212,11 +212,11 @@ class Multinomial(_OfCategories):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs * self.total_count  # type: ignore[no-any-return]
+        return self.probs * self.total_count
 
     @property
     def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Category after category, each a binomial share of the draws that are left."""
@@ -234,11 +234,10 @@ class Multinomial(_OfCategories):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        pair: Any = broadcast_tensors(self.logits, value)
-        logits, counts = pair
+        logits, counts = broadcast_tensors(self.logits, value)
         is_void = counts.eq(0) & logits.eq(float("-inf"))
         kept = where(is_void, 0.0, logits)
-        return lgamma(counts.sum(-1) + 1) - lgamma(counts + 1).sum(-1) + (kept * counts).sum(-1)  # type: ignore[no-any-return]
+        return lgamma(counts.sum(-1) + 1) - lgamma(counts + 1).sum(-1) + (kept * counts).sum(-1)
 
     def entropy(self) -> Tensor:
         n = self.total_count

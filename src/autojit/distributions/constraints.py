@@ -92,13 +92,13 @@ class OneHot(Constraint):
 class Interval(Constraint):
     """Numbers between two bounds; either may be open, infinite, or a tensor."""
 
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float, upper_bound: Tensor | float) -> None:
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True from the lower to the upper bound."""
-        return (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
+        return (self.lower_bound <= value) & (value <= self.upper_bound)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lower_bound={self.lower_bound}, upper_bound={self.upper_bound})"
@@ -109,7 +109,7 @@ class HalfOpenInterval(Interval):
 
     def check(self, value: Tensor) -> Tensor:
         """True from the lower bound to below the upper one."""
-        return (self.lower_bound <= value) & (value < self.upper_bound)  # type: ignore[no-any-return]
+        return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
 class IntegerInterval(Interval):
@@ -125,12 +125,12 @@ class IntegerInterval(Interval):
 class GreaterThan(Constraint):
     """Numbers above a bound."""
 
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True above the bound."""
-        return self.lower_bound < value  # type: ignore[no-any-return]
+        return self.lower_bound < value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lower_bound={self.lower_bound})"
@@ -141,7 +141,7 @@ class GreaterThanEq(GreaterThan):
 
     def check(self, value: Tensor) -> Tensor:
         """True from the bound on."""
-        return self.lower_bound <= value  # type: ignore[no-any-return]
+        return self.lower_bound <= value
 
 
 class IntegerGreaterThan(GreaterThan):
@@ -151,18 +151,18 @@ class IntegerGreaterThan(GreaterThan):
 
     def check(self, value: Tensor) -> Tensor:
         """True at whole numbers from the bound on."""
-        return (value % 1).eq(0) & (value >= self.lower_bound)  # type: ignore[no-any-return]
+        return (value % 1).eq(0) & (value >= self.lower_bound)
 
 
 class LessThan(Constraint):
     """Numbers below a bound."""
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Tensor | float) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True below the bound."""
-        return value < self.upper_bound  # type: ignore[no-any-return]
+        return value < self.upper_bound
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(upper_bound={self.upper_bound})"
@@ -184,12 +184,12 @@ class Multinomial(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Tensor | float) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True where no count is negative and their sum is within the bound."""
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)  # type: ignore[no-any-return]
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
 class LowerTriangular(Constraint):
@@ -218,7 +218,7 @@ class CorrCholesky(LowerCholesky):
         """True at such triangles whose rows have length 1 up to rounding."""
         tolerance = 10 * value.shape[-1] * finfo(value.dtype).eps  # as torch has it
         length = (value.detach() ** 2).sum(-1).sqrt()
-        return super().check(value) & (absolute(length - 1) <= tolerance).all(-1)  # type: ignore[no-any-return]
+        return super().check(value) & (absolute(length - 1) <= tolerance).all(-1)
 
 
 class Square(Constraint):

@@ -44,7 +44,7 @@ class _OfProbability(Distribution):
 
     @property
     def _given(self) -> Tensor:
-        return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]  # type: ignore[no-any-return]
+        return self.probs if "probs" in self.__dict__ else self.logits
 
     @property
     def param_shape(self) -> Any:
@@ -71,7 +71,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -80,7 +80,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
@@ -129,15 +129,15 @@ class Geometric(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return 1 / self.probs - 1  # type: ignore[no-any-return]
+        return 1 / self.probs - 1
 
     @property
     def mode(self) -> Tensor:
-        return self.probs * 0  # type: ignore[no-any-return]
+        return self.probs * 0
 
     @property
     def variance(self) -> Tensor:
-        return (1 / self.probs - 1) / self.probs  # type: ignore[no-any-return]
+        return (1 / self.probs - 1) / self.probs
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
@@ -151,7 +151,7 @@ class Geometric(_OfProbability):
         return value * log1p(-where(is_sure, 0.0, probs)) + log(self.probs)
 
     def entropy(self) -> Tensor:
-        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs  # type: ignore[no-any-return]
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
 class Binomial(_OfProbability):
@@ -183,7 +183,7 @@ class Binomial(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * self.probs  # type: ignore[no-any-return]
+        return self.total_count * self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -191,7 +191,7 @@ class Binomial(_OfProbability):
 
     @property
     def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -202,7 +202,7 @@ class Binomial(_OfProbability):
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         choices = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
-        return choices + value * logits - n * softplus(logits)  # type: ignore[no-any-return]
+        return choices + value * logits - n * softplus(logits)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         most = int(self.total_count.max())
@@ -247,7 +247,7 @@ class NegativeBinomial(_OfProbability):
 
     @property
     def variance(self) -> Tensor:
-        return self.mean / (1 - self.probs)  # type: ignore[no-any-return]
+        return self.mean / (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

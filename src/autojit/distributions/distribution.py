@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from autojit.autograd import grad
 from autojit.core.errors import ArgumentError, UnsupportedError
@@ -144,10 +144,10 @@ class Distribution:
         """The exponential of the entropy."""
         return exp(self.entropy())
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distributions with a larger batch shape; parameters become views."""
         batch = Size(batch_shape)
-        made = object.__new__(type(self)) if _instance is None else _instance
+        made: Self = object.__new__(type(self)) if _instance is None else _instance
         known = len(self._batch_shape)
         for name, value in self.__dict__.items():
             if isinstance(value, Tensor):

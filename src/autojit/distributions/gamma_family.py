@@ -242,7 +242,7 @@ class Dirichlet(ExponentialFamily):
         a = self.concentration
         total = a.sum(-1)
         spread = (total - a.shape[-1]) * digamma(total) - ((a - 1) * digamma(a)).sum(-1)
-        return lgamma(a).sum(-1) - lgamma(total) + spread  # type: ignore[no-any-return]
+        return lgamma(a).sum(-1) - lgamma(total) + spread
 
 
 class Beta(ExponentialFamily):

@@ -111,4 +111,5 @@ def standard_gamma(concentration: Tensor) -> Tensor:
         autojit.Size([3])
     """
     drawn = clamp(exp(log_of_drawn(concentration)).to(concentration.dtype), min=finfo(concentration.dtype).tiny)
-    return _Attached.apply(concentration, drawn)  # type: ignore[no-any-return]
+    found: Tensor = _Attached.apply(concentration, drawn)
+    return found

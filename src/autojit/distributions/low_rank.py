@@ -129,7 +129,7 @@ class LowRankMultivariateNormal(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         distance = self._squared_length(value - self.loc)
-        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + self._log_det() + distance)  # type: ignore[no-any-return]
+        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + self._log_det() + distance)
 
     def entropy(self) -> Tensor:
-        return 0.5 * (self._event_shape[0] * (1 + log_of(2 * pi)) + self._log_det())  # type: ignore[no-any-return]
+        return 0.5 * (self._event_shape[0] * (1 + log_of(2 * pi)) + self._log_det())

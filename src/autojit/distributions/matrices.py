@@ -93,7 +93,7 @@ class Wishart(ExponentialFamily):
                 warn(
                     "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
                 )
-        self.arg_constraints = {  # type: ignore[misc]
+        self.__dict__["arg_constraints"] = {
             "covariance_matrix": constraints.positive_definite,
             "precision_matrix": constraints.positive_definite,
             "scale_tril": constraints.lower_cholesky,
@@ -106,7 +106,7 @@ class Wishart(ExponentialFamily):
 
     def _factor(self) -> Tensor:
         if "scale_tril" in self.__dict__:
-            return self.scale_tril  # type: ignore[no-any-return]
+            return self.scale_tril
         if "covariance_matrix" in self.__dict__:
             return cholesky(self.covariance_matrix)
         return factor_of_precision(self.precision_matrix)
@@ -140,18 +140,18 @@ class Wishart(ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self._freedom * self.covariance_matrix  # type: ignore[no-any-return]
+        return self._freedom * self.covariance_matrix
 
     @property
     def mode(self) -> Tensor:
         factor = self._freedom - self._event_shape[-1] - 1
-        return where(factor > 0, factor, float("nan")) * self.covariance_matrix  # type: ignore[no-any-return]
+        return where(factor > 0, factor, float("nan")) * self.covariance_matrix
 
     @property
     def variance(self) -> Tensor:
         matrix = self.covariance_matrix
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        return self._freedom * (matrix**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))  # type: ignore[no-any-return]
+        return self._freedom * (matrix**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def rsample(self, sample_shape: Any = (), max_try_correction: int | None = None) -> Tensor:
         """By Bartlett's decomposition: a triangle of normal numbers with roots of chi-squared ones on its diagonal.
@@ -174,13 +174,13 @@ class Wishart(ExponentialFamily):
         inside = self._whitened(value)
         trace = self._whitened(inside.mT).diagonal(dim1=-2, dim2=-1).sum(-1)
         scale = n * (rows * log_of(2) / 2 + self._half_log_det())
-        return (n - rows - 1) / 2 * slogdet(value)[1] - trace / 2 - scale - multivariate_lgamma(n / 2, rows)  # type: ignore[no-any-return]
+        return (n - rows - 1) / 2 * slogdet(value)[1] - trace / 2 - scale - multivariate_lgamma(n / 2, rows)
 
     def entropy(self) -> Tensor:
         n, rows = self.df, self._event_shape[-1]
         scale = (rows + 1) * (rows * log_of(2) / 2 + self._half_log_det())
         shape = multivariate_lgamma(n / 2, rows) - (n - rows - 1) / 2 * multivariate_digamma(n / 2, rows)
-        return scale + shape + n * rows / 2  # type: ignore[no-any-return]
+        return scale + shape + n * rows / 2
 
 
 class LKJCholesky(Distribution):

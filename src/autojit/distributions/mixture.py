@@ -48,7 +48,7 @@ class MixtureSameFamily(Distribution):
     @property
     def mixture_distribution(self) -> Categorical:
         """The distribution over components."""
-        return self._mixture_distribution  # type: ignore[no-any-return]
+        return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Distribution:
@@ -65,7 +65,7 @@ class MixtureSameFamily(Distribution):
         count = len(self._event_shape)
         weights = self._mixture_distribution.probs
         weights = weights.reshape(*weights.shape, *[1] * count)
-        return (weights * values).sum(-1 - count)  # type: ignore[no-any-return]
+        return (weights * values).sum(-1 - count)
 
     @property
     def mean(self) -> Tensor:
@@ -82,7 +82,7 @@ class MixtureSameFamily(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         found = self._component_distribution.cdf(self._spread(value))
-        return (found * self._mixture_distribution.probs).sum(-1)  # type: ignore[no-any-return]
+        return (found * self._mixture_distribution.probs).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -71,7 +71,7 @@ class MultivariateNormal(Distribution):
 
     def _factor(self) -> Tensor:
         if "scale_tril" in self.__dict__:
-            return self.scale_tril  # type: ignore[no-any-return]
+            return self.scale_tril
         if "covariance_matrix" in self.__dict__:
             return cholesky(self.covariance_matrix)
         return factor_of_precision(self.precision_matrix)
@@ -119,7 +119,7 @@ class MultivariateNormal(Distribution):
         gap = (value - self.loc).unsqueeze(-1)
         factor = self._unbroadcasted_scale_tril.expand((*gap.shape[:-2], *self._unbroadcasted_scale_tril.shape[-2:]))
         distance = (solve_triangular(factor, gap, upper=False) ** 2).sum((-2, -1))
-        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + distance) - self._half_log_det()  # type: ignore[no-any-return]
+        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + distance) - self._half_log_det()
 
     def entropy(self) -> Tensor:
-        return 0.5 * self._event_shape[0] * (1 + log_of(2 * pi)) + self._half_log_det()  # type: ignore[no-any-return]
+        return 0.5 * self._event_shape[0] * (1 + log_of(2 * pi)) + self._half_log_det()

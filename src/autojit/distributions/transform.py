@@ -30,7 +30,7 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._last: tuple[Any, Any] | None = None
+        self._last: tuple[Tensor, Tensor] | None = None
 
     @property
     def event_dim(self) -> int:
@@ -40,7 +40,7 @@ class Transform:
         return int(self.domain.event_dim)
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         """+1 for an increasing, -1 for a decreasing function."""
         raise UnsupportedError(f"{type(self).__name__} is not monotonic")
 
@@ -59,7 +59,7 @@ class Transform:
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._last is not None and self._last[0] is x:
-            return self._last[1]  # type: ignore[no-any-return]
+            return self._last[1]
         y = self._call(x)
         if self._cache_size:
             self._last = (x, y)
@@ -67,7 +67,7 @@ class Transform:
 
     def _inv_call(self, y: Tensor) -> Tensor:
         if self._last is not None and self._last[1] is y:
-            return self._last[0]  # type: ignore[no-any-return]
+            return self._last[0]
         x = self._inverse(y)
         if self._cache_size:
             self._last = (x, y)
@@ -136,7 +136,7 @@ class _Inverse(Transform):
         return self._of.domain
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return self._of.sign
 
     @property
@@ -180,7 +180,7 @@ class ComposeTransform(Transform):
         return all(part.bijective for part in self.parts)
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return prod((part.sign for part in self.parts), start=1)
 
     @property
@@ -229,11 +229,14 @@ class ComposeTransform(Transform):
             values.append(part(values[-1]))
         values.append(y)
         axes = self.domain.event_dim
-        total: Any = 0
+        stretches = []
         for part, before, after in zip(self.parts, values[:-1], values[1:], strict=True):
-            total = total + sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim)
+            stretches.append(sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim))
             axes += part.codomain.event_dim - part.domain.event_dim
-        return total  # type: ignore[no-any-return]
+        total = 0 + stretches[0]
+        for stretch in stretches[1:]:
+            total = total + stretch
+        return total
 
     def forward_shape(self, shape: Any) -> Size:
         for part in self.parts:
@@ -267,7 +270,7 @@ class IndependentTransform(Transform):
         self.codomain = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return self.base_transform.sign
 
     def _settings(self) -> tuple[Any, ...]:

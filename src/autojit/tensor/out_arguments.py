@@ -20,7 +20,7 @@ from autojit.core.user_warnings import warn
 from autojit.tensor import factories, random
 from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.inplace import copy_into
-from autojit.tensor.method_forms import in_our_names
+from autojit.tensor.method_forms import F, in_our_names
 from autojit.tensor.other_memory import resize_
 from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import grad_mode, state
@@ -73,7 +73,7 @@ _ABSENT: Any = object()
 _OF_A_SIZE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
 
 
-def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(function: F) -> F:
     """The function with the keyword ``out``: a tensor, or a tuple of them for several results; it is returned.
 
     Raises:
@@ -141,7 +141,7 @@ def _present(*arguments: Any) -> tuple[Any, ...]:
     return tuple([a for a in arguments if a is not _ABSENT])
 
 
-def _named_like(function: Callable[..., Any], wrapper: Any) -> Callable[..., Any]:
+def _named_like(function: F, wrapper: Any) -> F:
     """The wrapper under the function's name and with its parameters' names, also where errors and profiles look: in its
     code.
     """
@@ -150,7 +150,9 @@ def _named_like(function: Callable[..., Any], wrapper: Any) -> Callable[..., Any
     others = own.co_varnames[len(taken) :]
     names = own.co_varnames if set(taken) & set(others) else (*taken, *others)
     wrapper.__code__ = own.replace(co_name=name, co_qualname=name, co_varnames=names)
-    return functools.wraps(function)(wrapper)
+    made: Any = functools.wraps(function)(wrapper)
+    found: F = made
+    return found
 
 
 def _into(out: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -183,7 +185,7 @@ def factories_with_out() -> dict[str, Callable[..., Any]]:
     }
 
 
-def with_layout(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_layout(function: F) -> F:
     """The factory with the keywords ``layout`` (a sparse one converts the result) and ``pin_memory`` (no effect).
 
     Example:
@@ -213,7 +215,7 @@ def _layout_among(options: dict[str, Any]) -> Any:
     return None if layout is strided else layout
 
 
-def _making(function: Callable[..., Any]) -> Callable[..., Any]:
+def _making(function: F) -> F:
     lists_extents = function.__name__ in _OF_A_SIZE
     keeps_dtype = "dtype" in (function.__kwdefaults__ or {})
 
