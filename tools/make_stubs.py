@@ -156,6 +156,10 @@ def declared(name: str, function: Callable[..., Any], names: Names, first: str =
     return lines
 
 
+def _static(lines: list[str]) -> list[str]:
+    return [part for line in lines for part in (["@staticmethod", line] if line.startswith("def ") else [line])]
+
+
 def _parameters(own: Parameters, module: str, names: Names) -> list[str]:
     found, is_keyword = [], False
     for k, p in enumerate(own):
@@ -202,7 +206,7 @@ def method_stub() -> str:
         if isinstance(value, property):
             lines += _property(name, value, names)
         elif isinstance(value, staticmethod):
-            lines += ["@staticmethod", *declared(name, value.__func__, names)]
+            lines += _static(declared(name, value.__func__, names))
         else:
             lines += declared(name, getattr(Tensor, name), names, "self")
     body = "".join(f"    {line}\n" for line in lines)
@@ -263,7 +267,7 @@ def _callable_module(name: str, module: ModuleType, names: Names) -> list[str]:
         if isinstance(value, type):
             lines.append(f"    {part} = {names.use(part, value.__module__, value.__qualname__)}")
         else:
-            lines += [f"    {line}" for line in ("@staticmethod", *declared(part, value, names))]
+            lines += [f"    {line}" for line in _static(declared(part, value, names))]
     return [*lines, f"{name}: _Package{name.title()}"]
 
 

@@ -62,7 +62,7 @@ class Call(Op, abstract=True):
         return self if is_closed else SizedCall(self, sizes)
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.graph.outputs)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from autojit.autograd import grad
 from autojit.core.errors import ArgumentError, UnsupportedError
@@ -34,8 +34,16 @@ class Distribution:
     runs.
     """
 
-    has_rsample = False
-    has_enumerate_support = False
+    if TYPE_CHECKING:  # constants of most classes, and said of each object of others
+
+        @property
+        def has_rsample(self) -> bool: ...
+        @property
+        def has_enumerate_support(self) -> bool: ...
+
+    else:
+        has_rsample = False
+        has_enumerate_support = False
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     _changes_itself: ClassVar[tuple[str, ...]] = ()  # what its methods assign; compiled steps compare the rest
     _default_validate_args: ClassVar[bool] = __debug__

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
@@ -21,7 +21,13 @@ from autojit.tensor.tensor import Tensor
 class Transform:
     """An invertible function: ``t(x)``, ``t.inv(y)``, ``t.log_abs_det_jacobian(x, y)``; ``sign`` if it is monotonic."""
 
-    bijective = False
+    if TYPE_CHECKING:  # a constant of most classes
+
+        @property
+        def bijective(self) -> bool: ...
+
+    else:
+        bijective = False
     _changes_itself: ClassVar[tuple[str, ...]] = ("_last",)  # what its methods assign; compiled steps compare the rest
     domain: Any = constraints.real
     codomain: Any = constraints.real
@@ -122,6 +128,8 @@ def _is_same(ours: Any, theirs: Any) -> bool:
 class _Inverse(Transform):
     """A transform backwards."""
 
+    bijective: bool
+
     def __init__(self, transform: Transform) -> None:
         super().__init__()
         self._of = transform
@@ -176,7 +184,7 @@ class ComposeTransform(Transform):
         self.parts = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(part.bijective for part in self.parts)
 
     @property
@@ -260,6 +268,8 @@ identity_transform = ComposeTransform([])
 
 class IndependentTransform(Transform):
     """A transform whose last batch axes belong to the value."""
+
+    bijective: bool
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size)

@@ -25,6 +25,8 @@ from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
+_LOC_AND_SCALE: dict[str, constraints.Constraint] = {"loc": constraints.real, "scale": constraints.positive}
+
 
 class TransformedDistribution(Distribution):
     """Values of a base distribution after one or more transforms.
@@ -59,7 +61,7 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[: len(shape) - count], shape[len(shape) - count :], validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         """Whether the base distribution's numbers are differentiable."""
         return self.base_dist.has_rsample
 
@@ -150,12 +152,12 @@ class Independent(Distribution):
         super().__init__(batch[:cut], (*batch[cut:], *base_distribution.event_shape), validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         """Whether the base distribution's numbers are differentiable."""
         return self.base_dist.has_rsample
 
     @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+    def has_enumerate_support(self) -> bool:
         """Whether all values can be listed: only where no axis was taken in."""
         return self.base_dist.has_enumerate_support and self.reinterpreted_batch_ndims == 0
 
@@ -208,10 +210,7 @@ class LogNormal(TransformedDistribution):
         tensor(1.6487)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _LOC_AND_SCALE
     support = constraints.positive
     base_dist: Normal
 
@@ -476,10 +475,7 @@ class LogisticNormal(TransformedDistribution):
         autojit.Size([3])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _LOC_AND_SCALE
     support = constraints.simplex
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
@@ -489,8 +485,7 @@ class LogisticNormal(TransformedDistribution):
 
     @property
     def _normal(self) -> Normal:
-        assert isinstance(self.base_dist, Independent)
-        assert isinstance(self.base_dist.base_dist, Normal)
+        assert isinstance(self.base_dist, Independent) and isinstance(self.base_dist.base_dist, Normal)
         return self.base_dist.base_dist
 
     @property

@@ -128,7 +128,7 @@ class CallOfCapture:
         for stage in self.stages:
             given = [self._changed(k, found[k], changes.get(k), leaves) for k in stage.given]
             views = [self._view(k, found, nodes) for k in stage.views]
-            made = apply(stage.op, *operands, *given, *views)
+            made: Any = apply(stage.op, *operands, *given, *views)
             made = made if isinstance(made, tuple) else (made,)
             if self.is_lasting:
                 make_lasting(made)

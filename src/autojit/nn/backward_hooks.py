@@ -13,6 +13,7 @@ import autojit as aj
 from autojit.tensor import Tensor
 
 Hook = Callable[..., Any]
+OnBackward = Callable[[tuple[Tensor | None, ...]], tuple[Tensor | None, ...]]
 
 
 class _Gradients:
@@ -50,7 +51,7 @@ def _replaced(found: Any, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | No
     return replacement
 
 
-def _identity(tensors: tuple[Tensor, ...], on_backward: Hook) -> tuple[Tensor, ...]:
+def _identity(tensors: tuple[Tensor, ...], on_backward: OnBackward) -> tuple[Tensor, ...]:
     """The same values, whose joint backward passes all gradients through ``on_backward``."""
 
     class BackwardHookFunction(aj.autograd.Function):
@@ -67,7 +68,7 @@ def _identity(tensors: tuple[Tensor, ...], on_backward: Hook) -> tuple[Tensor, .
     return found
 
 
-def _through(values: Any, on_backward: Hook) -> tuple[Any, bool]:
+def _through(values: Any, on_backward: OnBackward) -> tuple[Any, bool]:
     """Wrap the tensors of a tuple; the flag says whether any of them carries a gradient."""
     is_tuple = isinstance(values, tuple)
     items = list(values) if is_tuple else [values]

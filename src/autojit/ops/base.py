@@ -226,7 +226,7 @@ class Reduction(Op, abstract=True):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         (x,) = args
-        return bind(type(self)(tuple(a + 1 for a in self.axes)), x)  # type: ignore[call-arg]
+        return bind(type(self)(tuple(a + 1 for a in self.axes)), x)
 
 
 class Source(Op, abstract=True):
@@ -262,8 +262,8 @@ def sum_to(x: Any, shape: Shape) -> Any:
         return x
     added = x.spec.ndim - len(shape)
     axes = tuple(axis for axis, n in enumerate(x.spec.shape) if axis < added or _is_stretched(shape[axis - added], n))
-    total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
-    return total if surely_equal(total.spec.shape, shape) else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
+    total = bind(Op.registry["sum"](axes), x) if axes else x
+    return total if surely_equal(total.spec.shape, shape) else bind(Op.registry["reshape"](shape), total)
 
 
 def _is_stretched(before: int, after: int) -> bool:
@@ -290,4 +290,4 @@ def _conj(x: Any) -> Any:
 def _lead(x: Any, count: int) -> Any:
     """Insert ``count`` axes of extent 1 after the batch axis."""
     shape = (x.spec.shape[0], *(1,) * count, *x.spec.shape[1:])
-    return bind(Op.registry["reshape"](shape), x)  # type: ignore[call-arg]
+    return bind(Op.registry["reshape"](shape), x)

@@ -115,7 +115,7 @@ def _share(y_bar: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 
 
 def _in_one_step(composite: str, options: tuple[Any, ...], *operands: Any) -> Any:
-    return bind(Op.registry["fused_arrays"](composite, options), *operands)  # type: ignore[call-arg]
+    return bind(Op.registry["fused_arrays"](composite, options), *operands)
 
 
 @record

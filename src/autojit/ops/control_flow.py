@@ -125,7 +125,7 @@ class Cond(HoldsGraphs):
     on_false: Graph
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.on_true.outputs)
 
     def graphs(self) -> tuple[Graph, ...]:

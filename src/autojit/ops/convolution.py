@@ -210,7 +210,7 @@ def _batched(op: Trilinear, args: Operands, batched: tuple[bool, ...]) -> Any:
     if all(batched):
         a, b = (_groups_in(x, AXES[r], op.groups) for x, r in zip(args, roles, strict=False))
         count = args[0].spec.shape[0]
-        wide = type(op)(op.extents, op.stride, op.padding, op.dilation, op.groups * count)  # type: ignore[call-arg]
+        wide = type(op)(op.extents, op.stride, op.padding, op.dilation, op.groups * count)
         return _groups_out(bind(wide, a, b), AXES[roles[2]], count, op.groups)
     which = batched.index(True)
     (shared,) = set(AXES[roles[which]]) & set(AXES[roles[2]])

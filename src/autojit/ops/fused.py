@@ -94,7 +94,7 @@ class Fused(Elementwise):
         return self.composite
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return self.count
 
     def result_type(self, *types: TensorType) -> Any:

@@ -58,7 +58,7 @@ class FusedArrays(Op):
     reads_operands: ClassVar[bool] = True
 
     @property
-    def masks_cotangents(self) -> bool:  # type: ignore[override]
+    def masks_cotangents(self) -> bool:
         return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
 
     @property
@@ -66,7 +66,7 @@ class FusedArrays(Op):
         return self.composite
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.adjoints[-1][0]) if self.adjoints else self.results
 
     def result_type(self, *types: TensorType) -> Any:

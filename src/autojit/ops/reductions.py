@@ -361,7 +361,7 @@ def _beats(emit: Any, order: Callable[[Any, Any], Any], new: Any, best: Any) -> 
 @lru_cache(maxsize=1024)
 def fold_over(name: str, axes: tuple[int, ...]) -> Op:
     """The reduction called ``name`` over normalised axes, one object for equal ones."""
-    return Op.registry[name](axes)  # type: ignore[call-arg]
+    return Op.registry[name](axes)
 
 
 def _reduce(op: type[Fold], x: O, axes: Axes, keep: bool) -> O:

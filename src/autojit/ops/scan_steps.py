@@ -53,7 +53,7 @@ class Scan(HoldsGraphs):
     reverse: bool
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.body.outputs)
 
     def graphs(self) -> tuple[Graph, ...]:

@@ -85,7 +85,7 @@ class WhileLoop(HoldsGraphs):
     resumes: int = 0
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return sum(self.carries)
 
     def graphs(self) -> tuple[Graph, ...]:

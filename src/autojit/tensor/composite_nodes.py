@@ -21,12 +21,12 @@ from autojit.ops.matmul import MATMUL
 from autojit.ops.reductions import spread
 from autojit.tensor.recording import record as record_results
 from autojit.tensor.recording import wants_grad
-from autojit.tensor.state import state
+from autojit.tensor.state import R, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import Tensor, made_in_inference
 
 
-def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], Any]) -> Any:
+def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], R]) -> R:
     """What ``compute()`` gives, a fresh tensor or a tuple of them, recorded as results of ``op``."""
     if not state.grad_enabled or state.layers:
         return compute()
@@ -43,7 +43,7 @@ def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], Any]) 
         found = compute()
     finally:
         state.grad_enabled = True
-    results = found if isinstance(found, tuple) else (found,)
+    results: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
     record_results(op, operands, results)
     if state.observer is not None and results[0]._grad_fn is not None:
         state.observer.made(results[0]._grad_fn)

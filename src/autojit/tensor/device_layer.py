@@ -78,7 +78,7 @@ class DeviceLayer(Layer):
         """The op; its results are on the operands' device."""
         place = op.device if isinstance(op, ToDevice) else _common(op, operands)
         with below(self):
-            found = apply(op, *operands)
+            found: Any = apply(op, *operands)
         results = (found,) if op.n_outputs == 1 else found
         if place != CPU:
             for t in results:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -54,6 +54,10 @@ _ndarray = np.ndarray
 NO_VIEWS: tuple[Op, ...] = ()
 
 
+@overload
+def apply(op: Op, operand: Tensor, /, *others: Tensor) -> Tensor: ...
+@overload
+def apply(op: Op, *operands: Tensor) -> Any: ...
 def apply(op: Op, *operands: Tensor) -> Any:
     """Apply an op to tensors: one Tensor, or a tuple of them for ops with several outputs.
 
@@ -367,7 +371,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         if not type.shape:
             return number(value, type.dtype, type.device)
         if is_symbolic(value) or is_of_step(value):
-            return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))  # type: ignore[no-any-return]
+            return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))
         op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.shape or type.device is not CPU:

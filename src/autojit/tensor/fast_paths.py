@@ -133,7 +133,7 @@ def _fused_arrays(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
 
 def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:
     """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
-    op: Any = Op.registry["fused_arrays"](composite, options)  # type: ignore[call-arg]
+    op: Any = Op.registry["fused_arrays"](composite, options)
     seed, offset = (np.array(word) for word in key)
     found: NDArray[Any] = op.fast(seed, offset, np.empty(count, np.uint8))  # only its extent is read
     return found

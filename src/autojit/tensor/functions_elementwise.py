@@ -102,7 +102,7 @@ _ADD, _SUB, _MUL, _DIV = _op("add"), _op("sub"), _op("mul"), _op("div")
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, scaled(other, alpha, input), "add")
-    return apply(_ADD, x, y)  # type: ignore[no-any-return]
+    return apply(_ADD, x, y)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:

@@ -190,7 +190,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     compute = partial(ops.addmm, *operands, beta, alpha)
     if len({type_of(t).dtype for t in operands}) > 1:
         return compute()
-    return in_one_node(Addmm(beta, alpha), operands, compute)  # type: ignore[no-any-return]
+    return in_one_node(Addmm(beta, alpha), operands, compute)
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

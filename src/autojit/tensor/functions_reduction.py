@@ -447,7 +447,7 @@ def _is_common(x: Tensor) -> bool:
 
 @lru_cache(maxsize=256, typed=True)
 def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
-    return kind(normalize_axis(dim, ndim, kind.name))  # type: ignore[call-arg]
+    return kind(normalize_axis(dim, ndim, kind.name))
 
 
 def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:

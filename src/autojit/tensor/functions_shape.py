@@ -251,7 +251,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise tensors_expected("cat")
     op = _concatenation(tensors, dim)
     if op is not None:
-        return apply(op, *tensors)  # type: ignore[no-any-return]
+        return apply(op, *tensors)
     if not tensors:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
@@ -295,7 +295,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise UsageError("stack expects a non-empty TensorList")
     op = _stacking(tensors, dim)
     if op is not None:
-        return apply(op, *tensors)  # type: ignore[no-any-return]
+        return apply(op, *tensors)
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     return rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
 

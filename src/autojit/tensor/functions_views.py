@@ -100,7 +100,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """
     if not type_of(input).dtype.is_complex:
         raise DTypeError("view_as_real is only supported for complex tensors", {"input": input})
-    return apply(ops.ViewAsReal(), input)  # type: ignore[no-any-return]
+    return apply(ops.ViewAsReal(), input)
 
 
 def view_as_complex(input: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def view_as_complex(input: Tensor) -> Tensor:
             raise UsageError(
                 "Tensor must have a stride divisible by 2 for all but last dimension", {"x": input}, "use contiguous()"
             )
-    return apply(ops.ViewAsComplex(), input)  # type: ignore[no-any-return]
+    return apply(ops.ViewAsComplex(), input)
 
 
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
@@ -372,7 +372,7 @@ def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> 
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(type_of(src).shape)}, slice size = {list(type_of(seen).shape)}"
         )
-    return apply(ViewUpdate(view_of.chain[skip:]), input, src)  # type: ignore[no-any-return]
+    return apply(ViewUpdate(view_of.chain[skip:]), input, src)
 
 
 def _shown_without_layers(input: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:

@@ -84,7 +84,7 @@ class Tensor(TensorMethods):
         """Everything was done by ``__new__``."""
 
     @staticmethod
-    def _make_subclass(cls: Any, data: Tensor, requires_grad: bool = False) -> Any:
+    def _make_subclass(cls: type[T], data: Tensor, requires_grad: bool = False) -> T:
         """A leaf of class ``cls`` that shares storage with ``data``."""
         made = alias(data, cls)
         made._requires_grad = bool(requires_grad)

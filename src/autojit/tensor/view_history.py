@@ -76,7 +76,7 @@ class Parts(Op):
     drop: bool
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.sizes)
 
     def result_type(self, x: TensorType) -> Any:
@@ -103,7 +103,7 @@ class Parts(Op):
             if bar is None:
                 pieces.append(like._literal(0, x.with_shape(shape)))
             else:
-                pieces.append(bind(Op.registry["reshape"](shape), bar) if self.drop else bar)  # type: ignore[call-arg]
+                pieces.append(bind(Op.registry["reshape"](shape), bar) if self.drop else bar)
         return concatenate(pieces, self.axis) if len(pieces) > 1 else pieces[0]
 
     jvp = eager
@@ -151,7 +151,7 @@ class Copied(Op):
         return lambda: y_bar._literal(0, x), lambda: sum_to(self._converted(y_bar, source), source.shape)
 
     def _converted(self, y_bar: Any, source: TensorType) -> Any:
-        return y_bar if y_bar.spec.dtype is source.dtype else bind(Op.registry["cast"](source.dtype), y_bar)  # type: ignore[call-arg]
+        return y_bar if y_bar.spec.dtype is source.dtype else bind(Op.registry["cast"](source.dtype), y_bar)
 
     jvp = eager
     batch = eager

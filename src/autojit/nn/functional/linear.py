@@ -25,8 +25,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if state.autocast is not None:
         return state.autocast.lower(linear, input, weight, bias)
     if bias is not None and _at_hand(input, weight, bias):
-        found: Tensor = apply(ADDMM, bias, input, weight.t())
-        return found
+        return apply(ADDMM, bias, input, weight.t())
     turned = weight.t() if weight.ndim == 2 else weight
     if bias is None:
         return aj.matmul(input, turned)
@@ -122,7 +121,7 @@ def embedding(
     if scale_grad_by_freq and not sparse:
         weight = _scaled_by_frequency(weight, input)
     if sparse:
-        found = _SparseRows.apply(weight, input, scale_grad_by_freq)
+        found: Tensor = _SparseRows.apply(weight, input, scale_grad_by_freq)
     else:
         found = rename_node(_rows(weight, input), "EmbeddingBackward0")
     if padding_idx is None:
