@@ -395,7 +395,7 @@ def behind_masks(
                 reached.update([number for _, number in numbers])
                 on = {number for k, number in numbers if _hands_mask_on(user, k, found, behind)}
                 outputs[node] |= on
-            behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])  # type: ignore[attr-defined]
+            behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])
             found.update([node.edges[k][0] for k in behind[node] if node.edges[k] is not None])  # type: ignore[index]
             continue
         else:

@@ -124,6 +124,9 @@ class Op:
         vjp: Callable[..., Any]
         jvp: Callable[..., Any]
         batch: Callable[..., Any]
+        lower: Callable[..., Any]  # of ops that are lowered scalar by scalar: for any target
+        operands_read: Callable[..., Any]  # of calls, as ``masked_operands``
+        masked_operands: Callable[..., Any]
         laid_out: Callable[..., Any]  # of calls: arrays that lie as the results, for operands that lie like arrays
 
         def __init__(self, *parameters: Any, **named: Any) -> None:

@@ -102,7 +102,8 @@ def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Seque
     """``graph`` over a batch; the outputs in ``leading`` have the batch axis."""
     if not any(flags):
         return graph
-    return transforms_port().vmap(graph, flags, size, leading)  # type: ignore[no-any-return]
+    batched: Graph = transforms_port().vmap(graph, flags, size, leading)
+    return batched
 
 
 def with_batch_axis(x: Any, size: int) -> Any:

@@ -87,7 +87,7 @@ class Formula(EqualByText, Elementwise):
         for place, node in enumerate(self.body.nodes):
             args = [known[v] for v in node.inputs] if node.inputs else [()]
             before = len(emit.failures)
-            known[node.outputs[0]] = node.op.lower(emit, *args)  # type: ignore[attr-defined]
+            known[node.outputs[0]] = node.op.lower(emit, *args)
             for at in range(before, len(emit.failures)):
                 number = emit.failures[at]
                 told = emit.add(number, emit.constant(place << _NUMBER_BITS, number.dtype))

@@ -106,7 +106,10 @@ class Fused(Elementwise):
         if self.adjoints:
             *before, is_masked = self.adjoints
             inner = Fused(self.composite, self.options, tuple(before), operands - self.count)
-            return transforms_port().adjoint(inner.graph(shape, dtype, device, self.count), is_masked=is_masked)  # type: ignore[no-any-return]
+            backward: Graph = transforms_port().adjoint(
+                inner.graph(shape, dtype, device, self.count), is_masked=is_masked
+            )
+            return backward
         builder = GraphBuilder()
         values = [builder.input(TensorType(shape, dtype, device)) for _ in range(operands)]
         found = COMPOSITES[self.composite](*[builder.tracer(v) for v in values], *self.options)

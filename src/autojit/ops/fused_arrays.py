@@ -237,7 +237,8 @@ def _graph_of(
         bars = len(adjoints[-2][0]) if len(adjoints) > 1 else results
         inner = _graph_of(composite, options, adjoints[:-1], results, types[: len(types) - bars])
         wanted, is_masked = adjoints[-1]
-        return transforms_port().adjoint(inner, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
+        backward: Graph = transforms_port().adjoint(inner, wanted, is_masked=is_masked)
+        return backward
     builder = GraphBuilder()
     operands = [builder.tracer(builder.input(t)) for t in types]
     found = ARRAY_COMPOSITES[composite](*operands, *options)

@@ -76,7 +76,7 @@ def _labels(text: str, dots: int) -> tuple[str, ...]:
     return (*before, *middle, *after)
 
 
-def _with_diagonals(labels: tuple[str, ...], x: Any) -> _Term:
+def _with_diagonals(labels: tuple[str, ...], x: O) -> _Term:
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)

@@ -125,7 +125,8 @@ def zeta(input: Any, other: Any) -> Tensor:
         >>> aj.special.zeta(aj.tensor(2.0), 1)
         tensor(1.6449)
     """
-    return ops.zeta(*floating_together(input, other, "zeta"))  # type: ignore[no-any-return]
+    x, y = floating_together(input, other, "zeta")
+    return ops.zeta(x, y)
 
 
 def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[..., Tensor]:

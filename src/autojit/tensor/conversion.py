@@ -44,17 +44,18 @@ def array_of(t: Tensor) -> NDArray[Any]:
     if t._array is None and t._value is None:
         raise _batched(t)
     if state.trace is not None:
-        return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
+        return state.trace.concretize(value_of(t))
     if t._array is None:
         raise TraceError("a tensor of a captured step has no value outside the capture", {"tensor": t})
-    return t._array  # type: ignore[no-any-return]
+    array: NDArray[Any] = t._array
+    return array
 
 
 def memory_of(t: Tensor) -> NDArray[Any]:
     """``array_of``, for those who may keep the array or change it."""
     if state.trace is None or (t._array is None and t._value is None):
         return array_of(t)
-    return state.trace.take(t)  # type: ignore[no-any-return]
+    return state.trace.take(t)
 
 
 def _batched(t: Tensor) -> UsageError:

@@ -104,12 +104,14 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
     now = state.__dict__
     divert = now["divert"]
     if divert is not None:
-        return divert(op, (x, y))  # type: ignore[no-any-return]
+        diverted: Tensor = divert(op, (x, y))
+        return diverted
     try:
         out = now["run"](compute, x._array, y._array)
     except Exception as error:
         if _is_elsewhere((x, y)):
-            return sparse_port().apply(op, (x, y))  # type: ignore[no-any-return]
+            of_sparse: Tensor = sparse_port().apply(op, (x, y))
+            return of_sparse
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if not (op.keeps_order or result._array.flags.c_contiguous):
@@ -127,12 +129,14 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     now = state.__dict__
     divert = now["divert"]
     if divert is not None:
-        return divert(op, (x,))  # type: ignore[no-any-return]
+        diverted: Tensor = divert(op, (x,))
+        return diverted
     try:
         out = now["run"](op.eager if op.fast is None or x._array.size < op.fast_from else op.fast, x._array)
     except Exception as error:
         if _is_elsewhere((x,)):
-            return sparse_port().apply(op, (x,))  # type: ignore[no-any-return]
+            of_sparse: Tensor = sparse_port().apply(op, (x,))
+            return of_sparse
         out = _retry(op, (x,), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if not (op.keeps_order or result._array.flags.c_contiguous):
@@ -291,14 +295,14 @@ def value_of(t: Tensor) -> Value:
             return t._value
         if t._view is not None and t._view.value_changes == storage.changes and t._value is not None:
             return t._value
-    root = root_value(t)
+    root: Value = root_value(t)
     for op in storage_chain(t):
         (root,) = trace.apply(op, [root])
     if t._array is None:
         t._value = root
         if t._view is not None:
             t._view.value_changes = storage_of(t).changes
-    return root  # type: ignore[no-any-return]
+    return root
 
 
 def root_value(t: Tensor) -> Any:

@@ -114,7 +114,8 @@ def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """One number for all elements where that is what the array holds."""
     if array.ndim and (array.size == 1 != np.prod(shape) or (array.shape == shape and not any(array.strides))):
         first: Any = (*(0,) * array.ndim, ...)
-        return array[first]  # type: ignore[no-any-return]
+        one: NDArray[Any] = array[first]
+        return one
     return array
 
 

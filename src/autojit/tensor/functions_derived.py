@@ -171,10 +171,10 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices, from left to right."""
     given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
-    found = given[0]
+    found: Tensor = given[0]
     for matrix in given[1:]:
         found = matmul(found, matrix)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:

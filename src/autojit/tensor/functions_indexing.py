@@ -94,13 +94,13 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return flat.reshape(type_of(input).shape)
 
 
-def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
+def _source(input: Tensor, index: Tensor, src: Tensor | complex) -> Tensor:
     t = type_of(input)
     if isinstance(src, NUMBERS):
         return number(src, t.dtype).expand(type_of(index).shape)
     if type_of(src).dtype is not t.dtype:
         raise DTypeError("scatter(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
-    return src  # type: ignore[no-any-return]
+    return src
 
 
 def scatter(

@@ -166,7 +166,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):
         given = [cast(x, int64) for x in given]
-    return ops.einsum(equation, *given)  # type: ignore[no-any-return]
+    found: Tensor = ops.einsum(equation, *given)
+    return found
 
 
 def _sums_of_one(equation: str) -> bool:

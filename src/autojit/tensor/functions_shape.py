@@ -166,7 +166,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sum the axes that broadcasting ``shape`` to the operand's shape would add or stretch."""
-    return sum_to(input, shape)  # type: ignore[no-any-return]
+    return sum_to(input, shape)
 
 
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:

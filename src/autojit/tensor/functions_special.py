@@ -60,10 +60,11 @@ _SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! 
 
 def sinc_near_zero(square: Tensor) -> Tensor:
     """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
-    found: Any = 1.0
-    for divisor in reversed(_SINC_TERMS):
+    last, *others = reversed(_SINC_TERMS)
+    found = 1 - square / last * 1.0
+    for divisor in others:
         found = 1 - square / divisor * found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def polygamma(n: int, input: Any) -> Tensor:
@@ -79,12 +80,14 @@ def igamma(input: Any, other: Any) -> Tensor:
         >>> aj.igamma(aj.tensor(1.0), aj.tensor(1.0))
         tensor(0.6321)
     """
-    return ops.igamma(*floating_together(input, other, "igamma"))  # type: ignore[no-any-return]
+    x, y = floating_together(input, other, "igamma")
+    return ops.igamma(x, y)
 
 
 def igammac(input: Any, other: Any) -> Tensor:
     """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
-    return ops.igammac(*floating_together(input, other, "igammac"))  # type: ignore[no-any-return]
+    x, y = floating_together(input, other, "igammac")
+    return ops.igammac(x, y)
 
 
 def det(input: Tensor) -> Tensor:

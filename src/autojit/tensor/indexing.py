@@ -219,10 +219,11 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
 
 def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
     """(order that brings the indexed axes to the front, their index tensors, where the result's index axes go)."""
-    places = [axis for axis, i in enumerate(s.indices) if i is not None]
+    given = {axis: i for axis, i in enumerate(s.indices) if i is not None}
+    places = list(given)
     rest = [axis for axis in range(type_of(x).ndim) if axis not in places]
     adjacent = places == list(range(places[0], places[0] + len(places)))
-    return [*places, *rest], [s.indices[p] for p in places], places[0] if adjacent else 0  # type: ignore[misc]
+    return [*places, *rest], list(given.values()), places[0] if adjacent else 0
 
 
 def _gather(x: Tensor, s: Subscript) -> Tensor:

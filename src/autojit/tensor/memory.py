@@ -168,10 +168,11 @@ def _lying_as(value: Value) -> NDArray[Any]:
 
 def _concrete(t: Tensor) -> NDArray[Any]:
     if state.trace is not None:
-        return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
+        return state.trace.concretize(value_of(t))
     if t._array is None:
         raise _without_memory(t)
-    return t._array  # type: ignore[no-any-return]
+    array: NDArray[Any] = t._array
+    return array
 
 
 def _without_memory(t: Tensor) -> TraceError:

@@ -119,7 +119,8 @@ def with_numpy_names(function: F) -> F:
     names = dict(zip(("first", "second", "third"), taken, strict=False))  # so keywords reach them
     wrapper.__code__ = _renamed(own, names).replace(co_name=name, co_qualname=name)  # what errors and profiles show
     wrapped: Any = functools.wraps(function)(wrapper)
-    return wrapped  # type: ignore[no-any-return]
+    found: F = wrapped
+    return found
 
 
 def in_our_names(options: dict[str, Any], taken: frozenset[str] = frozenset()) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class OpNode(Node):
         Raises:
             RuntimeError: the memory of one was changed in a way that its version does not count.
         """
-        read: Collection[int] = self.op.operands_read(bars)  # type: ignore[attr-defined]
+        read: Collection[int] = self.op.operands_read(bars)
         for place in read if self.changes else ():
             entry = self.primals[place] if place < len(self.primals) else self.results[place - len(self.primals)]
             storage = entry._storage if isinstance(entry, Tensor) else None

@@ -397,7 +397,8 @@ def taken_back(t: Tensor, shown: TensorType, done: tuple[Any, ...]) -> tuple[Any
 def layout_of(t: Tensor) -> NDArray[Any]:
     """An array whose shape and strides are those the tensor has; of a traced tensor, those it would have eagerly."""
     if t._array is not None:
-        return t._array  # type: ignore[no-any-return]
+        array: NDArray[Any] = t._array
+        return array
     storage = t._storage
     root = storage.array if storage is not None else None
     of_root = None
