@@ -5,9 +5,8 @@ Write ordinary imperative tensor code; ``@autojit.jit`` turns a whole training s
 
 from __future__ import annotations
 
-import importlib as _importlib
 from math import e, inf, nan, pi
-from typing import Any
+from types import ModuleType as _ModuleType
 
 from autojit.core.device import device
 from autojit.core.dtypes import (
@@ -40,7 +39,7 @@ from autojit.core.dtypes import (
 from autojit.core.dtypes import bool_ as bool
 from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
-from autojit.core.undivided import undivided as _undivided
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
 from autojit.tensor.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
@@ -136,49 +135,12 @@ globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIO
 
 _attach_later(_functions.METHODS)
 
-_LAZY_MODULES = frozenset(
-    {
-        "_C",
-        "accelerator",
-        "amp",
-        "backends",
-        "cache",
-        "_higher_order_ops",
-        "control_flow",
-        "cpu",
-        "cuda",
-        "profiler",
-        "random",
-        "interop",
-        "array_api",
-        "numpy",
-        "serialization",
-        "distributed",
-        "multiprocessing",
-        "nn",
-        "optim",
-        "overrides",
-        "utils",
-        "version",
-        "io",
-        "jit",
-        "func",
-        "linalg",
-        "fft",
-        "masked",
-        "signal",
-        "special",
-        "testing",
-        "types",
-        "distributions",
-        "sparse",
-        "compat",
-        "custom",
-    }
-)
-_LAZY_NAMES = {
-    "set_printoptions": "autojit.tensor.printing",
-    "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
+_MODULES = """
+    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda custom distributed
+    distributions fft func interop io jit linalg masked multiprocessing nn numpy optim overrides profiler random
+    serialization signal sparse special testing types utils version"""
+_NAMES = {
+    "set_printoptions": "autojit.tensor.printing", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
     "get_num_threads": "autojit.runtime.pool",
     "op": "autojit.custom", "save": "autojit.io", "load": "autojit.io",
     "_VF": "autojit._C", "_unique": "autojit._C", "_unique2": "autojit._C",
@@ -186,57 +148,26 @@ _LAZY_NAMES = {
     "cond": "autojit.control_flow", "while_loop": "autojit.control_flow", "scan": "autojit.control_flow",
     "associative_scan": "autojit.control_flow",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
+    "__version__": "autojit.version",
 }  # fmt: skip
+_NETWORK_FUNCTIONS = """
+    adaptive_avg_pool1d avg_pool1d bilinear celu celu_ channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d
+    conv_transpose2d conv_transpose3d cosine_similarity hardshrink max_pool1d max_pool1d_with_indices max_pool2d
+    max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle rms_norm selu selu_ threshold threshold_"""
 
 
-_NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
-    "adaptive_avg_pool1d", "avg_pool1d", "bilinear",
-    "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_similarity",
-    "hardshrink",
-    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
-    "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
-    "selu", "selu_", "threshold", "threshold_",
-})  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """Import the heavier parts when they are first used."""
-    with _undivided:
-        return _found(name)
-
-
-def _found(name: str) -> Any:
-    if name in _LAZY_NAMES:
-        module = _importlib.import_module(_LAZY_NAMES[name])
-        found = module if name == "jit" else getattr(module, name)  # the package jit is callable
-    elif name in _functions.PLACES:
-        module = _importlib.import_module(_functions.PLACES[name])
+def _prepare(module: _ModuleType, name: str) -> None:
+    if name in _functions.PLACES:
         _name_arguments_in_errors(vars(module), (name,))
-        found = getattr(module, name)
-    elif name in _NETWORK_FUNCTIONS:
-        found = getattr(_importlib.import_module("autojit.nn.functional"), name)
-    elif name in _LAZY_MODULES:
-        try:
-            found = _importlib.import_module(f"autojit.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"autojit.{name}":
-                raise
-            raise AttributeError(f"module 'autojit' has no attribute {name!r}") from None
-    elif name == "__version__":
-        found = _importlib.import_module("autojit.version").__version__
-    else:
-        raise AttributeError(f"module 'autojit' has no attribute {name!r}")
-    globals()[name] = found
-    return found
 
 
-def __dir__() -> list[str]:
-    """The names that are here and those that are imported when they are first used."""
-    later = (*_LAZY_NAMES, *_LAZY_MODULES, *_NETWORK_FUNCTIONS, *_functions.PLACES, "__version__")
-    return sorted({*globals(), *later} - {"Any", "annotations"})
-
+__getattr__ = _LazyNames(
+    __name__,
+    _functions.PLACES | dict.fromkeys(_NETWORK_FUNCTIONS.split(), "autojit.nn.functional") | _NAMES,
+    modules=_MODULES,
+    prepare=_prepare,
+)
+__dir__ = __getattr__.all_names
 
 __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor`` and the names of ``tensor.legacy``
     "Generator",

@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.lazy_modules import LazyNames as _LazyNames
+
 __all__ = ["ProcessContext", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes"]
 
 _strategy = "file_system"
@@ -112,6 +114,4 @@ def set_sharing_strategy(new_strategy: str) -> None:
     _strategy = new_strategy
 
 
-def __getattr__(name: str) -> Any:
-    """What Python's module has."""
-    return getattr(_python, name)
+__getattr__ = _LazyNames(__name__, others="multiprocessing")

@@ -17,16 +17,13 @@ Example:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as _numpy
 
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.interop.numpy_creation import MAKERS as _MAKERS
 
-
-def __getattr__(name: str) -> Any:
-    found = _MAKERS.get(name)
-    return getattr(_numpy, name) if found is None else found
+globals().update(_MAKERS)
+__getattr__ = _LazyNames(__name__, others="numpy")
 
 
 def __dir__() -> list[str]:

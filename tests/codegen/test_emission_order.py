@@ -11,7 +11,7 @@ from autojit.core.dtypes import float32
 from autojit.ir import parse_graph
 from autojit.ir.index import Index
 from autojit.ir.op import Op
-from autojit.schedule.expressions import Applied, Expr, Load
+from autojit.schedule.expressions import Applied, Expr, Expressions, Load
 from tests.codegen.agreement import check_compiled
 
 
@@ -19,17 +19,14 @@ class Body:
     """Expressions under construction."""
 
     def __init__(self) -> None:
-        self.exprs: list[Expr] = []
+        self.known = Expressions()
+        self.exprs = self.known.made
 
     def load(self) -> Expr:
-        return self._kept(Load(len(self.exprs), float32, 0, (Index(),)))
+        return self.known.make(Load, float32, buffer=len(self.exprs), positions=(Index(),))
 
     def op(self, name: str, *args: Expr) -> Expr:
-        return self._kept(Applied(len(self.exprs), float32, Op.registry[name](), args))
-
-    def _kept(self, expr: Expr) -> Expr:
-        self.exprs.append(expr)
-        return expr
+        return self.known.make(Applied, float32, args, op=Op.registry[name]())
 
 
 def greatest_number_alive(order: list[Expr], roots: list[Expr]) -> int:

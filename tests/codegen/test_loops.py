@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import autojit.ops  # noqa: F401
-from autojit.codegen.cpu.kernel_text import ACCESS_SITE, KernelFunction, KernelModule
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
+from autojit.codegen.kernel_function import ACCESS_SITE
 from autojit.codegen.target import host_target
 from autojit.compiler import Compiled, compile
 from autojit.core.dtypes import float32
@@ -113,13 +114,10 @@ def test_an_error_of_a_called_back_op_reaches_the_caller() -> None:
 
 
 def test_a_checked_kernel_reports_and_skips_accesses_outside() -> None:
-    function = KernelFunction(KernelModule(), "kernel", is_checked=True)
+    function = CpuKernel(KernelModule(), "kernel", is_checked=True)
     function.pointers([4, 4])
-
-    def body(i: str) -> None:
-        function.store(1, function.load(0, float32, i), i)
-
-    function.loop("i", "0", "6", body)
+    with function.loop(0, 6) as i:
+        function.write(1, function.read(0, float32, i), i)
     function.finish()
     code = load(object_of(function.module.text()))
     source, target, errors = np.ones(6, np.float32), np.zeros(6, np.float32), np.zeros(2, np.int64)

@@ -18,7 +18,7 @@ from autojit.ir import parse_graph
 from autojit.ir.graph import Graph
 from autojit.ir.index import Index, LoopVariable
 from autojit.runtime.llvm import optimised_ir
-from autojit.schedule.expressions import FIRST, LAST, Expr, Guarded, Load, Number
+from autojit.schedule.expressions import FIRST, LAST, Expr, Expressions, Guarded, Load, Number
 from tests.codegen.agreement import check_compiled
 
 PAD = "pad[low={}, high={}, interior=(0, 0), value=2.5]"
@@ -123,15 +123,15 @@ def position(variable: LoopVariable, offset: int = 0) -> Index:
     return Index(((variable, 1),), offset)
 
 
-NOTHING = Number(0, float32, Number.digits_of(0))
+NOTHING = Expressions().make(Number, float32, digits=Number.digits_of(0))
 
 
 def guard(index: Index, low: int, high: int, inside: Expr = NOTHING, rest: Expr = NOTHING, end: Any = None) -> Guarded:
-    return Guarded(0, float32, (inside, rest), ((index, low, high),), end)
+    return Expressions().make(Guarded, float32, (inside, rest), guards=((index, low, high),), end=end)
 
 
 def load(index: Index, buffer: int = 0) -> Expr:
-    return Load(0, float32, buffer, (index,))
+    return Expressions().make(Load, float32, positions=(index,), buffer=buffer)
 
 
 def test_loops_are_cut_where_answers_change() -> None:

@@ -18,7 +18,7 @@ from autojit.codegen.lowered import Callback, Counter, LoweredStep, Nested, Scra
 from autojit.codegen.target import HostTarget
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
-from autojit.ir.text import names_of, print_graph
+from autojit.ir.printing import names_of, print_graph
 from autojit.schedule.schedule import Schedule
 from tests.on_cpu import optimize, schedule
 

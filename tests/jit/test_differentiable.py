@@ -170,3 +170,20 @@ def test_a_result_whose_gradient_is_zero_requires_one(overwrite: Callable[[aj.Te
         assert y.requires_grad
         assert aj.autograd.grad(y.sum(), x)[0].tolist() == [0.0, 0.0]
     assert not run(x.detach()).requires_grad
+
+
+def test_forward_mode_and_batches_go_through_the_backward_of_a_compiled_step() -> None:
+    x, y, bar, bar_dot = (aj.tensor(np.random.default_rng(k).standard_normal((2, 3))) for k in range(4))
+
+    def product(function: Callable[..., Any]) -> Callable[[aj.Tensor], aj.Tensor]:
+        leaf = x.clone().requires_grad_()
+        result = function(leaf, y)
+        return lambda bar: aj.autograd.grad(result, leaf, bar, retain_graph=True)[0]
+
+    eager = FUNCTIONS["smooth"]
+    found, expected = (aj.func.jvp(product(f), (bar,), (bar_dot,)) for f in (aj.jit(eager), eager))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+    bars = aj.stack([bar, bar_dot])
+    batched, plain = (aj.func.vmap(product(f))(bars) for f in (aj.jit(eager), eager))
+    np.testing.assert_allclose(batched.numpy(), plain.numpy(), rtol=1e-12)

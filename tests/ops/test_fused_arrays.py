@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
 from autojit.ops.fused import COMPOSITES, Fused
 from autojit.ops.fused_arrays import ARRAY_COMPOSITES, FusedArrays
@@ -127,7 +128,7 @@ def test_a_composite_masks_where_its_parts_do() -> None:
     for name, options in [*((name, options) for name, (options, _) in chosen.items()), *OTHER_OPTIONS]:
         results = 3 if name == "normalized_with_moments" else 1
         op = FusedArrays(name, options, None, (), results)
-        parts = masking_ops(op.graph([type_of(t) for t in chosen[name][1]]))
+        parts = masking_ops(op.graph_of([type_of(t) for t in chosen[name][1]]))
         assert op.masks_cotangents == bool(parts), (name, options, parts)
 
 
@@ -142,7 +143,7 @@ def test_an_elementwise_composite_masks_where_its_parts_do(name: str) -> None:
     options, places = POINTWISE_OPTIONS.get(name, ()), signature(COMPOSITES[name]).parameters.values()
     count = max(1, sum(place.default is place.empty for place in places) - len(options))
     op = Fused(name, options)
-    parts = masking_ops(op.graph((), aj.float32, aj.device("cpu"), count))
+    parts = masking_ops(op.graph_of([TensorType((), aj.float32)] * count))
     assert op.masks_cotangents == bool(parts), parts
 
 

@@ -1,4 +1,4 @@
-"""Laws of schedules: what fuses, in which order kernels run, where values lie."""
+"""Schedules that are compiled and run: products over many axes, updates in place, call-backs; positions as numbers."""
 
 from __future__ import annotations
 
@@ -9,83 +9,8 @@ import autojit.ops  # noqa: F401
 from autojit.ir import parse_graph
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Opaque, delinearize, linearize
-from autojit.schedule.kernels import Access, CopyKernel, LoopKernel, MatmulKernel, StructuredKernel, joint_batch
-from autojit.schedule.schedule import Schedule
+from autojit.schedule.kernels import Access, joint_batch
 from tests.codegen.agreement import check_compiled, check_donated, donations
-from tests.fuzz_graphs import cut, graph_case
-from tests.on_cpu import optimize, schedule
-
-
-def scheduled(text: str, donated: dict[int, int] | None = None) -> Schedule:
-    return schedule(optimize(parse_graph(text)), donated)
-
-
-def test_a_softmax_is_one_loop_kernel() -> None:
-    found = scheduled("""(x: f32[64, 128]) {
-      m: f32[64] = amax[axes=(1,)](x); a: f32[64, 1] = reshape[shape=(64, 1)](m); d: f32[64, 128] = sub(x, a);
-      e: f32[64, 128] = exp(d); s: f32[64] = sum[axes=(1,)](e); b: f32[64, 1] = reshape[shape=(64, 1)](s);
-      y: f32[64, 128] = div(e, b); return y
-    }""")
-    (kernel,) = found.kernels
-    assert isinstance(kernel, LoopKernel) and len(kernel.program.reductions) == 2
-    assert found.memory.arena_bytes == 0
-
-
-GATES = """(x: f32[8, 64], h: f32[8, 16], w: f32[16, 64], b: f32[64]) {
-  p: f32[8, 64] = matmul(h, w); q: f32[8, 64] = add(p, b); g: f32[8, 64] = add(x, q);
-  i: f32[8, 32] = slice[starts=(0, 0), stops=(8, 32), steps=(1, 1)](g);
-  o: f32[8, 32] = slice[starts=(0, 32), stops=(8, 64), steps=(1, 1)](g);
-  s: f32[8, 32] = sigmoid(i); t: f32[8, 32] = tanh(o); y: f32[8, 32] = mul(s, t); return RESULTS
-}"""
-
-
-def test_a_sum_that_is_read_in_parts_is_computed_where_it_is_read() -> None:
-    product, loops = scheduled(GATES.replace("RESULTS", "y")).kernels
-    assert isinstance(product, MatmulKernel) and isinstance(loops, LoopKernel)
-    assert len(scheduled(GATES.replace("RESULTS", "y, g")).kernels) == 3  # the whole is wanted as well
-    overlapping = GATES.replace("starts=(0, 32), stops=(8, 64)", "starts=(0, 16), stops=(8, 48)")
-    assert len(scheduled(overlapping.replace("RESULTS", "y")).kernels) == 3
-
-
-def _kernels(found: Schedule) -> list[LoopKernel | MatmulKernel | StructuredKernel | CopyKernel]:
-    flat = []
-    for item in found.kernels:
-        flat.extend(getattr(item, "kernels", [item]))
-    return flat
-
-
-@pytest.mark.parametrize("how", ["usual", "fine"])
-def test_values_are_written_before_they_are_read_and_never_overlap_while_live(how: str) -> None:
-    for seed in range(40):
-        graph, _ = graph_case(seed)
-        with cut(how):
-            found = schedule(optimize(graph))
-        _check_order(found)
-        _check_places(found)
-
-
-def _check_order(found: Schedule) -> None:
-    written = set(found.graph.inputs)
-    for kernel in _kernels(found):
-        assert written.issuperset(kernel.reads()), f"read before written\n{found}"
-        written.update(kernel.writes())
-    assert written.issuperset(found.outputs)
-
-
-def _check_places(found: Schedule) -> None:
-    spans: dict[Value, tuple[int, int]] = {}
-    for time, item in enumerate(found.kernels):
-        for value in (*item.writes(), *item.reads()):
-            if value in found.memory.offsets:
-                first, _ = spans.get(value, (time, time))
-                spans[value] = (first, time)
-    placed = [(v, *spans[v], found.memory.offsets[v]) for v in spans]
-    for v, first, last, offset in placed:
-        assert offset % 64 == 0 and offset + v.type.size_bytes <= found.memory.arena_bytes
-        for w, other_first, other_last, other in placed:
-            if v is w or last < other_first or other_last < first:
-                continue
-            assert offset + v.type.size_bytes <= other or other + w.type.size_bytes <= offset, f"overlap\n{found}"
 
 
 def test_three_batch_axes_walk_as_one() -> None:

@@ -9,7 +9,6 @@ one decision of the step: whether any gradient was NaN. With the mode off, nothi
 from __future__ import annotations
 
 import functools
-import importlib
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -41,8 +40,9 @@ _threads_on = 0  # threads whose mode is on
 @functools.cache
 def _libraries() -> tuple[str, ...]:
     """Where code lies that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
-    path_of = importlib.import_module("sysconfig").get_path
-    return (*{path_of(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
+    from sysconfig import get_path
+
+    return (*{get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
 
 
 class ForwardCall(SourceLocation):

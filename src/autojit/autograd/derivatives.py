@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from autojit.autograd.engine import edge_type, run_backward
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
-from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
@@ -378,13 +376,16 @@ def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
             placed[k] = (roots[k][0], element)
         return pull_back(placed)  # type: ignore[no-any-return]
 
-    found: list[Any] = import_module("autojit.tensor.batch_layer").over_batch(rows, fulls)
-    return found
+    from autojit.tensor.batch_layer import over_batch
+
+    return over_batch(rows, fulls)
 
 
 def _batched() -> Any:
     """How passes run inside a batch; imported when there is one."""
-    return import_module("autojit.autograd.batched_history")
+    from autojit.autograd import batched_history
+
+    return batched_history
 
 
 def _input_edge(given: Any, number: int) -> Edge:
@@ -415,17 +416,3 @@ def _picked(found: Any, x: Any, number: int, unused: bool, materialize: bool, cr
         raise UsageError("materialize_grads cannot be used when the given input is a GradientEdge")
     t = type_of(x)
     return zeros(t.shape, dtype=t.dtype, device=t.device, requires_grad=create_graph)
-
-
-def _port(
-    tensors: Any,
-    grad_tensors: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    *,
-    inputs: Any = None,
-) -> None:
-    backward(tensors, grad_tensors, retain_graph, create_graph, inputs=inputs)
-
-
-ports.backward = _port

@@ -15,13 +15,12 @@ Example:
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-import autojit as aj
 from autojit.compat.derivatives import backward, backward_method, grad
 from autojit.compat.functions import Function
 from autojit.compat.stochastic import bernoulli, multinomial, normal, reinforce
 from autojit.compat.variables import Variable
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 
 for _name, _method in (
     ("backward", backward_method), ("bernoulli", bernoulli), ("multinomial", multinomial), ("reinforce", reinforce),
@@ -30,14 +29,6 @@ for _name, _method in (
 
 autograd = sys.modules[__name__]  # ``v0_3.autograd.Variable`` is the same class
 
-
-def __getattr__(name: str) -> Any:
-    """A name of autojit, or of ``autojit.autograd``."""
-    if hasattr(aj, name):
-        return getattr(aj, name)
-    if not name.startswith("_") and hasattr(aj.autograd, name):
-        return getattr(aj.autograd, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+__getattr__ = _LazyNames(__name__, others="autojit autojit.autograd")
 
 __all__ = ["Function", "Variable", "autograd", "backward", "bernoulli", "grad", "multinomial", "normal"]

@@ -20,6 +20,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.autograd.variable import Variable
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 
 
 def _floating(factory: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,11 +60,7 @@ tensor = _floating(aj.tensor)
 zeros = _floating(aj.zeros)
 zeros_like = _floating(aj.zeros_like)
 
-
-def __getattr__(name: str) -> Any:
-    """A name of autojit."""
-    return getattr(aj, name)
-
+__getattr__ = _LazyNames(__name__, others="autojit")
 
 __all__ = [
     "Variable", "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "logspace", "ones",

@@ -8,7 +8,6 @@ the op: its first pass over loops puts the body's own ops in its place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from autojit.autograd import anomaly
@@ -18,28 +17,27 @@ from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, is_open
 from autojit.ir.graph import Graph, Node, Value, values_of
-from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.segment import needed_nodes
-from autojit.ops.control_flow import as_tuple, filled
+from autojit.ops.base import EqualByText
+from autojit.ops.graph_op import GraphOp, as_tuple, batched_graph, filled
 from autojit.ops.reductions import sum
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import below, grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 
 Pairs = Sequence[tuple[Value, Tensor | None]]
 
 
-class Call(Op, abstract=True):
+class Call(EqualByText, GraphOp, abstract=True):
     """``outputs = graph(*inputs)``, whose derivative is another call. Equal when the graphs' texts are.
 
     ``with_history`` are the outputs that can be differentiated, ``wanted`` the inputs they can be differentiated by.
     """
 
-    reads_operands = True
+    opened_by = "open_bodies"
     graph: Graph
 
     @property
@@ -65,16 +63,6 @@ class Call(Op, abstract=True):
     def n_outputs(self) -> int:
         return len(self.graph.outputs)
 
-    @cached_property
-    def _key(self) -> str:
-        return str(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
     def parameters(self) -> tuple[tuple[str, object], ...]:
         return (("graph", self.graph),)
 
@@ -82,30 +70,24 @@ class Call(Op, abstract=True):
         expected = [v.type for v in self.graph.inputs]
         if list(types) != expected:
             raise ShapeError(f"{self.name}: operands do not fit the body", {"found": types, "expected": expected})
-        return self._one_or_all([v.type for v in self.graph.outputs])
+        return self.one_or_all([v.type for v in self.graph.outputs])
 
     def may_refuse(self, *types: Any) -> bool:
         """As the nodes of the body."""
         return any(node.is_asked for node in self.graph.nodes)
 
-    def eager(self, *arrays: Any) -> Any:
-        return self._one_or_all(evaluate(self.graph, arrays))
+    def graph_of(self, types: Any) -> Graph:
+        return self.graph
 
-    def _one_or_all(self, found: Sequence[Any]) -> Any:
-        return found[0] if len(found) == 1 else tuple(found)
+    def wanted_of(self, primals: Operands) -> Sequence[int]:
+        return self.wanted
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        placed: list[Any] = [None] * len(primals)
-        bars = as_tuple(y_bar, self.n_outputs)
-        kept, wanted = self.with_history, self.wanted
-        if all(bars[k] is None for k in kept) or not wanted:
-            return tuple(placed)
+    def kept_of(self, results: Operands) -> Sequence[int]:
+        return self.with_history
+
+    def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
         call = self.adjoint()
-        given = filled(primals[0], [bars[k] for k in kept], [self.graph.outputs[k].type for k in kept])
-        found = as_tuple(bind(call, *primals, *given), call.n_outputs)
-        for k, bar in zip(wanted, found, strict=True):
-            placed[k] = bar
-        return tuple(placed)
+        return as_tuple(bind(call, *primals, *bars), call.n_outputs)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         """The derivative of the adjoint with respect to its cotangents, in which it is linear."""
@@ -125,7 +107,7 @@ class Call(Op, abstract=True):
             position = len(primals) + place
             if position in order:
                 placed[k] = found[order.index(position)]
-        return self._one_or_all(placed)
+        return self.one_or_all(placed)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         size = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
@@ -202,18 +184,10 @@ class CapturedCall(Call):
         return CapturedCall.of(self.body, [*self._inputs, *given], outputs, first)
 
 
-class BatchedCall(Call):
-    """A call over a batch of ``size``: flagged inputs have the batch axis, as have outputs that are not ``summed``."""
+class _Changed(Call, abstract=True):
+    """A call with another graph. Its history stays that of the call."""
 
-    def __init__(self, call: Call, flags: Sequence[bool], size: int, summed: Sequence[bool]) -> None:
-        self.call, self.flags, self.size, self.summed = call, tuple(flags), size, tuple(summed)
-        whole = vmap(call.graph, flags, size)
-        builder = GraphBuilder()
-        builder.nodes = list(whole.nodes)
-        outputs = [
-            sum(builder.tracer(v), (0,)).value if add_up else v for v, add_up in zip(whole.outputs, summed, strict=True)
-        ]
-        self.graph = Graph(whole.inputs, tuple(builder.nodes), tuple(outputs))
+    call: Call
 
     @property
     def with_history(self) -> list[int]:
@@ -222,6 +196,20 @@ class BatchedCall(Call):
     @property
     def wanted(self) -> list[int]:
         return self.call.wanted
+
+
+class BatchedCall(_Changed):
+    """A call over a batch of ``size``: flagged inputs have the batch axis, as have outputs that are not ``summed``."""
+
+    def __init__(self, call: Call, flags: Sequence[bool], size: int, summed: Sequence[bool]) -> None:
+        self.call, self.flags, self.size, self.summed = call, tuple(flags), size, tuple(summed)
+        whole = batched_graph(call.graph, flags, size)
+        builder = GraphBuilder()
+        builder.nodes = list(whole.nodes)
+        outputs = [
+            sum(builder.tracer(v), (0,)).value if add_up else v for v, add_up in zip(whole.outputs, summed, strict=True)
+        ]
+        self.graph = Graph(whole.inputs, tuple(builder.nodes), tuple(outputs))
 
     def adjoint(self) -> BatchedCall:
         """Cotangents of what was summed are the same for all elements; those of what all elements share are summed."""
@@ -231,20 +219,12 @@ class BatchedCall(Call):
         )
 
 
-class SizedCall(Call):
-    """A call for given values of its open sizes. Its history stays that of the call, whose sizes stay open."""
+class SizedCall(_Changed):
+    """A call for given values of its open sizes. In its history they stay open."""
 
     def __init__(self, call: Call, sizes: Mapping[str, int]) -> None:
         self.call, self.sizes = call, dict(sizes)
         self.graph = concrete(call.graph, sizes)
-
-    @property
-    def with_history(self) -> list[int]:
-        return self.call.with_history
-
-    @property
-    def wanted(self) -> list[int]:
-        return self.call.wanted
 
     def adjoint(self) -> SizedCall:
         return SizedCall(self.call.adjoint(), self.sizes)

@@ -15,8 +15,8 @@ from autojit.control_flow.body import Body
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.jit.histories import history_of
-from autojit.ops.control_flow import as_tuple
-from autojit.tensor.composite_boundary import Entered, Left
+from autojit.ops.graph_op import as_tuple
+from autojit.tensor.composite_nodes import Entered, Left
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.node import AccumulateGrad, Edge, Node, node_type, type_of_meta
 from autojit.tensor.op_node import OpNode, Rule

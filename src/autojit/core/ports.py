@@ -1,12 +1,8 @@
 """Ports: the few calls that go up the house, through a protocol instead of an import.
 
 - ``Trace``: what ``jit`` offers to ``tensor`` while a step is being captured.
-- ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
 - ``Numpy``: what ``interop`` offers to NumPy's protocols on Tensor; imported when first used.
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
-- ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
-- ``plain_math``: how a compiler that knows functions of ``math`` by identity sets aside what `jit` put in their place.
-- ``jitted``: how `jit` hands out what `nn` makes of a compiled module, a module.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
 
 ``tensor`` talks to the active trace only through ``Trace``; types of higher layers are therefore left open here.
@@ -16,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -241,20 +236,6 @@ class Trace(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """Reverse accumulation, as ``autograd.backward``."""
-
-    def __call__(
-        self,
-        tensors: Any,
-        grad_tensors: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        *,
-        inputs: Any = None,
-    ) -> None: ...
-
-
 class Sparse(Protocol):
     """Sparse tensors, as ``autojit.sparse`` makes them and computes with them."""
 
@@ -314,21 +295,13 @@ class Numpy(Protocol):
         """What stands for a function of NumPy's, or for a ufunc's loop over operands of its dtypes; None: nothing."""
         ...
 
-    def namespace(self, version: str | None) -> Any:
-        """What ``__array_namespace__`` is asked."""
-        ...
-
 
 class Ports:
     """Filled in by the higher layers when they are imported."""
 
-    backward: Engine | None = None
     numpy: Numpy | None = None
     sparse: Sparse | None = None
     transforms: Transforms | None = None
-    source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
-    jitted: Callable[[Any], Any] | None = None  # what the user gets for a compiled function
-    plain_math: Callable[[], AbstractContextManager[None]] = nullcontext  # ``math`` as Python has it, during a capture
 
 
 ports = Ports()

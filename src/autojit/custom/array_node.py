@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.linked.array_function import print_array_call
+from autojit.codegen.kernel_function import KernelFunction
+from autojit.codegen.linked.array_function import write_array_call
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
@@ -69,8 +69,6 @@ def registered_array(function: ArrayFunction) -> ArrayFunction:
 class LinkedArray(Structured):
     """The function of key ``function`` applied to whole arrays."""
 
-    lowering: ClassVar[str] = "own"
-
     function: str
 
     @property
@@ -104,12 +102,12 @@ class LinkedArray(Structured):
             return stack(calls)
         return tuple(stack(parts) for parts in zip(*calls, strict=True))
 
-    def print_kernel(self, node: Node) -> KernelText | None:
-        """The kernel, or None where the function calls what cannot be linked."""
+    def write_kernel(self, kernel: KernelFunction, node: Node) -> float | None:
+        """Write the kernel and give its time in nanoseconds; None where the function calls what cannot be linked."""
         code = self.made.compiled.code
         if code is None:
             return None
-        return print_array_call(self, code, [v.type for v in node.inputs], [v.type for v in node.outputs])
+        return write_array_call(kernel, self, code, [v.type for v in node.inputs], [v.type for v in node.outputs])
 
     def may_refuse(self, *types: TensorType) -> bool:
         return bool(self.made.compiled.failures) or self.made.compiled.code is None

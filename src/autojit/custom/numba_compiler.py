@@ -19,7 +19,7 @@ from autojit.codegen.linked.scalar_function import ScalarFunction, called_names,
 from autojit.codegen.linked.tangent_rules import is_mathematical
 from autojit.core.dtypes import BY_NAME, DType, bfloat16, float16, float32
 from autojit.core.errors import UnsupportedError, UsageError
-from autojit.core.ports import ports
+from autojit.jit.traced_math import plain_math
 from autojit.runtime.loader import library_address
 
 _RUN_TIME = ("NRT_",)  # of Numba: memory for arrays that a function makes for itself
@@ -169,7 +169,7 @@ def _compile_for(dispatcher: Any, kinds: tuple[Any, ...], name: str) -> Any:
         kinds = kinds if kinds in fitting or not fitting else fitting[0]
     try:
         if kinds not in dispatcher.overloads:
-            with ports.plain_math():
+            with plain_math():
                 dispatcher.compile(kinds)
         found = dispatcher.overloads[kinds]
     except (errors.NumbaError, TypeError, KeyError) as error:
@@ -183,7 +183,7 @@ def _compile_for(dispatcher: Any, kinds: tuple[Any, ...], name: str) -> Any:
             raise UsageError(f"op: Numba compiled {name} in object mode", fix="use numba.njit")
         return found
     fresh = package.njit(dispatcher.py_func, **_options(dispatcher))  # the text of what came from Numba's cache is lost
-    with ports.plain_math():
+    with plain_math():
         fresh.compile(kinds)
     return fresh.overloads[kinds]
 

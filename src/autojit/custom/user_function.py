@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.linked.loop import print_loop
+from autojit.codegen.linked.loop import write_loop
 from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangents import partial
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.locks import new_lock
-from autojit.runtime.bodies import load_kernels
+from autojit.runtime.bodies import load_written
 from autojit.runtime.plan import Body
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ class UserFunction:
         key = (op.output, op.dtype, operands)
         found = self._loops.get(key)
         if found is None:
-            (found,) = load_kernels((print_loop(op, self.code, op.output, operands, op.dtype),))
-            self._loops[key] = found
+            found = self._loops[key] = load_written(
+                lambda kernel: write_loop(kernel, op, self.code, op.output, operands, op.dtype)
+            )
         return int(found.address("kernel"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.core.module_paths import provide as _provide
+from autojit.core.lazy_modules import provide as _provide
 
 _HOMES = {
     "bernoulli": "counts",
@@ -49,14 +49,10 @@ _HOMES = {
 }
 _OTHERS = {
     "utils": {
-        "_sum_rightmost": "sum_rightmost",
-        "euler_constant": "EULER_CONSTANT",
-        "lazy_property": "derived",
-        "_standard_normal": "standard_normal",
+        "_sum_rightmost": "parameters:sum_rightmost",
+        "euler_constant": "parameters:EULER_CONSTANT",
+        "lazy_property": "parameters:derived",
+        "_standard_normal": "parameters:standard_normal",
     },
 }
-_provide(
-    "autojit.distributions",
-    {path: " ".join(f"autojit.distributions.{home}" for home in homes.split()) for path, homes in _HOMES.items()},
-    _OTHERS,
-)
+_provide("autojit.distributions", _HOMES, _OTHERS)

@@ -52,6 +52,8 @@ _METHODS = """
     eig frexp gcd gcd_ geqrf hash_tensor histogram i0 i0_ is_distributed istft lcm lcm_ lstsq lu lu_solve nanquantile
     nonzero_static orgqr ormqr slice_inverse smm solve sspaddmm stft symeig"""
 _ONLY_METHODS = {
+    "array_api.namespace": "__array_namespace__",
+    "autograd.backward_method": "backward",
     "functions.tensor_methods": """__div__ __idiv__ __rdiv__ __reversed__ const_data_ptr dim_order hardshrink map2_
         module_load pin_memory record_stream storage_type""",
     "sparse.compressed": "to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import autojit as aj
 from autojit.core.device import Device, default_device, device, require_available
 from autojit.core.device import set_default_device as _set
 
@@ -51,7 +51,7 @@ def get_device_module(device: Any = None) -> ModuleType:
         'autojit.cuda'
     """
     kind = default_device().type if device is None else _parsed(device).type
-    found = getattr(import_module("autojit"), kind, None)
+    found = getattr(aj, kind, None)
     if not isinstance(found, ModuleType):
         raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'autojit.{kind}'.")
     return found

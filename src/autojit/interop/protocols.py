@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,11 @@ from autojit.interop import (  # noqa: F401  (each enters its functions into the
 from autojit.interop.registry import FUNCTIONS, apart
 from autojit.tensor.tensor import Tensor
 
-_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _KNOWN = (Tensor, np.ndarray, np.generic)
 
 
 class NumpyProtocols:
-    """What Tensor's ``__array_ufunc__``, ``__array_function__`` and ``__array_namespace__`` ask."""
+    """What Tensor's ``__array_ufunc__`` and ``__array_function__`` ask."""
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A ufunc or one of its methods, called with tensors."""
@@ -59,13 +56,6 @@ class NumpyProtocols:
         if isinstance(function, np.ufunc):
             return ufunc_calls.function_of(function)
         return FUNCTIONS.get(function) if isinstance(function, Hashable) else None
-
-    def namespace(self, version: str | None) -> ModuleType:
-        """The array API standard's namespace; ValueError for a version it does not have."""
-        namespace = import_module("autojit.array_api")
-        if version is not None and version not in _VERSIONS:
-            raise ValueError(f"the array API namespace is of version {_VERSIONS[-1]}, not {version!r}")
-        return namespace
 
 
 def _is_foreign(x: Any) -> bool:

@@ -10,31 +10,27 @@ Grammar of the text form::
     graphs := '(' [graph {',' graph}] ')'
 """
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
-from typing import Any as _Any
 
-from autojit.core.undivided import undivided as _undivided
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
+from autojit.ir.printing import print_graph
 
 if TYPE_CHECKING:
     from autojit.ir.interpreter import evaluate
-    from autojit.ir.text import parse_graph, print_graph
+    from autojit.ir.text import parse_graph
     from autojit.ir.verifier import verify
 
-_LATER = {"evaluate": "interpreter", "parse_graph": "text", "print_graph": "text", "verify": "verifier"}
-
-
-def __getattr__(name: str) -> _Any:
-    """Import the interpreter, the text form and the verifier when they are first used."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _undivided:
-        found = globals()[name] = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)
-    return found
-
+__getattr__ = _LazyNames(
+    __name__,
+    {
+        "evaluate": "autojit.ir.interpreter",
+        "parse_graph": "autojit.ir.text",
+        "verify": "autojit.ir.verifier",
+    },
+)
 
 __all__ = [
     "Graph", "GraphBuilder", "Node", "Op", "Operand", "Operands", "Tracer", "Value",

@@ -9,6 +9,7 @@ from typing import Any
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
+from autojit.ir.printing import names_of, print_graph, print_lines
 
 __all__ = ["Graph", "Node", "Value", "replace"]
 
@@ -96,9 +97,11 @@ class Graph:
         return found
 
     def __str__(self) -> str:
-        from autojit.ir.text import print_graph
-
         return print_graph(self)
+
+    def as_parameter(self) -> str:
+        """How the graph is written as a parameter of an op."""
+        return " ".join(print_lines(self, names_of(self)))
 
     def __len__(self) -> int:
         return len(self.nodes)

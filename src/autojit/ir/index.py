@@ -9,6 +9,7 @@ Extents may be symbolic sizes: what simplifies for all of them is simplified, th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -52,10 +53,17 @@ class LoopVariable(_Hashed):
         return self.name, self.extent
 
 
-class _Part(_Hashed):
+class _Composed(_Hashed):
+    """A term that is made of an index."""
+
+    __slots__ = ("base",)
+    base: Index
+
+
+class _Part(_Composed):
     """What division makes of a non-negative index."""
 
-    __slots__ = ("base", "divisor")
+    __slots__ = ("divisor",)
 
     def __init__(self, base: Index, divisor: int) -> None:
         self.base = base
@@ -90,13 +98,13 @@ class Opaque(_Hashed):
         return self.text, self.extent
 
 
-class Bounded(_Hashed):
+class Bounded(_Composed):
     """``base`` where it is known to lie in [0, extent), because a guard keeps other positions out.
 
     It lets divisions further down simplify; `Index.opened` then puts the base in its place.
     """
 
-    __slots__ = ("base", "extent")
+    __slots__ = ("extent",)
 
     def __init__(self, base: Index, extent: int) -> None:
         self.base = base
@@ -159,18 +167,36 @@ class Index(_Hashed):
                 return Index(others, self.offset) + term.base * k
         return self
 
-    def substitute(self, values: dict[LoopVariable, Index]) -> Index:
-        """Replace loop variables by indices and simplify again."""
+    def walk(self) -> list[Term]:
+        """Every term, those that others are made of behind these."""
+        found = [term for term, _ in self.terms]
+        for term in found:  # grows meanwhile
+            if isinstance(term, _Composed):
+                found += [inner for inner, _ in term.base.terms]
+        return found
+
+    def divided_variables(self) -> set[LoopVariable]:
+        """The variables inside divisions: no coefficient says how they move the position."""
+        return {
+            part
+            for term, _ in self.terms
+            if isinstance(term, _Composed)
+            for part in term.base.walk()
+            if isinstance(part, LoopVariable)
+        }
+
+    def replaced(self, change: Callable[[Term], Index | None]) -> Index:
+        """With other indices for terms, inside divisions as well, and simplified again; None: a term stays."""
         total = Index((), self.offset)
         for term, coefficient in self.terms:
-            if isinstance(term, LoopVariable):
-                part = values.get(term, Index.of(term))
-            elif isinstance(term, Quotient):
-                part = term.base.substitute(values) // term.divisor
-            elif isinstance(term, Remainder):
-                part = term.base.substitute(values) % term.divisor
-            else:
-                part = Index.of(term)
+            part = change(term)
+            if part is None:
+                if isinstance(term, Quotient):
+                    part = term.base.replaced(change) // term.divisor
+                elif isinstance(term, Remainder):
+                    part = term.base.replaced(change) % term.divisor
+                else:
+                    part = Index.of(term)
             total = total + part * coefficient
         return total
 
@@ -180,20 +206,10 @@ class Index(_Hashed):
 
     def opened(self) -> Index:
         """With every `Bounded` term replaced by what it stands for."""
-        if not _has_bounded(self):
-            return self
-        total = Index((), self.offset)
-        for term, coefficient in self.terms:
+        for term in self.walk():
             if isinstance(term, Bounded):
-                part = term.base.opened()
-            elif isinstance(term, Quotient):
-                part = term.base.opened() // term.divisor
-            elif isinstance(term, Remainder):
-                part = term.base.opened() % term.divisor
-            else:
-                part = Index.of(term)
-            total = total + part * coefficient
-        return total
+                return self.replaced(lambda term: term.base.opened() if isinstance(term, Bounded) else None)
+        return self
 
     def __sub__(self, other: Index | int) -> Index:
         return self + other * -1
@@ -270,13 +286,6 @@ class Index(_Hashed):
     @property
     def is_constant(self) -> bool:
         return not self.terms
-
-
-def _has_bounded(index: Index) -> bool:
-    for term, _ in index.terms:
-        if isinstance(term, Bounded) or (isinstance(term, Quotient | Remainder) and _has_bounded(term.base)):
-            return True
-    return False
 
 
 def _common(divisor: int, coefficient: int) -> int:

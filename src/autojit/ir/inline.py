@@ -27,3 +27,16 @@ def inline(graph: Graph, operands: Sequence[Any], like: Any, builder: GraphBuild
         results = (results,) if node.op.n_outputs == 1 else results
         environment.update(zip(node.outputs, results, strict=True))
     return [environment[v] for v in graph.outputs]
+
+
+def live(graph: Graph) -> Graph:
+    """The graph without the nodes that no output needs, whatever they refuse: that of a derivative repeats nodes whose
+    errors have been met.
+    """
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            kept.append(node)
+    return Graph(graph.inputs, tuple(reversed(kept)), graph.outputs)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
 from autojit.core.errors import tensor_expected
-from autojit.core.locks import new_lock
 from autojit.core.records import finish
 from autojit.core.types import TensorType
 from autojit.core.undivided import undivided
+from autojit.ir.printing import print_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,28 +62,25 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     return rule
 
 
-loading = new_lock()
-"""Held while ops are imported that were left for later: another thread's miss waits until they are there."""
-
-
 class Registry(dict[str, "type[Op]"]):
-    """Op classes by name. ``rest`` imports some of the ops that are left for later; a name not found asks for them."""
+    """Op classes by name. ``others`` are modules of ops that are imported when a name is not found."""
 
-    rest: Callable[[], bool] | None = None  # False: there are no more
+    others: Sequence[str] = ()
 
     def load(self) -> Registry:
         """With every op there is."""
-        with undivided, loading:
-            while self.rest is not None and self.rest():
-                pass
+        with undivided:
+            for other in self.others:
+                import_module(other)
         return self
 
     def __missing__(self, name: str) -> type[Op]:
-        with undivided, loading:
-            while name not in self:
-                if self.rest is None or not self.rest():
-                    raise KeyError(name)
-        return self[name]
+        with undivided:
+            for other in self.others:
+                import_module(other)
+                if name in self:
+                    return self[name]
+        raise KeyError(name)
 
 
 class Op:
@@ -204,9 +202,13 @@ class Op:
         return x_bar
 
     def __str__(self) -> str:
-        from autojit.ir.text import print_op
+        """``sum[axes=(0,)]``; no brackets when there are no parameters."""
+        inner = print_parameters(self)
+        return f"{self.name}[{inner}]" if inner else self.name
 
-        return print_op(self)
+    def as_parameter(self) -> str:
+        """How the op is written as a parameter of another."""
+        return f"{self.name}({print_parameters(self)})"
 
 
 @overload

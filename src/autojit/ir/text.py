@@ -1,91 +1,17 @@
-"""The text form: printer and parser. The grammar is the docstring of ``autojit.ir``."""
+"""The parser of the text form. The grammar is the docstring of ``autojit.ir``; `printing` writes it."""
 
 from __future__ import annotations
 
 import ast
-import math
 import re
 from typing import Any
 
-from autojit.core.device import Device, device
-from autojit.core.dtypes import BY_SHORT, DType
+from autojit.core.device import device
+from autojit.core.dtypes import BY_SHORT
 from autojit.core.size_text import parse_size
 from autojit.core.types import TensorType, parse_type
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
-
-_LINE = 120
-
-
-def print_literal(value: object) -> str:
-    """A static parameter as text the parser reads back."""
-    if isinstance(value, DType):
-        return value.short
-    if isinstance(value, Op):
-        inner = ", ".join(f"{k}={print_literal(v)}" for k, v in value.parameters())
-        return f"{value.name}({inner})"
-    if isinstance(value, tuple):
-        inner = ", ".join(print_literal(v) for v in value)
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    if isinstance(value, TensorType):
-        return repr(str(value))
-    if isinstance(value, Device):
-        return f"device({str(value)!r})"
-    if isinstance(value, Graph):
-        return " ".join(print_lines(value, names_of(value)))
-    return repr(value)
-
-
-def print_op(op: Op) -> str:
-    """``sum[axes=(0,)]``; no brackets when there are no parameters."""
-    inner = ", ".join(f"{k}={print_literal(v)}" for k, v in op.parameters())
-    return f"{op.name}[{inner}]" if inner else op.name
-
-
-def names_of(graph: Graph) -> dict[Value, str]:
-    """A name for each value of a graph: its own where no earlier value has it, else ``v`` and a number."""
-    taken: dict[str, Value] = {}
-    names: dict[Value, str] = {}
-    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
-    for value in values:
-        if value.name and value.name not in taken:
-            taken[value.name] = value
-            names[value] = value.name
-    counter = 0
-    for value in values:
-        if value in names:
-            continue
-        while f"v{counter}" in taken:
-            counter += 1
-        names[value] = f"v{counter}"
-        taken[f"v{counter}"] = value
-    return names
-
-
-def print_node(node: Node, names: dict[Value, str]) -> str:
-    """One node as text: ``y: f32[4] = tanh(x)``."""
-    left = ", ".join(f"{names[v]}: {v.type}" for v in node.outputs)
-    return f"{left} = {print_op(node.op)}({', '.join(names[v] for v in node.inputs)})"
-
-
-def print_graph(graph: Graph, *, sources: bool = False) -> str:
-    """The graph as text: on one line when it fits, else a line per node; ``sources`` appends the user's lines."""
-    head, *body, tail, end = print_lines(graph, names_of(graph))
-    one_line = " ".join([head, *body, tail, end])
-    if len(one_line) <= _LINE and not sources:
-        return one_line
-    if sources:
-        body = [f"{text}  # {node.source}" for text, node in zip(body, graph.nodes, strict=True)]
-    return "\n".join([head, *(f"  {line}" for line in [*body, tail]), end])
-
-
-def print_lines(graph: Graph, names: dict[Value, str]) -> list[str]:
-    """The graph's text in lines: the inputs, a line per node, the outputs, the end."""
-    head = "(" + ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs) + ") {"
-    body = [print_node(node, names) + ";" for node in graph.nodes]
-    return [head, *body, "return " + ", ".join(names[v] for v in graph.outputs), "}"]
 
 
 class _Reader:

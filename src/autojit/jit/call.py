@@ -20,9 +20,9 @@ from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete, take_sizes
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
-from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
+from autojit.jit.graph_call import CompiledGraph, contiguous
 from autojit.jit.histories import has_history
 from autojit.jit.lasting_histories import memory_kept
 from autojit.jit.segment import needed_nodes
@@ -35,8 +35,6 @@ from autojit.tensor.node import ZERO, Edge
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
 from autojit.tensor.tensor import Tensor, wrap_value
-from autojit.transforms.batch import vmap
-from autojit.transforms.jvp import jvp
 
 _recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result
 
@@ -53,7 +51,7 @@ class Reads(Protocol):
     def hold(self) -> bool: ...
 
 
-class CompiledCall(GraphOp):
+class CompiledCall(CompiledGraph):
     """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph.
 
     Args:
@@ -65,7 +63,6 @@ class CompiledCall(GraphOp):
 
     keeps_order = True  # it lays out its results itself
     is_call = True
-    reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
     reached: Sequence[int] = ()  # of an adjoint: the positions of the inputs that its outputs are the gradients of
     watch: Watch | None = None  # where users' code has a part in the derivatives
     reads: Reads | None = None  # of a derivative: what users' code has read when it was recorded
@@ -93,7 +90,6 @@ class CompiledCall(GraphOp):
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
         self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
-        self._tangents: Op | None = None
         self._layouts: Layouts | None = None
 
     def eager(self, *arrays: Any) -> Any:
@@ -109,7 +105,7 @@ class CompiledCall(GraphOp):
             return super()._run(arrays)
         given = [contiguous(a) for a in arrays]
         made = self.executable(given).run(given)
-        return self._one_or_all(layouts.show(made, arrays, self._sizes_of_arrays(arrays)))
+        return self.one_or_all(layouts.show(made, arrays, self._sizes_of_arrays(arrays)))
 
     def _laid_out_graph(self) -> Graph:
         return self.graph if self._layouts is None else self._layouts.graph
@@ -292,22 +288,6 @@ class CompiledCall(GraphOp):
             if is_nan:
                 return check.node, check.number
         return None
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        closed = self.closed(p.spec for p in primals)
-        if self._tangents is None or closed is not self.graph:
-            self._tangents = GraphCall(jvp(closed))
-        filled = [
-            p._literal(0, p.spec) if t is None else t
-            for p, t in zip(primals, tangents, strict=True)
-            if p.spec.dtype.is_differentiable
-        ]
-        return bind(self._tangents, *primals, *filled)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
-        examples = (a.spec.drop((0,)) if flag else a.spec for a, flag in zip(args, batched, strict=True))
-        return bind(GraphCall(vmap(self.closed(examples), batched, sizes[0])), *args)
 
 
 def _kind_of(bar: Any) -> LayoutKind:

@@ -19,7 +19,6 @@ from typing import Any
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import is_mine, new_lock
-from autojit.core.ports import ports
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
@@ -143,7 +142,8 @@ class JitFunction:
 
     def as_module(self) -> Any:
         """What the user gets: for a module that is compiled, a module."""
-        return self if ports.jitted is None else ports.jitted(self)
+        made = getattr(type(self.function), "_of_jitted", None)
+        return self if made is None else made(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
         """Steps are bound to the state of the original; a copy captures its own."""

@@ -1,9 +1,9 @@
-"""GraphCall: a graph as one op, differentiated by the graph transforms: tangents and batches of compiled calls."""
+"""GraphCall: a graph that eager mode computes by native code, as are its derivatives and batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,24 +12,25 @@ from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.types import TensorType
 from autojit.ir.concrete import concrete, is_open, take_sizes
 from autojit.ir.graph import Graph
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import Operands, bind
+from autojit.ops.graph_op import GraphOp, Transform, as_tuple
 from autojit.runtime.executable import Executable
 from autojit.schedule.forms import KnownForms
 from autojit.tensor.state import state
-from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
-from autojit.transforms.jvp import jvp
 
 _LIMIT = 64  # sizes for which native code is kept where there is none for all
 
 
-class GraphOp(Op, abstract=True):
+class CompiledGraph(GraphOp, abstract=True):
     """``outputs = graph(*inputs)`` by native code; compared by identity of the graph. Subclasses set ``graph``."""
+
+    opened_by: ClassVar[None] = None
 
     graph: Graph
     forms: KnownForms | None = None  # of related graphs
     _compiled: Compiled | None = None
     _of_sizes: dict[tuple[tuple[str, int], ...], Executable] | None = None  # where sizes cannot be left open
+    _calls: dict[Any, GraphCall] | None = None  # derivatives and batches
 
     @property
     def compiled(self) -> Compiled:
@@ -72,7 +73,7 @@ class GraphOp(Op, abstract=True):
 
     def result_type(self, *types: TensorType) -> Any:
         sizes = self.sizes_of(types)
-        return self._one_or_all(self._result_type(v.type, sizes) for v in self.graph.outputs)
+        return self.one_or_all([self._result_type(v.type, sizes) for v in self.graph.outputs])
 
     def _result_type(self, kind: TensorType, sizes: dict[str, int]) -> TensorType:
         """A result's type; sizes that the graph counts stay open."""
@@ -92,65 +93,37 @@ class GraphOp(Op, abstract=True):
             take_sizes(value.type, kind.shape, sizes)
         return sizes
 
-    def closed(self, types: Iterable[TensorType]) -> Graph:
-        """The graph for operands of these types, without open sizes."""
+    def graph_of(self, types: Sequence[TensorType]) -> Graph:
+        """The graph without open sizes."""
         sizes = self.sizes_of(types)
         found: Graph = concrete(self.graph, sizes) if sizes else self.graph
         return found
 
-    def _one_or_all(self, results: Iterable[Any]) -> Any:
-        found = tuple(results)
-        return found[0] if self.n_outputs == 1 else found
+    def through(self, operands: Operands, types: Sequence[TensorType], transform: Transform, *arguments: Any) -> Any:
+        key = (transform, arguments, *self.sizes_of(types).items())
+        if self._calls is None:
+            self._calls = {}
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) >= _LIMIT:
+                self._calls.clear()
+            call = self._calls[key] = GraphCall(self.derived(types, transform, *arguments))
+        return as_tuple(bind(call, *operands), call.n_outputs)
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         given = [contiguous(a) for a in arrays]
-        return self._one_or_all(self.executable(given).run(given))
+        return self.one_or_all(self.executable(given).run(given))
 
 
-class GraphCall(GraphOp):
+class GraphCall(CompiledGraph):
     """A graph whose derivatives are graph transforms."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.n_outputs = len(graph.outputs)  # type: ignore[misc]
-        self._adjoints: dict[tuple[int, ...], GraphCall] = {}
-        self._tangents: GraphCall | None = None
 
     def eager(self, *arrays: Any) -> Any:
         return self._run(arrays)
-
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        wrt = tuple(k for k, p in enumerate(primals) if p.spec.dtype.is_differentiable)
-        call = self._adjoints.get(wrt)
-        if call is None:
-            call = self._adjoints[wrt] = GraphCall(adjoint(self.graph, wrt, is_masked=True))
-        bars = (y_bar,) if self.n_outputs == 1 else y_bar
-        results = (result,) if self.n_outputs == 1 else result
-        filled = [
-            primals[0]._literal(0, y.spec) if bar is None else bar
-            for y, bar in zip(results, bars, strict=True)
-            if y.spec.dtype.is_differentiable
-        ]
-        found = bind(call, *primals, *filled)
-        found = (found,) if call.n_outputs == 1 else found
-        placed: list[Any] = [None] * len(primals)
-        for k, bar in zip(wrt, found, strict=True):
-            placed[k] = bar
-        return tuple(placed)
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        if self._tangents is None:
-            self._tangents = GraphCall(jvp(self.graph))
-        filled = [
-            p._literal(0, p.spec) if t is None else t
-            for p, t in zip(primals, tangents, strict=True)
-            if p.spec.dtype.is_differentiable
-        ]
-        return bind(self._tangents, *primals, *filled)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
-        return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
 
 
 def contiguous(array: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import ArgumentError
 from autojit.core.sizes import evaluate
-from autojit.ir.text import print_graph
+from autojit.ir.printing import print_graph
 from autojit.jit.captures import nodes_of
 from autojit.jit.guards import shown
 from autojit.jit.native import why_not_native

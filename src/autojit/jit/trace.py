@@ -13,7 +13,6 @@ only.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ import numpy as np
 from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
-from autojit.core.ports import ports
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
 from autojit.core.types import TensorType
@@ -50,11 +48,9 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.jit.versions import TraceVersions
 from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
-from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.state import finished, grad_mode, set_trace, source_of, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap_value
-
-_finished: weakref.WeakSet[Trace] = weakref.WeakSet()
 
 
 class BeginAgain(BaseException):
@@ -338,7 +334,7 @@ class Trace(
         self.taken = []
         self.arrays_met = None
         self.is_over = True
-        _finished.add(self)
+        finished.add(self)
 
     # -- evaluation of what Python asks for
 
@@ -463,17 +459,6 @@ class _Before:
         return after
 
 
-def source_of(value: Value) -> SourceLocation | None:
-    """Where a value of a finished capture was made, if its step still exists."""
-    for trace in filter(None, (state.trace, *tuple(_finished))):  # nearly always it is of the step being captured
-        for node in reversed(trace.builder.nodes):
-            if value in node.outputs:
-                return node.source if trace in _finished else None
-        if value in trace.builder.inputs:
-            return None
-    return None
-
-
 def foreign_error(value: Value, trace: Trace, node: Node | None = None) -> TraceError:
     """The error for a traced tensor that left its capture and came back in another."""
     facts: dict[str, object] = {"tensor": value.type, "made": source_of(value) or "in an earlier capture"}
@@ -485,6 +470,3 @@ def foreign_error(value: Value, trace: Trace, node: Node | None = None) -> Trace
         "return it from the step that makes it, or assign it to an attribute or a variable; "
         "a list is appended to once only",
     )
-
-
-ports.source_of = source_of

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import float64, int64
-from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.while_inside import WhileInside
 from autojit.jit.exact_numbers import is_wide
@@ -294,10 +293,10 @@ def untraced(module: ModuleType, name: str) -> Any:
 
 
 _numbers = WhileInside(_replace, _restore)
-"""For a compiler that knows ``math``, ``min`` and ``max`` by identity, ``put_back`` makes them Python's own."""
+plain_math = _numbers.put_back
+"""A context for a compiler that knows ``math``, ``min`` and ``max`` by identity: inside they are Python's own."""
 
 WHEN_MADE.append(_meet)
-ports.plain_math = _numbers.put_back
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from autojit.nn import functional, grad, init, modules, parallel, parameter, utils
+from autojit.core.lazy_modules import LazyNames as _LazyNames
+from autojit.core.lazy_modules import provide as _provide
+from autojit.nn import functional, grad, init, parallel, parameter, utils
 from autojit.nn import jitted as _jitted  # noqa: F401 - says what jit makes of a module
 from autojit.nn.activation import (
     CELU,
@@ -152,6 +154,9 @@ from autojit.nn.transformer import (
     TransformerEncoderLayer,
 )  # fmt: skip
 from autojit.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+
+__getattr__ = _LazyNames(__name__, modules="modules")
+_provide("autojit.nn", {"common_types": "extents"})
 
 __all__ = [
     "CELU",

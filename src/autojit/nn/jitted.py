@@ -13,7 +13,6 @@ from abc import ABCMeta
 from typing import Any
 
 import autojit as aj
-from autojit.core.ports import ports
 from autojit.nn.module import Module
 
 ANSWERS = frozenset(("explain", "stats", "show", "memory", "steps", "last_step"))
@@ -68,10 +67,8 @@ def _compiled_again(module: Module, options: dict[str, Any]) -> Any:
 
 
 def _as_module(jitted: Any) -> Any:
-    """What ``jit`` returns for a compiled function: itself, or for a module a module."""
+    """What ``jit`` returns for a compiled module: a module."""
     module = jitted.function
-    if not isinstance(module, Module):
-        return jitted
     if isinstance(module, JittedModule):
         return _as_module(jitted.of(module._jitted.function))
     made: Any = object.__new__(_class_for(type(module)))
@@ -99,4 +96,4 @@ def _class_for(kind: Any) -> Any:
     return found
 
 
-ports.jitted = _as_module
+Module._of_jitted = _as_module

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import autojit as aj
 from autojit.core.counted_dict import CountedDict, counted
@@ -69,6 +69,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
     _compiled_call_impl: Callable[..., Any] | None = None
     call_super_init: bool = False  # whether ``__init__`` hands its arguments on to the next class
     dump_patches: bool = False  # of torch's older versions; has no meaning
+    _of_jitted: ClassVar[Callable[[Any], Any]]  # what `jit` hands out for a module that it compiles (`nn.jitted`)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if self.call_super_init:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autojit import nn as _nn
-from autojit.core.module_paths import provide as _provide
+from autojit.core.lazy_modules import LazyNames as _LazyNames
+from autojit.core.lazy_modules import provide as _provide
 
 _HOMES = {
     "activation": "activation attention",
@@ -35,21 +34,15 @@ _HOMES = {
     "utils": "extents",
 }
 _OTHERS = {
-    "conv": {"_ConvNd": "_Convolution", "_ConvTransposeNd": "_Transposed", "_LazyConvXdMixin": "_LazyConvolution"},
-    "module": {"_IncompatibleKeys": "IncompatibleKeys"},
-    "adaptive": {"_ASMoutput": "AdaptiveOutput"},
+    "modules.conv": {
+        "_ConvNd": "convolution:_Convolution",
+        "_ConvTransposeNd": "convolution:_Transposed",
+        "_LazyConvXdMixin": "lazy:_LazyConvolution",
+    },
+    "modules.module": {"_IncompatibleKeys": "state_dict:IncompatibleKeys"},
+    "modules.adaptive": {"_ASMoutput": "output_loss:AdaptiveOutput"},
 }
-_provide(
-    __name__,
-    {path: " ".join(f"autojit.nn.{home}" for home in homes.split()) for path, homes in _HOMES.items()},
-    _OTHERS,
-)
-_provide("autojit.nn", {"common_types": "autojit.nn.extents"})
+_provide("autojit.nn", {f"modules.{path}": homes for path, homes in _HOMES.items()}, _OTHERS)
 
-
-def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return [public for public in _nn.__all__ if public[0].isupper()]
-    if hasattr(_nn, name):
-        return getattr(_nn, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = [name for name in _nn.__all__ if name[0].isupper()]
+__getattr__ = _LazyNames(__name__, others="autojit.nn")

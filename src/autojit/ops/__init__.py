@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
-from typing import Any as _Any
 
-from autojit.core.undivided import undivided as _undivided
+from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.ir.op import Op as _Op
-from autojit.ir.op import loading as _loading
 from autojit.ops.composed import *
 from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
@@ -64,38 +61,12 @@ if TYPE_CHECKING:
     from autojit.ops.triangular_factors import *
     from autojit.ops.while_sweeps import *
 
-
-_LATER = [  # those first that more programs use
+_OTHERS = [  # those first that more programs use
     "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
     "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions",
     "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors",
     "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite", "reflections",
     "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements", "failed_matrices",
 ]  # fmt: skip
-
-
-def _load_next() -> bool:
-    """Import the next module of those that not every program needs; False when there is none."""
-    if not _LATER:
-        return False
-    module = _LATER.pop(0)
-    try:
-        found = vars(_import_module(f"autojit.ops.{module}"))
-    except BaseException:
-        _LATER.insert(0, module)
-        raise
-    globals().update({name: found[name] for name in found["__all__"]})
-    return True
-
-
-_Op.registry.rest = _load_next
-
-
-def __getattr__(name: str) -> _Any:
-    if not name.startswith("_"):
-        with _undivided, _loading:
-            while name not in globals() and _load_next():
-                pass
-        if name in globals():
-            return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
+_Op.registry.others = __getattr__.others

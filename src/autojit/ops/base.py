@@ -245,7 +245,7 @@ class Source(Op, abstract=True):
 class Structured(Op, abstract=True):
     """An op lowered by a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step.
 
-    With "own" the op itself prints its kernel: ``print_kernel(node)`` gives a ``KernelText``; None: call back.
+    One that writes its own kernel says so by its method (`codegen.kernel_function.WritesKernel`).
     """
 
     lowering: ClassVar[str] = "opaque"

@@ -1,14 +1,14 @@
 """Composites that eager mode computes in one go and records as one node: means, the softmax family, common losses,
 stacking.
 
-A captured step, a transform and other unusual operands get the composite itself, so compiled programs do not know these
-ops: ``expand`` gives their composite where one appears in a graph after all.
+Small arrays are what they are for: one call of NumPy's after the other without a program between them, and a derivative
+that reads little. A captured step, a transform and other unusual operands get the composite itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Sequence
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,37 +19,36 @@ from autojit.core.records import record
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
-from autojit.ops.base import keep_axes
+from autojit.ops.base import keep_axes, sum_to
 from autojit.ops.composites_activation import log_softmax, softmax
 from autojit.ops.composites_loss import pick
-from autojit.ops.composites_reduction import mean
+from autojit.ops.composites_reduction import mean, safe_sqrt, var_mean
 from autojit.ops.cotangent_masks import cotangent_product, masking
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
+from autojit.ops.graph_op import Composite
 from autojit.ops.joining import select, stack
-from autojit.ops.reductions import restore_axes, sum
+from autojit.ops.matmul import MATMUL, addmm
+from autojit.ops.reductions import restore_axes, spread, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
-from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
+from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_sum: Callable[..., Any] = np.add.reduce  # NumPy's own annotations do not have the positions that are None here
-_maximum: Callable[..., Any] = np.maximum.reduce
-
 _MANY = 4096  # elements: from here on one node costs less than the temporaries of its parts
 
-__all__ = ["Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax", "Stack"]
+__all__ = [
+    "ADDMM", "Addmm", "Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax", "Stack", "StdMean", "VarMean",
+]  # fmt: skip
 
 
-class Composed(Op, abstract=True):
-    """A composite of other ops with rules of its own, on float32 and float64 if it does not say otherwise."""
+class Composed(Composite, abstract=True):
+    """A composite with an eager rule and a VJP rule of its own, on float32 and float64 if it does not say otherwise."""
 
-    def expand(self, *operands: Any) -> Any:
-        """The composite."""
-        raise NotImplementedError(self.name)
+    reads_operands: ClassVar[bool] = False
 
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]
@@ -80,7 +79,7 @@ class Mean(Composed):
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        total = _sum(x, self.axes, None, None, self.keepdim)
+        total = np.add.reduce(x, self.axes, None, None, self.keepdim)  # type: ignore[call-overload]
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count
 
@@ -93,13 +92,6 @@ class Mean(Composed):
 
     def _restored(self, shape: tuple[int, ...], y: Any) -> Any:
         return y if self.keepdim or not self.axes else reshape(y, keep_axes(shape, self.axes))
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else self.expand(x_dot)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(Mean(tuple(axis + 1 for axis in self.axes), self.keepdim), *args)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -128,9 +120,6 @@ class Normalised(Composed, abstract=True):
     masks_cotangents: ClassVar[bool] = False
     axis: int
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(type(self)(self.axis + 1), *args)
-
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return (lambda: self.pull_back(result, y_bar),)
 
@@ -151,8 +140,8 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        e = np.exp(x - _maximum(x, self.axis, None, None, True))
-        e *= 1 / _sum(e, self.axis, None, None, True)
+        e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
+        e *= 1 / np.add.reduce(e, self.axis, None, None, True)  # type: ignore[call-overload]
         return e
 
     def expand(self, *operands: Any) -> Any:
@@ -164,17 +153,13 @@ class Softmax(Normalised):
         weighted = cotangent_product(y_bar, y)
         return sub(weighted, cotangent_product(sum(weighted, self.axis, keep=True), y))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else self.pull_back(result, x_dot)  # the Jacobian is symmetric
-
 
 class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        shifted = x - _maximum(x, self.axis, None, None, True)
-        shifted -= np.log(_sum(np.exp(shifted), self.axis, None, None, True))
+        shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]
+        shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))  # type: ignore[call-overload]
         return shifted
 
     def expand(self, *operands: Any) -> Any:
@@ -184,10 +169,6 @@ class LogSoftmax(Normalised):
         if y.spec.size >= _MANY:
             return _in_one_step("log_softmax_cotangent", (self.axis, masking.is_on), y, y_bar)
         return sub(y_bar, cotangent_product(sum(y_bar, self.axis, keep=True), exp(y)))
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else sub(x_dot, sum(mul(exp(result), x_dot), self.axis, keep=True))
 
 
 @record
@@ -216,12 +197,6 @@ class Stack(Composed):
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return tuple([lambda k=k: select(y_bar, self.axis, k) for k in range(len(primals))])
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(Stack(self.axis + 1), *batch_all(args, batched))
-
     @staticmethod
     def samples(dtype: DType) -> Samples:
         x, y = ramp((2, 3), dtype), ramp((3, 2), dtype).T
@@ -247,7 +222,7 @@ class MseLoss(Composed):
 
     def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         d = x - y
-        return _sum(d * d, None) / d.size
+        return np.add.reduce(d * d, None) / d.size
 
     def expand(self, *operands: Any) -> Any:
         x, y = operands
@@ -256,20 +231,6 @@ class MseLoss(Composed):
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, y = primals
         return (lambda: _slope(x, y, y_bar), lambda: neg(_slope(x, y, y_bar)))
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        x, y = primals
-        x_dot, y_dot = tangents
-        if x_dot is None and y_dot is None:
-            return None
-        d = sub(x, y)
-        moved = neg(y_dot) if x_dot is None else x_dot if y_dot is None else sub(x_dot, y_dot)
-        return mean(mul(add(d, d), moved))
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        x, y = batch_all(args, batched)
-        axes = tuple(range(1, x.spec.ndim))
-        return mean(square(sub(x, y)), axes) if axes else square(sub(x, y))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -295,7 +256,7 @@ class NllLoss(Composed):
 
     def eager(self, x: NDArray[Any], target: NDArray[Any]) -> Any:
         picked = x[np.arange(x.shape[0]), target]
-        return -_sum(picked, None) / x.dtype.type(picked.size)
+        return -np.add.reduce(picked, None) / x.dtype.type(picked.size)
 
     def expand(self, *operands: Any) -> Any:
         x, target = operands
@@ -311,14 +272,114 @@ class NllLoss(Composed):
 
         return (cotangent, None)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        x_dot = tangents[0]
-        return None if x_dot is None else self.expand(x_dot, primals[1])
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        x, target = batch_all(args, batched)
-        return neg(mean(pick(x, target, 2), 1))
-
     @staticmethod
     def samples(dtype: DType) -> Samples:
         return [(NllLoss(), (draws((3, 4), dtype, 1), positions([2, 0, 3])))] if is_common(dtype) else []
+
+
+@record
+class Moments(Composed, abstract=True):
+    """The spread of real numbers over ``axes`` and their mean; squares are divided by ``count - correction``."""
+
+    axes: tuple[int, ...]
+    correction: float
+    keep: bool
+
+    masks_cotangents: ClassVar[bool] = False
+    n_outputs: ClassVar[int] = 2
+
+    def result_type(self, *types: TensorType) -> Any:
+        (x,) = types
+        found = x.with_shape(keep_axes(x.shape, self.axes)) if self.keep else x.drop(self.axes)
+        return found, found
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,), (spread_bar, mean_bar) = primals, y_bar
+        shape = x.spec.shape
+        count = prod(shape[axis] for axis in self.axes)
+        freedom = max(0.0, count - self.correction)
+
+        def x_bar() -> Any:
+            through_mean = None if mean_bar is None else div(spread(mean_bar, shape, self.axes), count)
+            if spread_bar is None:
+                return through_mean
+            deviation = sub(x, mean(x, self.axes, keep=True))
+            variance_bar = spread(self.variance_bar(result[0], spread_bar), shape, self.axes)
+            through_variance = mul(mul(variance_bar, 2 / freedom if freedom else inf), deviation)
+            return through_variance if through_mean is None else add(through_variance, through_mean)
+
+        return (x_bar,)
+
+    def variance_bar(self, found: Any, bar: Any) -> Any:
+        """The cotangent of the variance from that of the first result, which is ``found``."""
+        raise NotImplementedError(self.name)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        x = draws((3, 4), dtype, 1)
+        return [(cls((0,), 1, False), (x,)), (cls((1,), 0, True), (x,)), (cls((0, 1), 0.5, False), (x,))]
+
+
+class VarMean(Moments):
+    """Variance and mean."""
+
+    def expand(self, *operands: Any) -> Any:
+        return var_mean(operands[0], self.axes, self.correction, self.keep)
+
+    def variance_bar(self, found: Any, bar: Any) -> Any:
+        return bar
+
+
+class StdMean(Moments):
+    """Standard deviation and mean; the derivative of a deviation of 0 is 0."""
+
+    def expand(self, *operands: Any) -> Any:
+        variance, middle = var_mean(operands[0], self.axes, self.correction, self.keep)
+        return safe_sqrt(variance), middle
+
+    def variance_bar(self, found: Any, bar: Any) -> Any:
+        return div(bar, where(eq(found, 0), inf, mul(found, 2)))
+
+
+@record
+class Addmm(Composed):
+    """``beta * base + alpha * (x @ w)`` of matrices of one dtype; ``base`` broadcasts."""
+
+    masks_cotangents: ClassVar[bool] = False
+    beta: float
+    alpha: float
+
+    def eager(self, base: NDArray[Any], x: NDArray[Any], w: NDArray[Any]) -> Any:
+        if self.beta == self.alpha == 1:
+            return MATMUL.eager(x, w) + base
+        return self.line_by_line(base, x, w)
+
+    def expand(self, *operands: Any) -> Any:
+        base, x, w = operands
+        return addmm(base, x, w, self.beta, self.alpha)
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        return MATMUL.result_type(*types[1:])
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        base, x, w = primals
+        scaled = y_bar if self.alpha == 1 else mul(y_bar, self.alpha.conjugate())
+        x_bar, w_bar = MATMUL.vjp((x, w), result, scaled)
+        return lambda: self._base_bar(base, y_bar), x_bar, w_bar
+
+    def _base_bar(self, base: Any, y_bar: Any) -> Any:
+        if self.beta == 0:
+            return None
+        return sum_to(y_bar if self.beta == 1 else mul(y_bar, self.beta.conjugate()), base.spec.shape)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        base, x, w = draws((4,), dtype, 1), draws((2, 3), dtype, 2), draws((3, 4), dtype, 3)
+        return [(op, (base, x, w)) for op in (ADDMM, Addmm(0.5, 2.0))]
+
+
+ADDMM = Addmm(1, 1)

@@ -23,6 +23,7 @@ from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.base import EqualByText, Structured
 from autojit.ops.elementwise_arithmetic import where
+from autojit.ops.graph_op import as_tuple, batched_graph
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
 
@@ -79,16 +80,6 @@ def floats(values: Sequence[Value]) -> list[int]:
     return [k for k, v in enumerate(values) if v.type.dtype.is_differentiable]
 
 
-def filled(like: Any, given: Sequence[Any], types: Sequence[TensorType]) -> list[Any]:
-    """Cotangents or tangents with zeros in place of the symbolic ones."""
-    return [like._literal(0, t) if x is None else x for x, t in zip(given, types, strict=True)]
-
-
-def as_tuple(results: Any, count: int) -> tuple[Any, ...]:
-    """The results of an op as a tuple, also of one."""
-    return (results,) if count == 1 else tuple(results)
-
-
 def flows(graph: Graph, flags: Sequence[bool]) -> list[bool]:
     """Per output, whether it depends on a flagged input."""
     reached = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag}
@@ -96,14 +87,6 @@ def flows(graph: Graph, flags: Sequence[bool]) -> list[bool]:
         if not reached.isdisjoint(node.inputs):
             reached.update(node.outputs)
     return [v in reached for v in graph.outputs]
-
-
-def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Sequence[bool]) -> Graph:
-    """``graph`` over a batch; the outputs in ``leading`` have the batch axis."""
-    if not any(flags):
-        return graph
-    batched: Graph = transforms_port().vmap(graph, flags, size, leading)
-    return batched
 
 
 def with_batch_axis(x: Any, size: int) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,7 +34,9 @@ _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 @functools.cache
 def _reference() -> Any:
     """``special_reference``, imported when a function of it is first evaluated."""
-    return importlib.import_module("autojit.ops.special_reference")
+    from autojit.ops import special_reference
+
+    return special_reference
 
 
 _FEW = 64

@@ -7,26 +7,20 @@ dozen. Code generation computes it op by op, so nothing but the time to compile 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import DTypeError
-from autojit.core.ports import transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
-from autojit.ir.op import Op, Operands
+from autojit.ir.op import Op
 from autojit.ops.base import Elementwise, EqualByText, broadcast_shapes
 from autojit.ops.elementwise_arithmetic import ADD, MUL
+from autojit.ops.graph_op import Composite, ElementwiseGraph
 from autojit.ops.samples import Samples, draws
 from autojit.ops.sources import Full
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Formula", "Step", "formulas"]
 
@@ -37,12 +31,13 @@ Step = tuple[Op, tuple[int, ...], tuple[TensorType, ...]]
 
 
 @record(eq=False)
-class Formula(EqualByText, Elementwise):
+class Formula(EqualByText, ElementwiseGraph, Composite):
     """``body``, a graph of elementwise ops and literals on 0-d values, for each element of the operands."""
 
     body: Graph
 
     is_cheap: ClassVar[bool] = False
+    opened_by: ClassVar[None] = None  # loops know how to compute it
 
     def result_type(self, *types: TensorType) -> TensorType:
         for found, wanted in zip(types, self.body.inputs, strict=True):
@@ -51,36 +46,13 @@ class Formula(EqualByText, Elementwise):
         shape = broadcast_shapes(*[t.shape for t in types], op=self.name)
         return TensorType(shape, self.body.outputs[0].type.dtype, types[0].device)
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
-        known: dict[Value, Any] = dict(zip(self.body.inputs, arrays, strict=True))
-        for node in self.body.nodes:
-            (value,) = node.outputs
-            found = node.op.eager(*[known[v] for v in node.inputs])
-            known[value] = np.asarray(found, value.type.dtype.numpy)
-        return known[self.body.outputs[0]]
-
     def expand(self, *operands: Any) -> Any:
         """The ops of the body, on the operands."""
         return inline(self.body, operands, operands[0])[0]
 
-    def _on(self, operands: Operands) -> Graph:
-        """The body as a graph of whole operands."""
-        builder = GraphBuilder()
-        tracers = [builder.tracer(builder.input(x.spec)) for x in operands]
-        return builder.finish([self.expand(*tracers).value])
-
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        wanted = [k for k, x in enumerate(primals) if x.spec.dtype.is_differentiable]
-        adjoint = transforms_port().adjoint(self._on(primals), wanted)
-        placed: list[Any] = [None] * len(primals)
-        for k, bar in zip(wanted, inline(adjoint, [*primals, y_bar], primals[0]), strict=True):
-            placed[k] = bar
-        return placed
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        moving = [k for k, t in enumerate(tangents) if t is not None]
-        pushed = transforms_port().jvp(self._on(primals), moving)
-        return inline(pushed, [*primals, *(t for t in tangents if t is not None)], primals[0])[1]
+    @property
+    def masks_cotangents(self) -> bool:  # type: ignore[override]
+        return any(node.op.masks_cotangents for node in self.body.nodes)
 
     def lower(self, emit: Any, *scalars: Any) -> Any:
         known: dict[Value, Any] = dict(zip(self.body.inputs, scalars, strict=True))

@@ -8,32 +8,29 @@ all, ``expand`` gives the composite.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 import autojit.ops.composites_pointwise as pointwise  # by its full name: asking the package would load all of it
-from autojit.core.device import CPU
-from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.dtypes import DType
 from autojit.core.ports import transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
-from autojit.ir.inline import inline
-from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
+from autojit.ops.graph_op import Composite, ElementwiseGraph, GraphOp, as_tuple
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["COMPOSITES", "Fused", "zeroes_cotangents"]
+__all__ = ["COMPOSITES", "Fused", "NamedComposite"]
 
 COMPOSITES: dict[str, Callable[..., Any]] = {
     name: getattr(module, name)
@@ -68,25 +65,28 @@ def zeroes_cotangents(name: str, options: tuple[Any, ...]) -> bool:
     return name not in _DENSE and (name, *options) != ("smooth_l1", 0)
 
 
-@record
-class Fused(Elementwise):
-    """The composite ``COMPOSITES[composite](*operands, *options)``, or an adjoint of it, of any order.
+Adjoint = tuple[tuple[int, ...], bool]
 
-    ``adjoints`` says of each adjoint taken so far whether its cotangents may be masked. The operands of an adjoint are
-    those of what it is the adjoint of, then the cotangents of its results; its own results, ``count`` of them, are the
-    cotangents of those operands.
+
+@record
+class NamedComposite(Composite, abstract=True):
+    """The composite ``functions[composite](*operands, *options)``, of ``results`` results, or an adjoint of it.
+
+    ``adjoints`` says of which operands each of the adjoints taken so far, of any order, gives the cotangents, and
+    whether those it is given may be masked: of n operands and m results it takes these operands and then m cotangents.
+    ``wanted`` names the operands whose cotangents the VJP rule is asked for; None: all that have one.
     """
 
     composite: str
     options: tuple[Any, ...]
-    adjoints: tuple[bool, ...] = ()
-    count: int = 1
+    wanted: tuple[int, ...] | None = None
+    adjoints: tuple[Adjoint, ...] = ()
+    results: int = 1
 
-    lowering: ClassVar[str] = "composite"
-    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    functions: ClassVar[Mapping[str, Callable[..., Any]]]
 
     @property
-    def masks_cotangents(self) -> bool:  # type: ignore[override]
+    def masks_cotangents(self) -> bool:
         return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
 
     @property
@@ -95,61 +95,60 @@ class Fused(Elementwise):
 
     @property
     def n_outputs(self) -> int:
-        return self.count
+        return len(self.adjoints[-1][0]) if self.adjoints else self.results
 
-    def result_type(self, *types: TensorType) -> Any:
-        found = super().result_type(*types)
-        return found if self.count == 1 else (found,) * self.count
-
-    def graph(self, shape: tuple[int, ...], dtype: DType, device: Any, operands: int) -> Graph:
-        """The composite as a graph of operands of one shape."""
-        if self.adjoints:
-            *before, is_masked = self.adjoints
-            inner = Fused(self.composite, self.options, tuple(before), operands - self.count)
-            backward: Graph = transforms_port().adjoint(
-                inner.graph(shape, dtype, device, self.count), is_masked=is_masked
-            )
-            return backward
-        builder = GraphBuilder()
-        values = [builder.input(TensorType(shape, dtype, device)) for _ in range(operands)]
-        found = COMPOSITES[self.composite](*[builder.tracer(v) for v in values], *self.options)
-        return builder.finish([found.value])
+    def after(self, adjoints: tuple[Adjoint, ...]) -> Self:
+        """The composite after these adjoints."""
+        return type(self)(self.composite, self.options, None, adjoints, self.results)
 
     def expand(self, *operands: Any) -> Any:
-        """The composite on operands, broadcast to one shape."""
-        spec = operands[0].spec
+        if self.adjoints:
+            return GraphOp.expand(self, *operands)
+        return self.functions[self.composite](*self.fitted(operands), *self.options)
+
+    def new_graph(self, types: Sequence[TensorType]) -> Graph:
+        if not self.adjoints:
+            return super().new_graph(types)
+        inner, (wanted, is_masked) = self.after(self.adjoints[:-1]), self.adjoints[-1]
+        graph = inner.graph_of(types[: len(types) - inner.n_outputs])
+        return transforms_port().adjoint(graph, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
+
+    def wanted_of(self, primals: Operands) -> Sequence[int]:
+        return super().wanted_of(primals) if self.wanted is None else self.wanted
+
+    def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
+        """By one op again, which eager mode computes as it computes this one."""
+        adjoint = self.after((*self.adjoints, (tuple(wanted), masking.is_on)))
+        return as_tuple(bind(adjoint, *primals, *bars), adjoint.n_outputs)
+
+
+@record
+class Fused(ElementwiseGraph, NamedComposite):
+    """The composite ``COMPOSITES[composite](*operands, *options)`` of elementwise ops, or an adjoint of it."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    functions: ClassVar[Mapping[str, Callable[..., Any]]] = COMPOSITES
+    masks_cotangents = NamedComposite.masks_cotangents
+
+    def result_type(self, *types: TensorType) -> Any:
+        return self.one_or_all([Elementwise.result_type(self, *types)] * self.n_outputs)
+
+    def graph_of(self, types: Sequence[TensorType]) -> Graph:
+        shape = broadcast_shapes(*[t.shape for t in types])
+        return super().graph_of([t.with_shape(shape) for t in types])
+
+    def fitted(self, operands: Operands) -> Operands:
         shape = broadcast_shapes(*[x.spec.shape for x in operands])
-        full = [broadcast_to(x, shape) if x.spec.shape != shape else x for x in operands]
-        found = inline(self.graph(shape, spec.dtype, spec.device, len(operands)), full, full[0])
-        return found[0] if self.count == 1 else tuple(found)
+        return [broadcast_to(x, shape) if x.spec.shape != shape else x for x in operands]
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
-        dtype = dtype_of_numpy(arrays[0].dtype)
-        graph = self.graph(shape, dtype, CPU, len(arrays))
-        found = evaluate(graph, [np.broadcast_to(a, shape) for a in arrays])
-        return found[0] if self.count == 1 else tuple(found)
-
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        cotangents = y_bar if self.count > 1 else (y_bar,)
-        given = [primals[0]._literal(0, primals[0].spec) if c is None else c for c in cotangents]
-        adjoint = Fused(self.composite, self.options, (*self.adjoints, masking.is_on), len(primals))
-        found = bind(adjoint, *primals, *given)
-        return (found,) if adjoint.count == 1 else tuple(found)
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        spec = primals[0].spec
-        shape = broadcast_shapes(*[x.spec.shape for x in primals])
-        graph = transforms_port().jvp(self.graph(shape, spec.dtype, spec.device, len(primals)))
-        zeros = [x._literal(0, x.spec) if t is None else t for x, t in zip(primals, tangents, strict=True)]
-        full = [broadcast_to(x, shape) if x.spec.shape != shape else x for x in (*primals, *zeros)]
-        found = inline(graph, full, full[0])[self.count :]
-        return found[0] if self.count == 1 else tuple(found)
+        return self.line_by_line(*[np.broadcast_to(a, shape) for a in arrays])
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
         if dtype.kind != "float":
             return []
         x, y = draws((2, 3), dtype, 1), draws((2, 3), dtype, 2)
-        adjoint = Fused("silu", (), (False,))
+        adjoint = Fused("silu", (), None, (((0,), False),))
         return [(Fused("silu", ()), (x,)), (Fused("elu", (1.5,)), (x,)), (adjoint, (x, y)), (adjoint, (x[:1], y))]

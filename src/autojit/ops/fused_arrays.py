@@ -7,26 +7,22 @@ A captured step gets the composite itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 import autojit.ops.composites_arrays as composites  # by its full name: asking the package would load all of it
-from autojit.core.dtypes import dtype_of_numpy, float64
-from autojit.core.ports import transforms_port
+from autojit.core.dtypes import float64
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
-from autojit.ir.inline import inline
-from autojit.ir.op import Op, Operands, bind
-from autojit.ops.cotangent_masks import masking
-from autojit.ops.fused import zeroes_cotangents
+from autojit.ir.inline import live
+from autojit.ir.op import Op
+from autojit.ops.fused import NamedComposite
+from autojit.ops.graph_op import types_of
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Pad
-from autojit.ops.sources import zeros_like
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,91 +31,35 @@ if TYPE_CHECKING:
 
 __all__ = ["ARRAY_COMPOSITES", "FusedArrays"]
 
-Adjoint = tuple[tuple[int, ...], bool]
 ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {name: getattr(composites, name) for name in composites.__all__}
 
 
 @record
-class FusedArrays(Op):
-    """The composite ``ARRAY_COMPOSITES[composite](*operands, *options)``, of ``results`` results, or an adjoint of it.
+class FusedArrays(NamedComposite):
+    """The composite ``ARRAY_COMPOSITES[composite](*operands, *options)`` of any ops, or an adjoint of it.
 
-    ``adjoints`` says of which operands each of the adjoints taken so far gives the cotangents, and whether those it is
-    given may be masked: of n operands and m results it takes these operands and then m cotangents. ``wanted`` names
-    the operands whose cotangents the VJP rule is asked for; None: all that have one.
+    ``adjoints`` says of each adjoint taken so far of which operands it gives the cotangents, and whether those that it
+    is given may be masked; ``wanted`` of which operands the next one does, None: of all that have one.
     """
 
-    composite: str
-    options: tuple[Any, ...]
-    wanted: tuple[int, ...] | None = None
-    adjoints: tuple[Adjoint, ...] = ()
-    results: int = 1
-
-    lowering: ClassVar[str] = "composite"
-    reads_operands: ClassVar[bool] = True
-
-    @property
-    def masks_cotangents(self) -> bool:
-        return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
-
-    @property
-    def shown_name(self) -> str:
-        return self.composite
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self.adjoints[-1][0]) if self.adjoints else self.results
-
-    def result_type(self, *types: TensorType) -> Any:
-        found = tuple([v.type for v in self.graph(types).outputs])
-        return found[0] if self.n_outputs == 1 else found
-
-    def graph(self, types: Sequence[TensorType]) -> Graph:
-        """The composite as a graph of operands of these types."""
-        return _graph_of(self.composite, self.options, self.adjoints, self.results, tuple(types))
+    functions: ClassVar[Mapping[str, Callable[..., Any]]] = ARRAY_COMPOSITES
 
     def related(self, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
         """The operands' types with those of cotangents stated by the extents of what they are cotangents of."""
-        return _related(self.composite, self.options, self.adjoints, self.results, tuple(types))
-
-    def expand(self, *operands: Any) -> Any:
-        """The composite on operands."""
-        found = inline(self.graph([x.spec for x in operands]), operands, operands[0])
-        return found[0] if self.n_outputs == 1 else tuple(found)
+        if not self.adjoints:
+            return tuple(types)
+        inner = self.after(self.adjoints[:-1])
+        operands = inner.related(types[: len(types) - inner.n_outputs])
+        return (*operands, *[v.type for v in inner.graph_of(operands).outputs])
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
-        results = self.program(arrays).run(arrays)
-        return results[0] if self.n_outputs == 1 else tuple(results)
+        return self.one_or_all(self.program(arrays).run(arrays))
 
     def program(self, arrays: Sequence[NDArray[Any]]) -> Program:
         """The NumPy calls that compute the op on arrays of these extents."""
         key = (self, *[(a.shape, a.dtype) for a in arrays])
         program = _programs.get(key)
         return _new_program(self, arrays, key) if program is None else program
-
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        results, bars = ((result,), (y_bar,)) if self.n_outputs == 1 else (result, y_bar)
-        given = [zeros_like(y) if bar is None else bar for y, bar in zip(results, bars, strict=True)]
-        wanted = self.wanted
-        if wanted is None:
-            wanted = tuple([i for i, x in enumerate(primals) if x.spec.dtype.is_differentiable])
-        adjoints = (*self.adjoints, (wanted, masking.is_on))
-        adjoint = FusedArrays(self.composite, self.options, None, adjoints, self.results)
-        found = bind(adjoint, *primals, *given)
-        places = dict(zip(wanted, (found,) if adjoint.n_outputs == 1 else found, strict=True))
-        return [places.get(i) for i in range(len(primals))]
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        moved = [i for i, t in enumerate(tangents) if t is not None]
-        graph = transforms_port().jvp(self.graph([x.spec for x in primals]), moved)
-        found = inline(graph, [*primals, *[tangents[i] for i in moved]], primals[0])[self.n_outputs :]
-        return found[0] if self.n_outputs == 1 else tuple(found)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        shapes = [x.spec.shape[flag:] for x, flag in zip(args, batched, strict=True)]
-        size = next(x.spec.shape[0] for x, flag in zip(args, batched, strict=True) if flag)
-        graph = self.graph([x.spec.with_shape(shape) for x, shape in zip(args, shapes, strict=True)])
-        found = inline(transforms_port().vmap(graph, batched, size), args, args[0])
-        return found[0] if self.n_outputs == 1 else tuple(found)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -141,13 +81,7 @@ class Program:
         passes = [node.op for node in graph.nodes if not node.op.is_view]
         self.only_spreads = len(passes) == 1 and isinstance(passes[0], Pad) and any(passes[0].interior)
         self.size = max((v.type.size for node in graph.nodes for v in (*node.inputs, *node.outputs)), default=0)
-        live = set(graph.outputs)
-        nodes = []
-        for node in reversed(graph.nodes):
-            if not live.isdisjoint(node.outputs):
-                live.update(node.inputs)
-                nodes.append(node)
-        nodes.reverse()
+        nodes = live(graph).nodes
         places = {v: k for k, v in enumerate(graph.inputs)}
         for node in nodes:
             for v in node.outputs:
@@ -206,40 +140,5 @@ _PROGRAM_LIMIT = 4096
 def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: Any) -> Program:
     if len(_programs) >= _PROGRAM_LIMIT:
         _programs.clear()
-    graph = op.graph([TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays])
-    made = _programs[key] = Program(graph)
+    made = _programs[key] = Program(op.graph_of(types_of(arrays)))
     return made
-
-
-def _related(
-    composite: str,
-    options: tuple[Any, ...],
-    adjoints: tuple[Adjoint, ...],
-    results: int,
-    types: tuple[TensorType, ...],
-) -> tuple[TensorType, ...]:
-    if not adjoints:
-        return types
-    bars = len(adjoints[-2][0]) if len(adjoints) > 1 else results
-    inner = _related(composite, options, adjoints[:-1], results, types[: len(types) - bars])
-    return (*inner, *[v.type for v in _graph_of(composite, options, adjoints[:-1], results, inner).outputs])
-
-
-@lru_cache(maxsize=1024)
-def _graph_of(
-    composite: str,
-    options: tuple[Any, ...],
-    adjoints: tuple[Adjoint, ...],
-    results: int,
-    types: tuple[TensorType, ...],
-) -> Graph:
-    if adjoints:
-        bars = len(adjoints[-2][0]) if len(adjoints) > 1 else results
-        inner = _graph_of(composite, options, adjoints[:-1], results, types[: len(types) - bars])
-        wanted, is_masked = adjoints[-1]
-        backward: Graph = transforms_port().adjoint(inner, wanted, is_masked=is_masked)
-        return backward
-    builder = GraphBuilder()
-    operands = [builder.tracer(builder.input(t)) for t in types]
-    found = ARRAY_COMPOSITES[composite](*operands, *options)
-    return builder.finish([y.value for y in ((found,) if results == 1 else found)])

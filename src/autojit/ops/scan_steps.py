@@ -22,16 +22,14 @@ from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
     HoldsGraphs,
-    as_tuple,
-    batched_graph,
     check_type,
     evaluate_round,
-    filled,
     floats,
     flows,
     with_batch_axis,
 )
 from autojit.ops.elementwise_arithmetic import add
+from autojit.ops.graph_op import as_tuple, batched_graph, filled
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute
 

@@ -26,11 +26,8 @@ from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
     HoldsGraphs,
-    as_tuple,
-    batched_graph,
     check_type,
     evaluate_round,
-    filled,
     floats,
     flows,
     only_outputs,
@@ -38,6 +35,7 @@ from autojit.ops.control_flow import (
     with_batch_axis,
 )
 from autojit.ops.elementwise_arithmetic import add
+from autojit.ops.graph_op import as_tuple, batched_graph, filled
 from autojit.ops.reductions import AnyTrue
 from autojit.ops.samples import Samples, draws
 from autojit.ops.sources import zeros_like

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.core.module_paths import provide as _provide
+from autojit.core.lazy_modules import provide as _provide
 
 _HOMES = {
     "_adafactor": "factored",
@@ -17,4 +17,4 @@ _HOMES = {
     "rmsprop": "adaptive",
     "rprop": "adaptive",
 }
-_provide("autojit.optim", {path: f"autojit.optim.{home}" for path, home in _HOMES.items()})
+_provide("autojit.optim", _HOMES)

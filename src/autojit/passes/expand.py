@@ -1,7 +1,7 @@
 """Expand what code generation does not know into what it knows.
 
-``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, composed ops their
-composite; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
+``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, ops that hold graphs
+the ops of these; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
 accumulate in float32.
 """
 
@@ -14,6 +14,7 @@ from autojit.core.machine import Machine
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
+from autojit.ops.graph_op import GraphOp
 from autojit.passes.rewrite import Rewriter, Rule
 
 HALVES = (float16, bfloat16)
@@ -48,8 +49,6 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
 PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
-    **dict.fromkeys(("mean", "softmax", "log_softmax", "stack", "mse_loss", "nll_loss"), _own_expansion),
-    **dict.fromkeys(("fused", "fused_arrays"), _own_expansion),
     **dict.fromkeys(("sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
@@ -62,6 +61,8 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     Preserves results (halves are rounded once at the end, as the eager rule does). Time O(nodes).
     """
     rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
+    held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"}
+    rules = rules | dict.fromkeys(held, _own_expansion) if held else rules
     if not any(node.op.name in rules for node in graph.nodes):
         return graph
     return Rewriter(rules).run(graph)

@@ -6,23 +6,27 @@ A scan of one step is its body: there is nothing to repeat.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import inline
+from autojit.ir.op import Op
+from autojit.ops.graph_op import GraphOp
 from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import reshape
 
 NESTED = frozenset(("cond", "scan", "while_loop"))
 """Ops that hold graphs."""
 
-CALLS = frozenset(("captured_call", "batched_call", "sized_call"))
-"""Ops that stand for a captured body."""
-
 
 def has_bodies(graph: Graph) -> bool:
     """Whether a node of the graph holds graphs, or is a captured body itself."""
-    return any(node.op.name in NESTED or node.op.name in CALLS for node in graph.nodes)
+    return any(node.op.name in NESTED or _is_body(node.op) for node in graph.nodes)
+
+
+def _is_body(op: Op) -> TypeGuard[GraphOp]:
+    return isinstance(op, GraphOp) and op.opened_by == "open_bodies"
 
 
 def open_bodies(graph: Graph) -> Graph:
@@ -38,8 +42,8 @@ def open_bodies(graph: Graph) -> Graph:
     for node in graph.nodes:
         inputs = [renamed.get(v, v) for v in node.inputs]
         builder.source = node.source
-        if node.op.name in CALLS:
-            body = open_bodies(node.op.graph)  # type: ignore[attr-defined]
+        if _is_body(node.op):
+            body = open_bodies(node.op.graph_of([v.type for v in inputs]))
             tracers = [builder.tracer(v) for v in inputs]
             outputs = [y.value for y in inline(body, tracers, _Maker(builder), builder)]
         elif node.op.name in NESTED:

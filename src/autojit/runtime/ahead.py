@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from autojit.runtime.beside import begin
 from autojit.runtime.bodies import plan_request
-from autojit.runtime.entry import entry_request
+from autojit.runtime.entry_method import entry_request
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import pool_request

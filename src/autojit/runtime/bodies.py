@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from autojit.codegen.cpu.control_ir import control_ir
-from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
+from autojit.codegen.cpu.plan_ir import plan_ir
+from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
@@ -89,6 +90,15 @@ def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = N
     return _kernels.get(texts, pass_levels or {})
 
 
+def load_written(write: Callable[[KernelFunction], None]) -> LoadedObject:
+    """The loaded code of a kernel for this machine that somebody else writes."""
+    kernel = CpuKernel(KernelModule(), "kernel")
+    write(kernel)
+    kernel.finish()
+    (code,) = load_kernels((kernel.module.text(),))
+    return code
+
+
 def plan_request() -> tuple[str, int, int]:
     """The plan runner's module, its level and the level of LLVM's passes: more take 40 ms longer and gain nothing."""
     return plan_ir(), 1, 0
@@ -121,12 +131,16 @@ def _gemm_object(short: str) -> LoadedObject:
 
 @once
 def _matmul_object(short: str) -> LoadedObject:
-    content = default_cache().object(matmul_ir(short), cached_host_target(), opt_level=0)
+    from autojit.codegen.cpu.product_ir import product_ir  # few steps need it, as above and below
+
+    content = default_cache().object(product_ir(short), cached_host_target(), opt_level=0)
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 
 @once
 def _control_object() -> LoadedObject:
+    from autojit.codegen.cpu.control_ir import control_ir
+
     watch_signals()  # loops of unknown length ask for them
     content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
     return load(content, {name: plan_object().address(name) for name in ("aj_step", "aj_poll")})

@@ -12,17 +12,32 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from autojit.codegen.records import Record
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
-from autojit.core.once import once
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
-from autojit.runtime.entry_ir import IMPORTS, entry_ir
+from autojit.runtime.entry_method import new_builtin
+from autojit.runtime.entry_records import (
+    KINDS,
+    REASONS,
+    ArgumentWords,
+    BehindWords,
+    GuardedItem,
+    GuardedWord,
+    Head,
+    Identity,
+    ResultItem,
+    Ring,
+    RingEntry,
+    Slot,
+    WrittenRange,
+)
 from autojit.runtime.entry_spec import (
     MISSING,
     Argument,
@@ -44,12 +59,8 @@ from autojit.runtime.entry_spec import (
     TensorArgument,
     WordGuard,
 )
-from autojit.runtime.entry_words import ARGUMENT, HEAD, KINDS, REASONS, RING, RING_ENTRY
 from autojit.runtime.executable import POINTER_BYTES, data_address
 from autojit.runtime.gate import GATE_WORDS, UNLESS_REENTERED
-from autojit.runtime.host import cached_host_target
-from autojit.runtime.loader import LoadedObject, load
-from autojit.runtime.object_cache import default_cache
 from autojit.runtime.object_layout import (
     TYPE_OFFSET,
     array_flags,
@@ -66,8 +77,6 @@ if TYPE_CHECKING:
     Words = npt.NDArray[np.int64]
 
 
-_PASS_LEVEL = 0  # a third of the compile time of 2 for 0.02 us more a call
-_METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _INT64 = np.iinfo(np.int64)
 
@@ -94,7 +103,7 @@ class Entry(Protocol):
         """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
 
     def last_failure(self) -> tuple[str, int]:
-        """Of some last refused call: a word of `entry_words.REASONS` and the index of argument, guard or ring."""
+        """Of some last refused call: a word of `entry_records.REASONS` and the index of argument, guard or ring."""
 
     @property
     def calls(self) -> Callable[[], int]:
@@ -126,26 +135,28 @@ class NativeEntry:
         self._dicts, self._dict_rows = self._triples_of_dicts(spec.guards)
         self._arguments = self._argument_records(spec.arguments)
         self._ring_records = self._records_of_rings()
-        self._entries = [np.zeros((ring.capacity, len(RING_ENTRY)), np.int64) for ring in spec.rings]
+        self._entries = [np.zeros((ring.capacity, len(RingEntry.fields)), np.int64) for ring in spec.rings]
         self._results = self._result_pairs()
         self._head = self._head_words()
         for ring in range(len(spec.rings)):
             self._refill(ring)
         self._quiet_head = self._head.copy()
-        self._quiet_head[HEAD.index("fallback")] = 0
+        self._quiet_head[Head.fallback.place] = 0
         self._retry_head = self._quiet_head.copy()
-        self._retry_head[HEAD.index("busy")] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
+        self._retry_head[Head.busy.place] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
         self.calls = functools.partial(_calls_of, (self._head, self._quiet_head, self._retry_head))
-        self._quiet = _new_builtin((new_capsule(data_address(self._quiet_head)), self))
-        self._retry = _new_builtin((new_capsule(data_address(self._retry_head)), self))
-        self.call = _new_builtin((new_capsule(data_address(self._head)), self))
+        self._quiet = new_builtin((new_capsule(data_address(self._quiet_head)), self))
+        self._retry = new_builtin((new_capsule(data_address(self._retry_head)), self))
+        self.call = new_builtin((new_capsule(data_address(self._head)), self))
 
     def set_expected(self, guard: int, expected: object) -> None:
         """See `Entry.set_expected`."""
-        if guard in self._word_rows:
-            self._words[self._word_rows[guard], 1] = _expected_word(self._spec.guards[guard], expected)
+        row = self._word_rows.get(guard)
+        if row is not None:
+            word = _expected_word(self._spec.guards[guard], expected)
+            self._words[row, GuardedWord.expected.place] = word
         else:
-            self._dicts[self._dict_rows[guard], 2] = _address(expected)
+            self._dicts[self._dict_rows[guard], GuardedItem.expected.place] = _address(expected)
         self._expected[guard] = expected
 
     def refill(self, ring: int) -> None:
@@ -165,14 +176,14 @@ class NativeEntry:
             tensors.append(spec.make())
         for rank in range(len(tensors)):
             self._describe_ring_entry(ring, rank)
-        self._ring_records[ring, RING.index("n_entries")] = len(tensors)
+        self._ring_records[ring, Ring.n_entries.place] = len(tensors)
 
     def last_failure(self) -> tuple[str, int]:
         """See `Entry.last_failure`."""
         return self._failure_of(self._head)
 
     def _failure_of(self, head: Words) -> tuple[str, int]:
-        failure = int(head[HEAD.index("failure")])
+        failure = int(head[Head.failure.place])
         reason, index = REASONS[failure & 255], failure >> 8
         rows = {"word": self._word_rows, "dict": self._dict_rows}.get(reason)
         if rows is None:
@@ -214,7 +225,7 @@ class NativeEntry:
                         self._refill(ring)
                     elif reason != "sizes" or not self._accept():
                         break
-                self._head[HEAD.index("failure")] = self._retry_head[HEAD.index("failure")]
+                self._head[Head.failure.place] = self._retry_head[Head.failure.place]
                 return found
             finally:
                 gate.words[1] = 0
@@ -249,89 +260,100 @@ class NativeEntry:
         array = getattr(tensor, self._spec.rings[ring].array_slot)
         cls: type = type(tensor)
         attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
-        self._entries[ring][rank] = (id(tensor), id(array), data_address(array), array_flags(array), attributes)
+        self._entries[ring][rank] = RingEntry(
+            tensor=id(tensor),
+            array=id(array),
+            data=data_address(array),
+            flags=array_flags(array),
+            attributes=attributes,
+        )
 
     def _head_words(self) -> Words:
         spec = self._spec
-        values: dict[str, int] = {
-            "busy": spec.gate.address,
-            "n_positional": len(spec.arguments) - len(spec.keyword_names),
-            "arguments": self._keep_table(self._arguments),
-            "n_keywords": len(spec.keyword_names),
-            "keywords": self._keep_table(np.array([self._keep_name(n) for n in spec.keyword_names], np.int64)),
-            "n_words": len(self._word_rows),
-            "words": data_address(self._words),
-            "n_dicts": len(self._dict_rows),
-            "dicts": data_address(self._dicts),
-            "n_rings": len(spec.rings),
-            "rings": data_address(self._ring_records),
-            "step": spec.step_address,
-            "table": spec.table_address,
-            "releases_gil": int(spec.releases_gil),
-            "n_results": len(spec.results),
-            "results": data_address(self._results),
-            "makes_tuple": int(spec.returns_tuple),
-            "fallback": 0 if spec.fallback is None else self._keep_object(self._recover),
-            "slow": id(Refusal.SLOW),
-            "need_output": id(Refusal.NEED_OUTPUT),
-            "is_busy": id(Refusal.BUSY),
-            "array_type": id(np.ndarray),
-            "int_type": id(int),
-            "error": spec.error_address or self._keep_table(np.zeros(1, np.int64)),
-            "raiser": self._keep_object(spec.on_error),
-            "n_sizes": len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
-            "sizes": 0 if spec.sizes is None else data_address(spec.sizes.table),
-            "accepted": data_address(self._accepted),
-            "n_identities": len(spec.identities),
-            "identities": self._keep_table(np.array(spec.identities, np.int64).reshape(-1, 3)),
-            "n_ranges": len(spec.written),
-            "ranges": self._keep_table(np.array(spec.written, np.int64).reshape(-1, 2)),
-        }
-        return np.array([values.get(name, 0) for name in HEAD], np.int64)
+        identities = (Identity(one=one, other=other, is_one=is_one) for one, other, is_one in spec.identities)
+        written = (WrittenRange(begin=begin, end=end) for begin, end in spec.written)
+        head = Head(
+            busy=spec.gate.address,
+            n_positional=len(spec.arguments) - len(spec.keyword_names),
+            arguments=self._keep_table(self._arguments),
+            n_keywords=len(spec.keyword_names),
+            keywords=self._keep_table(np.array([self._keep_name(n) for n in spec.keyword_names], np.int64)),
+            n_words=len(self._word_rows),
+            words=data_address(self._words),
+            n_dicts=len(self._dict_rows),
+            dicts=data_address(self._dicts),
+            n_rings=len(spec.rings),
+            rings=data_address(self._ring_records),
+            step=spec.step_address,
+            table=spec.table_address,
+            releases_gil=int(spec.releases_gil),
+            n_results=len(spec.results),
+            results=data_address(self._results),
+            makes_tuple=int(spec.returns_tuple),
+            fallback=0 if spec.fallback is None else self._keep_object(self._recover),
+            slow=id(Refusal.SLOW),
+            need_output=id(Refusal.NEED_OUTPUT),
+            is_busy=id(Refusal.BUSY),
+            array_type=id(np.ndarray),
+            int_type=id(int),
+            error=spec.error_address or self._keep_table(np.zeros(1, np.int64)),
+            raiser=self._keep_object(spec.on_error),
+            n_sizes=len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
+            sizes=0 if spec.sizes is None else data_address(spec.sizes.table),
+            accepted=data_address(self._accepted),
+            n_identities=len(spec.identities),
+            identities=self._keep_table(_table(Identity, identities)),
+            n_ranges=len(spec.written),
+            ranges=self._keep_table(_table(WrittenRange, written)),
+        )
+        return np.array(head, np.int64)
 
     def _argument_records(self, arguments: Sequence[Argument]) -> Words:
-        table = np.zeros((len(arguments), len(ARGUMENT)), np.int64)
         self._taken: set[int] = set()  # open sizes that an argument before says
-        for row, argument in zip(table, arguments, strict=True):
-            values = self._argument_words(argument)
-            row[:] = [values.get(name, 0) for name in ARGUMENT]
-        return table
+        return _table(ArgumentWords, map(self._argument_words, arguments))
 
-    def _argument_words(self, argument: Argument) -> dict[str, int]:
+    def _argument_words(self, argument: Argument) -> ArgumentWords:
         if isinstance(argument, TensorArgument):
             cls = argument.tensor_type
-            return {
-                "kind": KINDS.index("tensor"),
-                "expected": id(cls),
-                "offset": slot_offset(cls, argument.array_slot),
-                "n_slots": len(argument.slot_equals),
-                "slots": self._slot_pairs(cls, argument.slot_equals),
+            return ArgumentWords(
+                kind=KINDS.index("tensor"),
+                expected=id(cls),
+                offset=slot_offset(cls, argument.array_slot),
+                n_slots=len(argument.slot_equals),
+                slots=self._slot_pairs(cls, argument.slot_equals),
                 **self._words_behind(cls, argument.behind),
                 **self._array_words(argument.check, argument.table_index),
-            }
+            )
         if isinstance(argument, ArrayArgument):
-            return {"kind": KINDS.index("array"), **self._array_words(argument.check, argument.table_index)}
+            return ArgumentWords(kind=KINDS.index("array"), **self._array_words(argument.check, argument.table_index))
         if isinstance(argument, ObjectArgument):
-            return {"kind": KINDS.index("object"), "expected": id(argument.expected)}
+            return ArgumentWords(kind=KINDS.index("object"), expected=id(argument.expected))
         if isinstance(argument, EqualIntArgument):
             if not _INT64.min <= argument.value <= _INT64.max:
                 raise ArgumentError("entry: an int does not fit 64 bits", facts={"value": argument.value})
-            return {"kind": KINDS.index("equal_int"), "offset": argument.value}
-        return {
-            "kind": KINDS.index(_CELL_KINDS[type(argument)]),
-            "expected": id(argument.of_type),
-            "store": data_address(argument.cell),
-            "least": argument.least,
-            "most": argument.most,
-        }
+            return ArgumentWords(kind=KINDS.index("equal_int"), offset=argument.value)
+        return ArgumentWords(
+            kind=KINDS.index(_CELL_KINDS[type(argument)]),
+            expected=id(argument.of_type),
+            store=data_address(argument.cell),
+            least=argument.least,
+            most=argument.most,
+        )
 
     def _words_behind(self, cls: type, behind: Behind | None) -> dict[str, int]:
         if behind is None:
             return {"part": TYPE_OFFSET, "no_part": id(cls)}
-        owner = slot_offset(behind.part_type, behind.owner), id(None)
-        slot = slot_offset(behind.owner_type, behind.slot), _address(behind.expected)
-        words = self._keep_table(np.array([*owner, *slot], np.int64))
-        return {"part": slot_offset(cls, behind.part), "no_part": id(None), "behind": words}
+        words = BehindWords(
+            owner_offset=slot_offset(behind.part_type, behind.owner),
+            no_owner=id(None),
+            slot_offset=slot_offset(behind.owner_type, behind.slot),
+            expected=_address(behind.expected),
+        )
+        return {
+            "part": slot_offset(cls, behind.part),
+            "no_part": id(None),
+            "behind": self._keep_table(np.array(words, np.int64)),
+        }
 
     def _array_words(self, check: ArrayCheck, table_index: int | None) -> dict[str, int]:
         return {
@@ -355,43 +377,52 @@ class NativeEntry:
         return ~(2 * symbol)
 
     def _slot_pairs(self, cls: type, slots: Slots) -> int:
-        return self._keep_table(np.array([(slot_offset(cls, n), _address(v)) for n, v in slots], np.int64))
+        pairs = (Slot(offset=slot_offset(cls, name), expected=_address(value)) for name, value in slots)
+        return self._keep_table(_table(Slot, pairs))
 
     def _pairs_of_words(self, guards: Sequence[Guard]) -> tuple[Words, dict[int, int]]:
-        pairs: list[tuple[int, int]] = []
+        pairs: list[GuardedWord] = []
         rows: dict[int, int] = {}
         for index, guard in enumerate(guards):
             if not isinstance(guard, DictGuard):
                 rows[index] = len(pairs)
-                pairs.append((_guarded_word(guard), _expected_word(guard, guard.expected)))
-        return np.array(pairs, np.int64).reshape(-1, 2), rows
+                expected = _expected_word(guard, guard.expected)
+                pairs.append(GuardedWord(address=_guarded_word(guard), expected=expected))
+        return _table(GuardedWord, pairs), rows
 
     def _triples_of_dicts(self, guards: Sequence[Guard]) -> tuple[Words, dict[int, int]]:
-        triples: list[tuple[int, int, int]] = []
+        triples: list[GuardedItem] = []
         rows: dict[int, int] = {}
         for index, guard in enumerate(guards):
             if isinstance(guard, DictGuard):
                 rows[index] = len(triples)
-                triples.append((id(guard.mapping), self._keep_name(guard.key), _address(guard.expected)))
-        return np.array(triples, np.int64).reshape(-1, 3), rows
+                key = self._keep_name(guard.key)
+                triples.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=_address(guard.expected)))
+        return _table(GuardedItem, triples), rows
 
     def _records_of_rings(self) -> Words:
-        return np.zeros((len(self._spec.rings), len(RING)), np.int64)
+        return np.zeros((len(self._spec.rings), len(Ring.fields)), np.int64)
 
     def _result_pairs(self) -> Words:
         for index, ring in enumerate(self._spec.rings):
             cls: type = type(ring.make())
-            values = {
-                "entries": data_address(self._entries[index]),
-                "store": self._table_entry(ring.table_index),
-                "offset": slot_offset(cls, ring.array_slot),
-                "n_slots": len(ring.slot_equals),
-                "slots": self._slot_pairs(cls, ring.slot_equals),
-                "attributes_offset": attributes_offset(cls),
-            }
-            self._ring_records[index] = [values.get(name, 0) for name in RING]
-        items = [(0, id(r.value)) if isinstance(r, Constant) else (r.ring + 1, 0) for r in self._spec.results]
-        return np.array(items, np.int64).reshape(-1, 2)
+            self._ring_records[index] = Ring(
+                entries=data_address(self._entries[index]),
+                store=self._table_entry(ring.table_index),
+                offset=slot_offset(cls, ring.array_slot),
+                n_slots=len(ring.slot_equals),
+                slots=self._slot_pairs(cls, ring.slot_equals),
+                attributes_offset=attributes_offset(cls),
+            )
+        return _table(
+            ResultItem,
+            (
+                ResultItem(ring=0, constant=id(result.value))
+                if isinstance(result, Constant)
+                else ResultItem(ring=result.ring + 1, constant=0)
+                for result in self._spec.results
+            ),
+        )
 
     def _table_entry(self, index: int) -> int:
         return self._spec.table_address + POINTER_BYTES * index
@@ -406,6 +437,11 @@ class NativeEntry:
 
     def _keep_name(self, name: str) -> int:
         return self._keep_object(sys.intern(name))
+
+
+def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:
+    """Records in a row, as memory has them."""
+    return np.array(list(rows), np.int64).reshape(-1, len(record.fields))
 
 
 _CELL_KINDS: dict[type, str] = {FloatArgument: "float", IntArgument: "int"}
@@ -440,45 +476,6 @@ def _slot_word(address: int, offset: int) -> int:
     return ctypes.c_uint64.from_address(address + offset).value
 
 
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def entry_request() -> tuple[str, int]:
-    """The entry point's module and LLVM's pass level for it."""
-    return entry_ir(), _PASS_LEVEL
-
-
-@once
-def _method() -> tuple[_MethodDef, LoadedObject]:
-    """The one native entry point of the process; never freed, because builtins point to it until they die."""
-    python = ctypes.pythonapi
-    imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in IMPORTS}
-    text, pass_level = entry_request()
-    code = load(default_cache().object(text, cached_host_target(), pass_level=pass_level), imports)
-    method = _MethodDef(b"compiled_step", code.address("aj_entry"), _METH_FASTCALL_KEYWORDS, None)
-    _immortal.append(method)
-    return method, code
-
-
-_immortal: list[object] = []
-
-
 def _calls_of(heads: Sequence[Words]) -> int:
     """The calls that the builtins with these heads have made."""
-    return sum(int(head[HEAD.index("calls")]) for head in heads)
-
-
-def _new_builtin(owner: tuple[object, ...]) -> Callable[..., Any]:
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype = ctypes.py_object
-    create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    builtin: Callable[..., Any] = create(ctypes.addressof(_method()[0]), owner, None)
-    return builtin
+    return sum(int(head[Head.calls.place]) for head in heads)

@@ -1,14 +1,16 @@
-"""The native checks of one call, as LLVM IR text: arguments, slots, output rings.
+"""The native checks of one call: arguments, slots, output rings.
 
 Every function answers whether its record holds, and stores what the step needs (data pointers, numbers, picked tensors)
-on the way. They are inlined into `entry_ir`'s one function. ``word`` and ``pointer``: see `codegen.words`.
+on the way. Most are inlined into `entry_ir`'s one function.
 """
 
 from __future__ import annotations
 
+from autojit.codegen.function_text import State
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.native_function import Junction, NativeFunction
 from autojit.core.size_expressions import LEAST
-from autojit.runtime.entry_words import (
-    ARGUMENT,
+from autojit.runtime.entry_records import (
     ARRAY_DATA_OFFSET,
     ARRAY_DTYPE_OFFSET,
     ARRAY_FLAGS_OFFSET,
@@ -16,442 +18,300 @@ from autojit.runtime.entry_words import (
     ARRAY_SHAPE_OFFSET,
     DICT_SIZE_OFFSET,
     FLOAT_VALUE_OFFSET,
-    RING,
-    RING_ENTRY,
+    KINDS,
+    TYPE_OFFSET,
+    ArgumentWords,
+    BehindWords,
+    Head,
+    ResultItem,
+    Ring,
+    RingEntry,
+    Slot,
+    WrittenRange,
 )
 
-CHECKS_IR = f"""
-; Whether every (offset, expected) pair holds for the object.
-define internal i1 @slots_hold(ptr %object, i64 %count, i64 %pairs) alwaysinline nounwind {{
-entry:
-  %base = inttoptr i64 %pairs to ptr
-  br label %next
-next:
-  %i = phi i64 [ 0, %entry ], [ %i1, %same ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %look, label %yes
-look:
-  %at = getelementptr [2 x i64], ptr %base, i64 %i
-  %offset = load i64, ptr %at, align 8
-  %at1 = getelementptr i64, ptr %at, i64 1
-  %expected = load i64, ptr %at1, align 8
-  %slot = getelementptr i8, ptr %object, i64 %offset
-  %value = load i64, ptr %slot, align 8
-  %i1 = add i64 %i, 1
-  %equal = icmp eq i64 %value, %expected
-  br i1 %equal, label %same, label %no
-same:
-  br label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
+ARGUMENT_HOLDS = Signature("argument_holds", "ptr object, ptr record, ptr head", "i1")
+RING_PICKS = Signature("ring_picks", "ptr ring", "i1")
+RESULT_ITEM = Signature("result_item", "ptr head, i64 index", "ptr")
+EACH_HELD = Signature("each_held", "ptr records, i64 count, ptr change")
+COUNT_REFERENCE = Signature("Py_IncRef", "ptr object")
+_SLOTS_HOLD = Signature("slots_hold", "ptr object, i64 count, ptr slots", "i1")
+_BEHIND_HOLDS = Signature("behind_holds", "ptr part, ptr words", "i1")
+_IS_APART = Signature("lies_apart", "ptr array, ptr record, ptr head", "i1")
+_ARRAY_HOLDS = Signature("array_holds", "ptr array, ptr record, ptr head", "i1")
+_INT_VALUE = Signature("int_value", "ptr object, ptr value", "i1")
+_INT_OF = Signature("PyLong_AsLongLongAndOverflow", "ptr object, ptr overflow", "i64")
 
-; Whether a part of an object (a view) has no owner (a base), or one whose slot holds what the words say.
-define internal i1 @behind_holds(ptr %part, ptr %words) nounwind {{
-entry:
-  %empty = icmp eq ptr %part, null
-  br i1 %empty, label %no, label %owner
-owner:
-  %owner.offset = load i64, ptr %words, align 8
-  %none.at = getelementptr i64, ptr %words, i64 1
-  %none = load i64, ptr %none.at, align 8
-  %owner.at = getelementptr i8, ptr %part, i64 %owner.offset
-  %owner.word = load i64, ptr %owner.at, align 8
-  %alone = icmp eq i64 %owner.word, %none
-  br i1 %alone, label %yes, label %there
-there:
-  %missing = icmp eq i64 %owner.word, 0
-  br i1 %missing, label %no, label %slot
-slot:
-  %owned = inttoptr i64 %owner.word to ptr
-  %slot.offset.at = getelementptr i64, ptr %words, i64 2
-  %slot.offset = load i64, ptr %slot.offset.at, align 8
-  %expected.at = getelementptr i64, ptr %words, i64 3
-  %expected = load i64, ptr %expected.at, align 8
-  %slot.at = getelementptr i8, ptr %owned, i64 %slot.offset
-  %value = load i64, ptr %slot.at, align 8
-  %same = icmp eq i64 %value, %expected
-  ret i1 %same
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
+INLINED = "alwaysinline nounwind"
+YES, NO = "true", "false"
 
-; Whether an array's elements, in row-major order, lie outside of everything that the step writes: the last range that
-; begins before they end must end before they begin.
-define internal i1 @lies_apart(ptr %array, ptr %record, ptr %head) nounwind {{
-entry:
-  %count = word head.n_ranges of %head
-  %ranges = pointer head.ranges of %head
-  %ndim = word arg.ndim of %record
-  %itemsize = word arg.itemsize of %record
-  %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
-  %shape = load ptr, ptr %shape.at, align 8
-  br label %axis
-axis:
-  %i = phi i64 [ 0, %entry ], [ %i1, %extent ]
-  %size = phi i64 [ %itemsize, %entry ], [ %size1, %extent ]
-  %more = icmp slt i64 %i, %ndim
-  br i1 %more, label %extent, label %bounds
-extent:
-  %a.at = getelementptr i64, ptr %shape, i64 %i
-  %a = load i64, ptr %a.at, align 8
-  %size1 = mul i64 %size, %a
-  %i1 = add i64 %i, 1
-  br label %axis
-bounds:
-  %data.at = getelementptr i8, ptr %array, i64 {ARRAY_DATA_OFFSET}
-  %low = load i64, ptr %data.at, align 8
-  %high = add i64 %low, %size
-  %empty = icmp eq i64 %size, 0
-  br i1 %empty, label %yes, label %halve
-halve:
-  %first = phi i64 [ 0, %bounds ], [ %first1, %look ]
-  %last = phi i64 [ %count, %bounds ], [ %last1, %look ]
-  %open = icmp slt i64 %first, %last
-  br i1 %open, label %look, label %found
-look:
-  %sum = add i64 %first, %last
-  %middle = lshr i64 %sum, 1
-  %begin.at = getelementptr [2 x i64], ptr %ranges, i64 %middle
-  %begin = load i64, ptr %begin.at, align 8
-  %before = icmp ult i64 %begin, %high
-  %next = add i64 %middle, 1
-  %first1 = select i1 %before, i64 %next, i64 %first
-  %last1 = select i1 %before, i64 %last, i64 %middle
-  br label %halve
-found:
-  %none = icmp eq i64 %first, 0
-  br i1 %none, label %yes, label %compare
-compare:
-  %place = sub i64 %first, 1
-  %range.at = getelementptr [2 x i64], ptr %ranges, i64 %place
-  %end.at = getelementptr i64, ptr %range.at, i64 1
-  %end = load i64, ptr %end.at, align 8
-  %apart = icmp ule i64 %end, %low
-  ret i1 %apart
-yes:
-  ret i1 true
-}}
 
-; Whether the array is as the record says; stores its data pointer.
-define internal i1 @array_holds(ptr %array, ptr %record, ptr %head) alwaysinline nounwind {{
-entry:
-  %array_type = word head.array_type of %head
-  %type.at = getelementptr i8, ptr %array, i64 8
-  %type = load i64, ptr %type.at, align 8
-  %type.ok = icmp eq i64 %type, %array_type
-  br i1 %type.ok, label %fields, label %no
-fields:
-  %dtype.at = getelementptr i8, ptr %array, i64 {ARRAY_DTYPE_OFFSET}
-  %dtype = load i64, ptr %dtype.at, align 8
-  %dtype.want = word arg.dtype of %record
-  %dtype.ok = icmp eq i64 %dtype, %dtype.want
-  %ndim.at = getelementptr i8, ptr %array, i64 {ARRAY_NDIM_OFFSET}
-  %ndim32 = load i32, ptr %ndim.at, align 4
-  %ndim = sext i32 %ndim32 to i64
-  %ndim.want = word arg.ndim of %record
-  %ndim.ok = icmp eq i64 %ndim, %ndim.want
-  %flags.at = getelementptr i8, ptr %array, i64 {ARRAY_FLAGS_OFFSET}
-  %flags32 = load i32, ptr %flags.at, align 4
-  %flags = zext i32 %flags32 to i64
-  %flags.want = word arg.flags of %record
-  %flags.have = and i64 %flags, %flags.want
-  %flags.ok = icmp eq i64 %flags.have, %flags.want
-  %ok1 = and i1 %dtype.ok, %ndim.ok
-  %ok2 = and i1 %ok1, %flags.ok
-  br i1 %ok2, label %extents, label %no
-extents:
-  %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
-  %shape = load ptr, ptr %shape.at, align 8
-  %want = pointer arg.shape of %record
-  %sizes = pointer head.sizes of %head
-  br label %axis
-axis:
-  %i = phi i64 [ 0, %extents ], [ %i1, %axis.ok ]
-  %more = icmp slt i64 %i, %ndim
-  br i1 %more, label %extent, label %yes
-extent:
-  %a.at = getelementptr i64, ptr %shape, i64 %i
-  %a = load i64, ptr %a.at, align 8
-  %b.at = getelementptr i64, ptr %want, i64 %i
-  %b = load i64, ptr %b.at, align 8
-  %i1 = add i64 %i, 1
-  %is_open = icmp slt i64 %b, 0
-  br i1 %is_open, label %open, label %fixed
-fixed:
-  %same = icmp eq i64 %a, %b
-  br i1 %same, label %axis.ok, label %no
-open:
-  %code = xor i64 %b, -1
-  %symbol = lshr i64 %code, 1
-  %size.at = getelementptr i64, ptr %sizes, i64 %symbol
-  %is_later = trunc i64 %code to i1
-  br i1 %is_later, label %agree, label %take
-agree:
-  %size = load i64, ptr %size.at, align 8
-  %agrees = icmp eq i64 %a, %size
-  br i1 %agrees, label %axis.ok, label %no
-take:
-  store i64 %a, ptr %size.at, align 8
-  %is_general = icmp sge i64 %a, {LEAST}
-  br i1 %is_general, label %axis.ok, label %no
-axis.ok:
-  br label %axis
-yes:
-  %n_ranges = word head.n_ranges of %head
-  %writes = icmp ne i64 %n_ranges, 0
-  br i1 %writes, label %ranges, label %holds
-ranges:
-  %apart = call i1 @lies_apart(ptr %array, ptr %record, ptr %head)
-  br i1 %apart, label %holds, label %no
-holds:
-  %held.at = getelementptr i64, ptr %record, i64 {ARGUMENT.index("held")}
-  store ptr %array, ptr %held.at, align 8
-  %store = word arg.store of %record
-  %wanted = icmp ne i64 %store, 0
-  br i1 %wanted, label %write, label %done
-write:
-  %data.at = getelementptr i8, ptr %array, i64 {ARRAY_DATA_OFFSET}
-  %data = load i64, ptr %data.at, align 8
-  %cell = inttoptr i64 %store to ptr
-  store i64 %data, ptr %cell, align 8
-  br label %done
-done:
-  ret i1 true
-no:
-  ret i1 false
-}}
+def add_checks(module: ModuleText) -> None:
+    """The functions that `entry_ir` calls."""
+    _add_slots_hold(module)
+    _add_behind_holds(module)
+    _add_lies_apart(module)
+    _add_array_holds(module)
+    _add_int_value(module)
+    _add_argument_holds(module)
+    _add_ring_picks(module)
+    _add_result_item(module)
+    _add_each_held(module)
 
-; The exact int's value; false when it does not fit 64 bits.
-define internal i1 @int_value(ptr %object, ptr %value) nounwind {{
-  %overflow = alloca i32, align 4
-  %v = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %overflow)
-  store i64 %v, ptr %value, align 8
-  %o = load i32, ptr %overflow, align 4
-  %ok = icmp eq i32 %o, 0
-  ret i1 %ok
-}}
 
-define internal i1 @argument_holds(ptr %object, ptr %record, ptr %head) alwaysinline nounwind {{
-entry:
-  %int = alloca i64, align 8
-  %kind = word arg.kind of %record
-  %expected = word arg.expected of %record
-  %address = ptrtoint ptr %object to i64
-  %type.at = getelementptr i8, ptr %object, i64 8
-  %type = load i64, ptr %type.at, align 8
-  switch i64 %kind, label %no [
-    i64 0, label %identity
-    i64 1, label %array
-    i64 2, label %tensor
-    i64 3, label %float
-    i64 4, label %equal_int
-    i64 5, label %some_int
-  ]
-identity:
-  %same = icmp eq i64 %address, %expected
-  ret i1 %same
-array:
-  %array.ok = call i1 @array_holds(ptr %object, ptr %record, ptr %head)
-  ret i1 %array.ok
-tensor:
-  %type.ok = icmp eq i64 %type, %expected
-  br i1 %type.ok, label %slots, label %no
-slots:
-  %n_slots = word arg.n_slots of %record
-  %pairs = word arg.slots of %record
-  %slots.ok = call i1 @slots_hold(ptr %object, i64 %n_slots, i64 %pairs)
-  br i1 %slots.ok, label %part, label %no
-part:
-  %part.offset = word arg.part of %record
-  %part.at = getelementptr i8, ptr %object, i64 %part.offset
-  %part.have = load i64, ptr %part.at, align 8
-  %part.want = word arg.no_part of %record
-  %bare = icmp eq i64 %part.have, %part.want
-  br i1 %bare, label %inner, label %behind
-behind:
-  %part.object = inttoptr i64 %part.have to ptr
-  %behind.words = pointer arg.behind of %record
-  %behind.ok = call i1 @behind_holds(ptr %part.object, ptr %behind.words)
-  br i1 %behind.ok, label %inner, label %no
-inner:
-  %offset = word arg.offset of %record
-  %slot = getelementptr i8, ptr %object, i64 %offset
-  %content = load ptr, ptr %slot, align 8
-  %empty = icmp eq ptr %content, null
-  br i1 %empty, label %no, label %inside
-inside:
-  %inside.ok = call i1 @array_holds(ptr %content, ptr %record, ptr %head)
-  ret i1 %inside.ok
-float:
-  %float.ok = icmp eq i64 %type, %expected
-  br i1 %float.ok, label %take_float, label %no
-take_float:
-  %value.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
-  %value = load i64, ptr %value.at, align 8
-  store i64 %value, ptr %int, align 8
-  br label %compare_range
-equal_int:
-  %int_type = word head.int_type of %head
-  %int.ok = icmp eq i64 %type, %int_type
-  br i1 %int.ok, label %compare_int, label %no
-compare_int:
-  %fits = call i1 @int_value(ptr %object, ptr %int)
-  %have = load i64, ptr %int, align 8
-  %want = word arg.offset of %record
-  %equal = icmp eq i64 %have, %want
-  %both = and i1 %fits, %equal
-  ret i1 %both
-some_int:
-  %int.ok2 = icmp eq i64 %type, %expected
-  br i1 %int.ok2, label %which_int, label %no
-which_int:
-  %int_type2 = word head.int_type of %head
-  %int.own = icmp eq i64 %type, %int_type2
-  br i1 %int.own, label %take_int, label %take_int64
-take_int64:
-  %int64.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
-  %int64 = load i64, ptr %int64.at, align 8
-  store i64 %int64, ptr %int, align 8
-  br label %compare_range
-take_int:
-  %fits2 = call i1 @int_value(ptr %object, ptr %int)
-  br i1 %fits2, label %compare_range, label %no
-compare_range:
-  %number = load i64, ptr %int, align 8
-  %least = word arg.least of %record
-  %most = word arg.most of %record
-  %high = icmp sge i64 %number, %least
-  %low = icmp sle i64 %number, %most
-  %inside.range = and i1 %high, %low
-  br i1 %inside.range, label %keep, label %no
-keep:
-  %cell = pointer arg.store of %record
-  store i64 %number, ptr %cell, align 8
-  ret i1 true
-no:
-  ret i1 false
-}}
+def _add_slots_hold(module: ModuleText) -> None:
+    """Whether slots of an object hold what they must."""
+    f = NativeFunction(module, _SLOTS_HOLD, linkage="internal", attributes=INLINED)
+    holder, count, slots = f.parameters
+    with f.loop(0, count) as k:
+        slot = f.item(Slot, slots, k)
+        value = f.load("i64", f.at(holder, f.get(slot, Slot.offset)))
+        f.return_unless(f.test("eq", value, f.get(slot, Slot.expected)), NO)
+    f.ret(YES)
+    f.finish()
 
-; Pick a tensor that only its ring owns; false when there is none.
-define internal i1 @ring_picks(ptr %ring) alwaysinline nounwind {{
-entry:
-  %count = word ring.n_entries of %ring
-  %entries = pointer ring.entries of %ring
-  %offset = word ring.offset of %ring
-  br label %next
-next:
-  %i = phi i64 [ 0, %entry ], [ %i1, %taken ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %look, label %no
-look:
-  %at = getelementptr [{len(RING_ENTRY)} x i64], ptr %entries, i64 %i
-  %i1 = add i64 %i, 1
-  %tensor = pointer pick.tensor of %at
-  %array64 = word pick.array of %at
-  %array = inttoptr i64 %array64 to ptr
-  %tensor.refs = load i32, ptr %tensor, align 4
-  %tensor.free = icmp eq i32 %tensor.refs, 1
-  br i1 %tensor.free, label %content, label %taken
-content:
-  %slot = getelementptr i8, ptr %tensor, i64 %offset
-  %held = load i64, ptr %slot, align 8
-  %held.ok = icmp eq i64 %held, %array64
-  br i1 %held.ok, label %inside, label %taken
-inside:
-  %array.refs = load i32, ptr %array, align 4
-  %array.free = icmp eq i32 %array.refs, 1
-  %flags.at = getelementptr i8, ptr %array, i64 {ARRAY_FLAGS_OFFSET}
-  %flags32 = load i32, ptr %flags.at, align 4
-  %flags = zext i32 %flags32 to i64
-  %flags.want = word pick.flags of %at
-  %flags.ok = icmp eq i64 %flags, %flags.want
-  %ok = and i1 %array.free, %flags.ok
-  br i1 %ok, label %slots, label %taken
-slots:
-  %n_slots = word ring.n_slots of %ring
-  %pairs = word ring.slots of %ring
-  %clean = call i1 @slots_hold(ptr %tensor, i64 %n_slots, i64 %pairs)
-  br i1 %clean, label %attributes, label %taken
-attributes:
-  %attributes.offset = word ring.attributes_offset of %ring
-  %none = icmp eq i64 %attributes.offset, 0
-  br i1 %none, label %pick, label %which
-which:
-  %attributes.at = getelementptr i8, ptr %tensor, i64 %attributes.offset
-  %attributes.have = load i64, ptr %attributes.at, align 8
-  %attributes.want = word pick.attributes of %at
-  %same.dict = icmp eq i64 %attributes.have, %attributes.want
-  br i1 %same.dict, label %how_many, label %taken
-how_many:
-  %dict = inttoptr i64 %attributes.have to ptr
-  %size.at = getelementptr i8, ptr %dict, i64 {DICT_SIZE_OFFSET}
-  %size = load i64, ptr %size.at, align 8
-  %bare = icmp eq i64 %size, 0
-  br i1 %bare, label %pick, label %taken
-taken:
-  br label %next
-pick:
-  %picked.at = getelementptr i64, ptr %ring, i64 {RING.index("picked")}
-  store ptr %tensor, ptr %picked.at, align 8
-  %cell = pointer ring.store of %ring
-  %data = word pick.data of %at
-  store i64 %data, ptr %cell, align 8
-  ret i1 true
-no:
-  ret i1 false
-}}
 
-; A new reference to a result item: a constant, or the tensor its ring picked.
-define internal ptr @result_item(ptr %head, i64 %index) alwaysinline nounwind {{
-entry:
-  %items = pointer head.results of %head
-  %at = getelementptr [2 x i64], ptr %items, i64 %index
-  %ring_rank = load i64, ptr %at, align 8
-  %is_constant = icmp eq i64 %ring_rank, 0
-  br i1 %is_constant, label %constant, label %ring
-constant:
-  %object.at = getelementptr i64, ptr %at, i64 1
-  %object = load ptr, ptr %object.at, align 8
-  br label %owned
-ring:
-  %rings = pointer head.rings of %head
-  %rank = sub i64 %ring_rank, 1
-  %record = getelementptr [{len(RING)} x i64], ptr %rings, i64 %rank
-  %tensor = pointer ring.picked of %record
-  br label %owned
-owned:
-  %result = phi ptr [ %object, %constant ], [ %tensor, %ring ]
-  call void @Py_IncRef(ptr %result)
-  ret ptr %result
-}}
+def _add_behind_holds(module: ModuleText) -> None:
+    """Whether a part of an object (a view) has no owner (a base), or one whose slot holds what the words say."""
+    f = NativeFunction(module, _BEHIND_HOLDS, linkage="internal")
+    part, words = f.parameters
+    f.return_when(f.is_zero(part, "ptr"), NO)
+    owner = f.load("ptr", f.at(part, f.get(words, BehindWords.owner_offset)))
+    f.return_when(f.test("eq", owner, f.get(words, BehindWords.no_owner), "ptr"), YES)
+    f.return_when(f.is_zero(owner, "ptr"), NO)
+    value = f.load("i64", f.at(owner, f.get(words, BehindWords.slot_offset)))
+    f.ret(f.test("eq", value, f.get(words, BehindWords.expected)))
+    f.finish()
 
-; Keep this call's argument arrays alive while other Python threads run (`Py_IncRef`), or let go (`Py_DecRef`).
-define internal void @each_held(ptr %records, i64 %count, ptr %change) nounwind {{
-entry:
-  br label %next
-next:
-  %i = phi i64 [ 0, %entry ], [ %i1, %go_on ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %look, label %out
-look:
-  %record = getelementptr [{len(ARGUMENT)} x i64], ptr %records, i64 %i
-  %i1 = add i64 %i, 1
-  %kind = word arg.kind of %record
-  %less = sub i64 %kind, 1
-  %has_array = icmp ult i64 %less, 2
-  br i1 %has_array, label %touch, label %go_on
-touch:
-  %held = pointer arg.held of %record
-  call void %change(ptr %held)
-  br label %go_on
-go_on:
-  br label %next
-out:
-  ret void
-}}
-"""
+
+def _add_lies_apart(module: ModuleText) -> None:
+    """Whether an array's elements, in row-major order, are outside of everything that the step writes.
+
+    The last range that begins before they end must end before they begin.
+    """
+    f = NativeFunction(module, _IS_APART, linkage="internal")
+    array, record, head = f.parameters
+    ranges = f.get(head, Head.ranges)
+    size = _size_bytes(f, array, record)
+    low = f.load("i64", f.at(array, ARRAY_DATA_OFFSET))
+    high = f.add(low, size)
+    f.return_when(f.is_zero(size), YES)
+
+    def halve(state: State) -> State:
+        first, last = state
+        middle = f.binary("lshr", f.add(first, last), 1)
+        begins_before = f.test("ult", f.get(f.item(WrittenRange, ranges, middle), WrittenRange.begin), high)
+        return [f.choose(begins_before, f.add(middle, 1), first), f.choose(begins_before, last, middle)]
+
+    count = f.get(head, Head.n_ranges)
+    first, _ = f.repeat_while(["i64", "i64"], [0, count], lambda state: f.test("slt", *state), halve)
+    f.return_when(f.is_zero(first), YES)
+    before = f.item(WrittenRange, ranges, f.sub(first, 1))
+    f.ret(f.test("ule", f.get(before, WrittenRange.end), low))
+    f.finish()
+
+
+def _size_bytes(f: NativeFunction, array: str, record: str) -> str:
+    ndim, itemsize = f.get(record, ArgumentWords.ndim), f.get(record, ArgumentWords.itemsize)
+    shape = f.load("ptr", f.at(array, ARRAY_SHAPE_OFFSET))
+
+    def turn(state: State) -> State:
+        axis, size = state
+        return [f.add(axis, 1), f.mul(size, f.load("i64", f.element(shape, "i64", axis)))]
+
+    _, size = f.repeat_while(["i64", "i64"], [0, itemsize], lambda state: f.test("slt", state[0], ndim), turn)
+    return size
+
+
+def _add_array_holds(module: ModuleText) -> None:
+    """Whether an array is as the record says; stores its data pointer."""
+    f = NativeFunction(module, _ARRAY_HOLDS, linkage="internal", attributes=INLINED)
+    array, record, head = f.parameters
+    f.return_unless(f.test("eq", _type_of(f, array), f.get(head, Head.array_type)), NO)
+    is_dtype = f.test("eq", f.load("i64", f.at(array, ARRAY_DTYPE_OFFSET)), f.get(record, ArgumentWords.dtype))
+    ndim = f.convert("sext", f.load("i32", f.at(array, ARRAY_NDIM_OFFSET)), "i32")
+    is_ndim = f.test("eq", ndim, f.get(record, ArgumentWords.ndim))
+    flags, wanted = _flags_of(f, array), f.get(record, ArgumentWords.flags)
+    has_flags = f.test("eq", f.binary("and", flags, wanted), wanted)
+    f.return_unless(f.both(f.both(is_dtype, is_ndim), has_flags), NO)
+    shape = f.load("ptr", f.at(array, ARRAY_SHAPE_OFFSET))
+    extents, sizes = f.get(record, ArgumentWords.shape), f.get(head, Head.sizes)
+    with f.loop(0, ndim, stem="axis") as axis:
+        _check_extent(
+            f, f.load("i64", f.element(shape, "i64", axis)), f.load("i64", f.element(extents, "i64", axis)), sizes
+        )
+    with f.when(f.is_set(f.get(head, Head.n_ranges))):
+        f.return_unless(f.call(_IS_APART, array, record, head), NO)
+    f.put(record, ArgumentWords.held, array)
+    store = f.get(record, ArgumentWords.store)
+    with f.when(f.is_set(store, "ptr")):
+        f.store("i64", f.load("i64", f.at(array, ARRAY_DATA_OFFSET)), store)
+    f.ret(YES)
+    f.finish()
+
+
+def _check_extent(f: NativeFunction, have: str, want: str, sizes: str) -> None:
+    """Return no unless an extent is the one wanted, or a fitting value of an open size; see `ArgumentWords.shape`."""
+    fits = f.junction(stem="fits")
+    with f.when(f.test("sge", want, 0)):
+        f.return_unless(f.test("eq", have, want), NO)
+        f.go(fits)
+    code = f.binary("xor", want, -1)
+    size = f.element(sizes, "i64", f.binary("lshr", code, 1))
+    is_known = f.convert("trunc", code, "i64", "i1")
+    with f.when(is_known):
+        f.return_unless(f.test("eq", have, f.load("i64", size)), NO)
+        f.go(fits)
+    f.store("i64", have, size)
+    f.return_unless(f.test("sge", have, LEAST), NO)
+    f.go(fits)
+    f.begin(fits)
+
+
+def _type_of(f: NativeFunction, value: str) -> str:
+    return f.load("i64", f.at(value, TYPE_OFFSET))
+
+
+def _flags_of(f: NativeFunction, array: str) -> str:
+    return f.convert("zext", f.load("i32", f.at(array, ARRAY_FLAGS_OFFSET)), "i32")
+
+
+def _add_int_value(module: ModuleText) -> None:
+    """The exact int's value; no when it does not fit 64 bits."""
+    f = NativeFunction(module, _INT_VALUE, linkage="internal")
+    value, to = f.parameters
+    overflow = f.local("i32", 4)
+    f.store("i64", f.call(_INT_OF, value, overflow), to)
+    f.ret(f.is_zero(f.load("i32", overflow), "i32"))
+    f.finish()
+
+
+def _add_argument_holds(module: ModuleText) -> None:
+    """Whether an argument is as its record says."""
+    f = NativeFunction(module, ARGUMENT_HOLDS, linkage="internal", attributes=INLINED)
+    argument, record, head = f.parameters
+    number = f.local("i64", 8)
+    expected = f.get(record, ArgumentWords.expected)
+    kind = _type_of(f, argument)
+    is_expected = f.test("eq", kind, expected)
+    in_range = f.junction(stem="in_range")
+    with f.switch(f.get(record, ArgumentWords.kind)) as case:
+        with case(KINDS.index("object")):
+            f.ret(f.test("eq", f.convert("ptrtoint", argument, "ptr"), expected))
+        with case(KINDS.index("array")):
+            f.ret(f.call(_ARRAY_HOLDS, argument, record, head))
+        with case(KINDS.index("tensor")):
+            f.return_unless(is_expected, NO)
+            _check_tensor(f)
+        with case(KINDS.index("float")):
+            f.return_unless(is_expected, NO)
+            f.store("i64", f.load("i64", f.at(argument, FLOAT_VALUE_OFFSET)), number)
+            f.go(in_range)
+        with case(KINDS.index("equal_int")):
+            f.return_unless(f.test("eq", kind, f.get(head, Head.int_type)), NO)
+            fits = f.call(_INT_VALUE, argument, number)
+            is_equal = f.test("eq", f.load("i64", number), f.get(record, ArgumentWords.offset))
+            f.ret(f.both(fits, is_equal))
+        with case(KINDS.index("int")):
+            f.return_unless(is_expected, NO)
+            _take_int(f, kind, number, in_range)
+    f.ret(NO)
+    f.begin(in_range)
+    value = f.load("i64", number)
+    is_high = f.test("sge", value, f.get(record, ArgumentWords.least))
+    is_low = f.test("sle", value, f.get(record, ArgumentWords.most))
+    f.return_unless(f.both(is_high, is_low), NO)
+    f.store("i64", value, f.get(record, ArgumentWords.store))
+    f.ret(YES)
+    f.finish()
+
+
+def _check_tensor(f: NativeFunction) -> None:
+    """Return whether a tensor's slots, the part that it looks at, and its array are as the record says."""
+    tensor, record, head = f.parameters
+    n_slots, slots = f.get(record, ArgumentWords.n_slots), f.get(record, ArgumentWords.slots)
+    f.return_unless(f.call(_SLOTS_HOLD, tensor, n_slots, slots), NO)
+    part = f.load("i64", f.at(tensor, f.get(record, ArgumentWords.part)))
+    with f.when(f.test("ne", part, f.get(record, ArgumentWords.no_part))):
+        behind = f.get(record, ArgumentWords.behind)
+        f.return_unless(f.call(_BEHIND_HOLDS, f.convert("inttoptr", part, "i64", "ptr"), behind), NO)
+    array = f.load("ptr", f.at(tensor, f.get(record, ArgumentWords.offset)))
+    f.return_when(f.is_zero(array, "ptr"), NO)
+    f.ret(f.call(_ARRAY_HOLDS, array, record, head))
+
+
+def _take_int(f: NativeFunction, kind: str, number: str, in_range: Junction) -> None:
+    """Put the value of an int of Python or of NumPy where its range is looked at."""
+    argument, _, head = f.parameters
+    with f.when(f.test("eq", kind, f.get(head, Head.int_type))):
+        f.return_unless(f.call(_INT_VALUE, argument, number), NO)
+        f.go(in_range)
+    f.store("i64", f.load("i64", f.at(argument, FLOAT_VALUE_OFFSET)), number)
+    f.go(in_range)
+
+
+def _add_ring_picks(module: ModuleText) -> None:
+    """Pick a tensor that only its ring owns; no when there is none."""
+    f = NativeFunction(module, RING_PICKS, linkage="internal", attributes=INLINED)
+    (ring,) = f.parameters
+    count, entries, offset = (f.get(ring, word) for word in (Ring.n_entries, Ring.entries, Ring.offset))
+    with f.loop(0, count) as k:
+        taken = f.junction(stem="taken")
+        entry = f.item(RingEntry, entries, k)
+        f.put(ring, Ring.picked, _free_tensor(f, ring, entry, offset, taken))
+        f.store("i64", f.get(entry, RingEntry.data), f.get(ring, Ring.store))
+        f.ret(YES)
+        f.begin(taken)
+    f.ret(NO)
+    f.finish()
+
+
+def _free_tensor(f: NativeFunction, ring: str, entry: str, offset: str, taken: Junction) -> str:
+    """The tensor of an entry; on to ``taken`` if others hold it or its array, or if it was changed."""
+    tensor, array = f.get(entry, RingEntry.tensor), f.get(entry, RingEntry.array)
+    f.go_unless(_is_held_once(f, tensor), taken)
+    content = f.load("ptr", f.at(tensor, offset))
+    f.go_unless(f.test("eq", content, array, "ptr"), taken)
+    has_flags = f.test("eq", _flags_of(f, array), f.get(entry, RingEntry.flags))
+    f.go_unless(f.both(_is_held_once(f, array), has_flags), taken)
+    n_slots, slots = f.get(ring, Ring.n_slots), f.get(ring, Ring.slots)
+    f.go_unless(f.call(_SLOTS_HOLD, tensor, n_slots, slots), taken)
+    attributes_offset = f.get(ring, Ring.attributes_offset)
+    with f.when(f.is_set(attributes_offset)):
+        attributes = f.load("ptr", f.at(tensor, attributes_offset))
+        f.go_unless(f.test("eq", attributes, f.get(entry, RingEntry.attributes), "ptr"), taken)
+        f.go_unless(f.is_zero(f.load("i64", f.at(attributes, DICT_SIZE_OFFSET))), taken)
+    return tensor
+
+
+def _is_held_once(f: NativeFunction, value: str) -> str:
+    return f.test("eq", f.load("i32", value), 1, "i32")
+
+
+def _add_result_item(module: ModuleText) -> None:
+    """A new reference to a result item: a constant, or the tensor its ring picked."""
+    f = NativeFunction(module, RESULT_ITEM, linkage="internal", attributes=INLINED)
+    head, index = f.parameters
+    item = f.item(ResultItem, f.get(head, Head.results), index)
+    ring = f.get(item, ResultItem.ring)
+    with f.when(f.is_zero(ring)):
+        constant = f.get(item, ResultItem.constant)
+    with f.otherwise():
+        rings = f.get(head, Head.rings)
+        tensor = f.get(f.item(Ring, rings, f.sub(ring, 1)), Ring.picked)
+    result = f.merge("ptr", constant, tensor)
+    f.call(COUNT_REFERENCE, result)
+    f.ret(result)
+    f.finish()
+
+
+def _add_each_held(module: ModuleText) -> None:
+    """Keep this call's argument arrays alive while other Python threads run (`Py_IncRef`), or let go (`Py_DecRef`)."""
+    f = NativeFunction(module, EACH_HELD, linkage="internal")
+    records, count, change = f.parameters
+    with f.loop(0, count) as k:
+        record = f.item(ArgumentWords, records, k)
+        kind = f.get(record, ArgumentWords.kind)
+        with f.when(f.test("ult", f.sub(kind, KINDS.index("array")), 2)):  # an array or a tensor
+            f.call(COUNT_REFERENCE, f.get(record, ArgumentWords.held), by=change)
+    f.finish()

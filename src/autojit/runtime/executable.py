@@ -27,7 +27,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child
 from autojit.core.sizes import expression_of
 from autojit.ir.concrete import concrete
-from autojit.runtime.entry_words import ARRAY_DATA_OFFSET
+from autojit.runtime.entry_records import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
 from autojit.runtime.gate import Gate
 from autojit.runtime.loader import LoadedObject

@@ -1,6 +1,6 @@
 """What goes wrong while a step runs, and how it reaches the caller: native code only leaves words behind.
 
-A kernel that meets a bad index writes two words (see ``codegen.cpu.kernel_text``); an op that is called back keeps its
+A kernel that meets a bad index writes two words (see ``codegen.kernel_function``); an op that is called back keeps its
 exception here, because none may cross native code.
 """
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.control_ir import INTERRUPTED
-from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
+from autojit.codegen.cpu.plan_records import INTERRUPTED
+from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.lowered import Reporter
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
-from autojit.runtime.interrupts import EXCEPTION_WORDS, raise_again
+from autojit.runtime.interrupts import ERROR_WORDS, EXCEPTION_WORDS, raise_again
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Node
@@ -30,7 +30,7 @@ class Failures:
     """
 
     def __init__(self, reporters: Sequence[Reporter] = ()) -> None:
-        self._words = np.zeros(2 + len(EXCEPTION_WORDS), np.int64)
+        self._words = np.zeros(len(ERROR_WORDS) + len(EXCEPTION_WORDS), np.int64)
         self._raised: list[BaseException] = []
         self._answers = 0
         self._reporters = reporters
@@ -99,7 +99,7 @@ class Failures:
 
 
 def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diagnosis | None = None) -> BaseException:
-    """The error behind a kernel's report (see ``codegen.cpu.kernel_text``), with the value where it can be found."""
+    """The error behind a kernel's report (see ``codegen.kernel_function``), with the value where it can be found."""
     if site < ACCESS_SITE:
         nodes = _failed_nodes(reporter, site)
         node = nodes[0] if len(nodes) == 1 else None

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.codegen.cpu.control_ir import INTERRUPTED
+from autojit.codegen.cpu.plan_records import INTERRUPTED
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.native_function import NativeFunction
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import in_forked_child
 from autojit.core.once import once
@@ -20,7 +22,8 @@ from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 
-EXCEPTION_WORDS = ("type", "value", "traceback")  # behind the error word and the position
+ERROR_WORDS = ("error", "position")
+EXCEPTION_WORDS = ("type", "value", "traceback")  # after those
 
 _IMPORTS = (
     "PyThread_get_thread_ident",
@@ -30,51 +33,45 @@ _IMPORTS = (
     "PyErr_Fetch",
 )
 
-_SIGNALS_IR = f"""
-declare i64 @PyThread_get_thread_ident()
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare i32 @PyErr_CheckSignals()
-declare void @PyErr_Fetch(ptr, ptr, ptr)
+_THIS_THREAD = Signature("PyThread_get_thread_ident", "", "i64")
+_TAKE_GIL = Signature("PyGILState_Ensure", "", "i32")
+_LEAVE_GIL = Signature("PyGILState_Release", "i32 state")
+_HANDLE = Signature("PyErr_CheckSignals", "", "i32")
+_FETCH = Signature("PyErr_Fetch", "ptr type, ptr value, ptr traceback")
 
+_GLOBALS = """
 ; the thread that handles signals, and 1 while it handles those that came during a native call
 @aj_main_thread = global i64 0
 @aj_asking = global i64 0
-
-define void @aj_signals(ptr %error) nounwind {{
-entry:
-  %me = call i64 @PyThread_get_thread_ident()
-  %main = load i64, ptr @aj_main_thread
-  %is.main = icmp eq i64 %me, %main
-  br i1 %is.main, label %ask, label %out
-ask:
-  %state = call i32 @PyGILState_Ensure()
-  store i64 1, ptr @aj_asking
-  %found = call i32 @PyErr_CheckSignals()
-  store i64 0, ptr @aj_asking
-  %is.raised = icmp ne i32 %found, 0
-  br i1 %is.raised, label %keep, label %release
-keep:
-  %type = getelementptr i64, ptr %error, i64 2
-  %value = getelementptr i64, ptr %error, i64 3
-  %traceback = getelementptr i64, ptr %error, i64 4
-  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
-  store atomic i64 {INTERRUPTED}, ptr %error monotonic, align 8
-  br label %release
-release:
-  call void @PyGILState_Release(i32 %state)
-  br label %out
-out:
-  ret void
-}}
 """
+
+
+@once
+def signals_ir() -> str:
+    """``aj_signals``: handle signals in the thread that does; what a handler raises is put behind the error word."""
+    module = ModuleText()
+    module.definitions["aj_main_thread"] = _GLOBALS
+    f = NativeFunction(module, Signature("aj_signals", "ptr error"))
+    (error,) = f.parameters
+    f.return_unless(f.test("eq", f.call(_THIS_THREAD), f.load("i64", "@aj_main_thread")))
+    state = f.call(_TAKE_GIL)
+    f.store("i64", 1, "@aj_asking")
+    found = f.call(_HANDLE)
+    f.store("i64", 0, "@aj_asking")
+    with f.when(f.is_set(found, "i32")):
+        first = len(ERROR_WORDS)
+        f.call(_FETCH, *(f.element(error, "i64", first + k) for k in range(len(EXCEPTION_WORDS))))
+        f.store("i64", INTERRUPTED, error, "monotonic")
+    f.call(_LEAVE_GIL, state)
+    f.finish()
+    return module.text()
 
 
 @once
 def _signals() -> LoadedObject:
     python = ctypes.pythonapi
     imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in _IMPORTS}
-    return load(default_cache().object(_SIGNALS_IR, cached_host_target(), opt_level=0), imports)
+    return load(default_cache().object(signals_ir(), cached_host_target(), opt_level=0), imports)
 
 
 def _word(name: str) -> ctypes.c_int64:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cpu.plan_records import TapeWords
 from autojit.codegen.lowered import Counter, Tape, Word
 from autojit.runtime.failures import Failures
 from autojit.runtime.memory import Arena, bucket_size
@@ -28,27 +29,32 @@ class GrowingTape:
         self.failures = failures
         self._function = Body(self._make_room)
         address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-        self.words = np.array([0, 0, record_bytes, address, 0], np.int64)
+        words = TapeWords(address=0, capacity=0, record_bytes=record_bytes, make_room=address, answers=0)
+        self.words = np.array(words, np.int64)
         self.address = int(self.words.ctypes.data)
         self._arena: Arena | None = None
 
     def _make_room(self, context: int, steps: int, worker: int) -> None:
         try:
-            if self.record_bytes and steps > int(self.words[1]):
+            if self.record_bytes and steps > self._capacity():
                 self._grow(steps)
-            self.words[4] += 1
+            self.words[TapeWords.answers.place] += 1
         except BaseException as error:  # must not cross native code: raised when the step has ended
             self.failures.caught(error)
-            self.words[4] += 1
+            self.words[TapeWords.answers.place] += 1
+
+    def _capacity(self) -> int:
+        return int(self.words[TapeWords.capacity.place])
 
     def _grow(self, steps: int) -> None:
-        wanted = max(steps, 2 * int(self.words[1]), FIRST_STEPS)
+        wanted = max(steps, 2 * self._capacity(), FIRST_STEPS)
         arena = Arena(bucket_size(wanted * self.record_bytes))
-        used = int(self.words[1]) * self.record_bytes
+        used = self._capacity() * self.record_bytes
         if self._arena is not None:
             ctypes.memmove(arena.address, self._arena.address, used)
         self._arena = arena
-        self.words[:2] = arena.address, arena.size_bytes // self.record_bytes
+        self.words[TapeWords.address.place] = arena.address
+        self.words[TapeWords.capacity.place] = arena.size_bytes // self.record_bytes
 
 
 class NestedMemory:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from autojit.core.errors import ArgumentError
-from autojit.runtime import entry_words as layout
+from autojit.runtime import entry_records as layout
 
-TYPE_OFFSET = 8
+TYPE_OFFSET = layout.TYPE_OFFSET
 CELL_CONTENT_OFFSET = 16
 
 
@@ -31,7 +31,7 @@ def word_at(address: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Whether this interpreter's objects are laid out as `entry_words` states."""
+    """Whether this interpreter's objects are laid out as `entry_records` states."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

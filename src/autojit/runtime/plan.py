@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.codegen.cpu.plan_records import (
+    EVERY,
+    EVERY_SIXTEENTH,
+    Band,
+    BandKernel,
+    BandRow,
+    Batch,
+    BatchPart,
+    Patch,
+    Plan,
+    PlanEntry,
+)
 from autojit.codegen.lowered import (
     Argument,
     BandEntry,
@@ -50,7 +62,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POLLED_FROM_NS = 1e6  # estimated time of a plan that a signal may stop
-EVERY, EVERY_SIXTEENTH = 1, 2  # how often entries look at the clock
 WORD = 0xFFFFFFFFFFFFFFFF
 """Numbers modulo this one more are what words hold."""
 
@@ -80,7 +91,7 @@ class PlanBuilder:
         self.parent, self.counter = parent, counter
         self.failures: Failures = Failures(lowered.reporters) if parent is None else parent.failures
         self.nested: NestedMemory = NestedMemory(self.failures) if parent is None else parent.nested
-        self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
+        self.patches: list[Patch] = []
         self.workers = max(get_num_threads(), 1)
         self.bounds: dict[str, Expression] = count_bounds(self.graph, {} if parent is None else parent.bounds)
         self.table = self._table_indices(fixed)
@@ -181,21 +192,23 @@ class PlanBuilder:
             for part in (entry,) if isinstance(entry, Entry) else entry.entries:
                 contexts[part] = self._band_rows(part, entry) if isinstance(entry, BandEntry) else self._context(part)
         self.loading.wait()
-        rows: list[int] = []
+        rows: list[PlanEntry] = []
         faults = planted()
         for entry, may_fail in zip(self.run, self.may_fail, strict=True):
             if isinstance(entry, BandEntry):
-                rows += [builtin_address("aj_band"), self._band(entry, contexts), entry.chunks, 1]
+                body, context, is_parallel = builtin_address("aj_band"), self._band(entry, contexts), 1
             elif isinstance(entry, BatchEntry):
-                rows += [builtin_address("aj_many"), self._batch(entry, contexts), entry.chunks, 1]
+                body, context, is_parallel = builtin_address("aj_many"), self._batch(entry, contexts), 1
             else:
-                rows += [self._body(entry), contexts[entry], entry.chunks, int(entry.chunks != 1)]
+                body, context, is_parallel = self._body(entry), contexts[entry], int(entry.chunks != 1)
+            rows.append(PlanEntry(body=body, context=context, chunks=entry.chunks, is_parallel=is_parallel))
             if may_fail and faults is not None:
-                rows += [faults.plant(entry.label, self.failures), 0, 1, 0]
-        return len(rows) // 4, self.words(rows)
+                site = faults.plant(entry.label, self.failures)
+                rows.append(PlanEntry(body=site, context=0, chunks=1, is_parallel=0))
+        return len(rows), self.words([word for row in rows for word in row])
 
     def _stoppable(self, lasting: AbstractSet[Value]) -> tuple[int, int]:
-        """How many entries a signal may stop, and how often they look (plan words 7 and 8)."""
+        """How many entries a signal may stop, and how often they look (`Plan.n_stoppable`, `Plan.clock`)."""
         if self.parent is not None:
             return (len(self.run) if self.parent.may_stop else 0), EVERY_SIXTEENTH
         first = self._first_commit(lasting)
@@ -239,36 +252,39 @@ class PlanBuilder:
         return block, int(block.__array_interface__["data"][0])
 
     def _batch(self, batch: BatchEntry, contexts: Mapping[Entry, int]) -> int:
-        words = [len(batch.entries)]
+        words = [*Batch(n_parts=len(batch.entries))]
         first = 0
         for entry in batch.entries:
-            words += [first, self._body(entry), contexts[entry]]
+            words += BatchPart(first=first, body=self._body(entry), context=contexts[entry])
             first += entry.chunks
         return self.words(words)
 
     def _band(self, band: BandEntry, contexts: Mapping[Entry, int]) -> int:
-        words = [len(band.entries)]
+        words = [*Band(n_kernels=len(band.entries))]
         for entry, told in zip(band.entries, band.told, strict=True):
-            words += [self._body(entry), len(entry.arguments), contexts[entry], int(told)]
+            rows = contexts[entry]
+            words += BandKernel(body=self._body(entry), n_rows=len(entry.arguments), rows=rows, is_told=int(told))
         return self.words(words)
 
     def _band_rows(self, entry: Entry, band: BandEntry) -> int:
-        block, base = self._zeros(3 * max(len(entry.arguments), 1))
+        block, base = self._zeros(len(BandRow.fields) * max(len(entry.arguments), 1))
         words: list[int] = []
-        for slot, argument in zip(range(base, base + block.nbytes, 24), entry.arguments):
-            if not isinstance(argument, Sliced):
-                words += [self._argument(argument, slot), 0, 0]
-                continue
-            step = self._word(argument.per_slice_bytes, slot + 8)
-            if argument.is_local:
-                words += [self._local(argument, band, slot), step, self._word(band.local_bytes, slot + 16)]
-            elif isinstance(argument.base, Scratch):
-                words += [self._argument(argument.base, slot), step, 0]
-            else:
-                whole = Offset(argument.base, argument.offset_bytes)
-                words += [self._argument(whole, slot), step, 0]
+        for slot, argument in zip(range(base, base + block.nbytes, BandRow.size_bytes), entry.arguments):
+            words += self._band_row(argument, band, slot)
         block[: len(words)] = [word & WORD for word in words]
         return base
+
+    def _band_row(self, argument: Argument, band: BandEntry, slot: int) -> BandRow:
+        if not isinstance(argument, Sliced):
+            return BandRow(address=self._argument(argument, slot), per_slice=0, per_worker=0)
+        step = self._word(argument.per_slice_bytes, slot + BandRow.per_slice.offset_bytes)
+        if argument.is_local:
+            local = self._local(argument, band, slot)
+            size = self._word(band.local_bytes, slot + BandRow.per_worker.offset_bytes)
+            return BandRow(address=local, per_slice=step, per_worker=size)
+        base = argument.base
+        whole = base if isinstance(base, Scratch) else Offset(base, argument.offset_bytes)
+        return BandRow(address=self._argument(whole, slot), per_slice=step, per_worker=0)
 
     def _local(self, argument: Sliced, band: BandEntry, slot: int) -> int:
         """Address of a value that lives inside a band, for the first worker."""
@@ -323,7 +339,7 @@ class PlanBuilder:
         if value in self.table:
             if is_symbolic(offset) and self.sizes is not None:
                 self.sizes.at_start(offset)
-            self.patches.append((slot, self.table[value], offset))
+            self.patches.append(Patch(address=slot, source=self.table[value], bytes=offset))
             return 0
         if value in self.memory.region_of:
             return self._in_region(self.memory.region_of[value], offset, slot)
@@ -346,9 +362,18 @@ class PlanBuilder:
         count, entries = self.entries()
         patches = self.words([w for patch in self.patches for w in patch])
         program = 0 if self.sizes is None or self.parent is not None else self.sizes.finish()
-        errors = self.failures.address
-        head = [len(self.patches), patches, count, entries, self.workers, errors, program]
-        return self.words([*head, self.stoppable, self.poll_mode])
+        plan = Plan(
+            n_patches=len(self.patches),
+            patches=patches,
+            n_entries=count,
+            entries=entries,
+            workers=self.workers,
+            error=self.failures.address,
+            sizes=program,
+            n_stoppable=self.stoppable,
+            clock=self.poll_mode,
+        )
+        return self.words(plan)
 
     def move(self, fixed: dict[Value, int]) -> bool:
         """Write other addresses of fixed inputs and outputs; False, and nothing is written, where sizes shift them."""

@@ -21,6 +21,7 @@ import os
 import sys
 import time
 
+from autojit.codegen.records import Field
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
@@ -29,7 +30,7 @@ from autojit.runtime.cores import available_cores
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
-from autojit.runtime.pool_ir import FUTEX_BY_MACHINE, field_offsets, pool_ir, serial_pool_ir
+from autojit.runtime.pool_ir import FUTEX_BY_MACHINE, PoolWords, pool_ir, serial_pool_ir
 
 MAX_THREADS = 1024
 _SPIN_S = 40e-6  # a worker that finds work within this time answers in about 1 us, a sleeping one in about 40
@@ -58,7 +59,7 @@ def set_num_threads(num: int) -> None:
     with _loading:
         _wanted_threads = num
         if _pool is not None and _is_parallel():
-            _field(_pool, "threads").value = num
+            _word(_pool, PoolWords.threads).value = num
 
 
 def parallel_for_address() -> int:
@@ -89,8 +90,8 @@ def _load_pool() -> LoadedObject:
     text, opt_level = pool_request()
     pool = load(default_cache().object(text, cached_host_target(), opt_level=opt_level))
     if _is_parallel():
-        _field(pool, "spins").value = _spins(pool)
-        _field(pool, "threads").value = _wanted_threads
+        _word(pool, PoolWords.spins).value = _spins(pool)
+        _word(pool, PoolWords.threads).value = _wanted_threads
     return pool
 
 
@@ -105,8 +106,8 @@ def _spins(pool: LoadedObject) -> int:
     return max(16, int(_SPIN_S / max(best_s, 1e-9) * _CALIBRATION_PAUSES))
 
 
-def _field(pool: LoadedObject, name: str) -> ctypes.c_int32:
-    return ctypes.c_int32.from_address(pool.address("aj_pool") + field_offsets()[name])
+def _word(pool: LoadedObject, word: Field[int]) -> ctypes.c_int32:
+    return ctypes.c_int32.from_address(pool.address("aj_pool") + word.offset_bytes)
 
 
 @once

@@ -1,8 +1,8 @@
-"""The thread pool's code, as LLVM IR text.
+"""The thread pool's native code.
 
-How to read this file: `POOL_IR` defines one global record and four functions. `aj_parallel_for` publishes a job and
-works on it; `worker` is the endless loop of a pool thread; `work` claims chunks until none is left; `aj_pool_reset`
-forgets the threads (in a forked child they are gone).
+How to read this file: `PoolWords` is one global record. ``aj_parallel_for`` publishes a job and works on it; ``worker``
+is the endless loop of a pool thread; ``work`` claims chunks until none is left; ``aj_pool_reset`` forgets the threads
+(in a forked child they are gone).
 
 A job is one 64-bit word: 16 bits of generation, and where the unclaimed chunks end and begin, 24 bits each. A thread
 claims a chunk by compare-exchange, so a claim proves that the job it read about is still the current one; only then
@@ -17,366 +17,346 @@ before that last look, so a wake-up between look and sleep is not lost.
 
 from __future__ import annotations
 
-PAUSE_BY_MACHINE = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
+from collections.abc import Callable
+
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.native_function import BODY, NativeFunction, body
+from autojit.codegen.records import Field, HalfWord, Pointer, Record, Word
+from autojit.core.once import once
+
+CACHE_LINES_BYTES = 128  # two of 64 bytes, which are fetched together: no field shares them with another
+
+PAUSE_BY_MACHINE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}
 FUTEX_BY_MACHINE = {"x86_64": 202, "aarch64": 98}
+FUTEX_WAIT, FUTEX_WAKE = 128, 129  # private to the process
 
-FIELDS = (
-    "job",  # i64 generation << 48 | end of the unclaimed chunks << 24 | the first of them
-    "body",  # ptr
-    "context",  # ptr
-    "chunks",  # i64 of the current job
-    "members",  # i64 threads that may work on the current job, the caller included
-    "done",  # i32 chunks finished (futex: the caller sleeps here)
-    "waiting",  # i32 1 while the caller sleeps
-    "wake",  # i32 futex the idle workers sleep on
-    "sleepers",  # i32
-    "busy",  # i32 1 while a job is current
-    "threads",  # i32 threads a job may use, the caller included
-    "started",  # i32 pool threads that run
-    "spins",  # i32 pauses before a worker sleeps
-)
+CHUNK_BITS = 24
+MOST_CHUNKS = 2**CHUNK_BITS - 1
+GENERATION_BIT = 2 * CHUNK_BITS
+INT32_MOST = 2**31 - 1
+SIGNAL_SET_BYTES = 128
+SET_SIGNAL_MASK = 2  # SIG_SETMASK
 
 
-def field_offsets() -> dict[str, int]:
-    """Byte offset of every field of the pool record. Each has a cache line of its own pair of 64 bytes."""
-    return {name: 128 * rank for rank, name in enumerate(FIELDS)}
+class PoolWords(Record[int], apart=CACHE_LINES_BYTES):
+    """The state of the pool."""
+
+    job: Word  # generation << 48 | end of the unclaimed chunks << 24 | the first of them
+    body: Pointer
+    context: Pointer
+    chunks: Word  # of the current job
+    members: Word  # threads that may work on the current job, the caller included
+    done: HalfWord  # chunks finished (futex: the caller sleeps here)
+    waiting: HalfWord  # 1 while the caller sleeps
+    wake: HalfWord  # futex the idle workers sleep on
+    sleepers: HalfWord
+    busy: HalfWord  # 1 while a job is current
+    threads: HalfWord  # threads a job may use, the caller included
+    started: HalfWord  # pool threads that run
+    spins: HalfWord  # pauses before a worker sleeps
 
 
+PARALLEL_FOR = Signature("aj_parallel_for", "ptr body, ptr context, i64 chunks, i64 max")
+_SLEEP = Signature("sleep_on", "ptr word, i32 seen")
+_WAKE = Signature("wake_on", "ptr word, i32 count")
+_WORK = Signature("work", "i64 worker")
+_WORKER = Signature("worker", "ptr argument", "ptr")
+_RECRUIT = Signature("recruit", "i32 wanted")
+_NOTHING = body("nothing")
+_CREATE = Signature("pthread_create", "ptr thread, ptr attributes, ptr start, ptr argument", "i32")
+_DETACH = Signature("pthread_detach", "i64 thread", "i32")
+_MASK = Signature("pthread_sigmask", "i32 how, ptr new, ptr old", "i32")
+
+
+class PoolModule(ModuleText):
+    """The pool for ``x86_64`` or ``aarch64`` Linux."""
+
+    def __init__(self, machine: str) -> None:
+        super().__init__()
+        self.machine = machine
+        self.definitions["aj_pool"] = f"@aj_pool = global [{PoolWords.size_bytes} x i8] zeroinitializer, align 128"
+        self.definitions["syscall"] = "declare i64 @syscall(i64, ...)"
+
+
+class PoolFunction(NativeFunction):
+    """A function that works on the pool's record."""
+
+    module: PoolModule
+
+    def word(self, field: Field[int]) -> str:
+        """The address of a word of the pool."""
+        return f"getelementptr (i8, ptr @aj_pool, i64 {field.offset_bytes})" if field.offset_bytes else "@aj_pool"
+
+    def read(self, field: Field[int], order: str) -> str:
+        """A word of the pool."""
+        return self.load(field.kind, self.word(field), order)
+
+    def write(self, field: Field[int], value: str | int, order: str) -> None:
+        """Write a word of the pool."""
+        self.store(field.kind, value, self.word(field), order)
+
+    def change(self, operation: str, field: Field[int], amount: int) -> str:
+        """Add to or subtract from a word of the pool; what it was."""
+        return self.update(operation, self.word(field), amount, "seq_cst", field.kind)
+
+    def pause(self) -> None:
+        """Let the core's other thread run."""
+        self.line(PAUSE_BY_MACHINE[self.module.machine])
+
+    def futex(self, operation: int, word: str, number: str) -> None:
+        """Ask the kernel to let threads sleep on a word or wake them."""
+        call = FUTEX_BY_MACHINE[self.module.machine]
+        arguments = f"i64 {call}, ptr {word}, i32 {operation}, i32 {number}, ptr null, ptr null, i32 0"
+        self.value(f"call i64 (i64, ...) @syscall({arguments})")
+
+    def first_of(self, job: str) -> str:
+        """The first unclaimed chunk of a job."""
+        return self.binary("and", job, MOST_CHUNKS)
+
+    def end_of(self, job: str) -> str:
+        """Where the unclaimed chunks of a job end."""
+        return self.binary("and", self.binary("lshr", job, CHUNK_BITS), MOST_CHUNKS)
+
+    def has_chunks(self, job: str) -> str:
+        """Whether a job has unclaimed chunks."""
+        return self.test("ult", self.first_of(job), self.end_of(job))
+
+
+@once
 def pool_ir(machine: str) -> str:
     """The module text for ``x86_64`` or ``aarch64`` Linux."""
-    declare_pause, pause = PAUSE_BY_MACHINE[machine]
-    pointers = [
-        f"@{name} = internal alias i8, getelementptr (i8, ptr @aj_pool, i64 {offset})"
-        for name, offset in field_offsets().items()
-    ]
-    text = _TEMPLATE
-    for key, value in {
-        "SIZE": str(128 * len(FIELDS)),
-        "FUTEX": str(FUTEX_BY_MACHINE[machine]),
-        "DECLARE_PAUSE": declare_pause,
-        "PAUSE": pause,
-        "FIELDS": "\n".join(pointers),
-    }.items():
-        text = text.replace(f"<{key}>", value)
-    return text
+    module = PoolModule(machine)
+    for signature, operation in ((_SLEEP, FUTEX_WAIT), (_WAKE, FUTEX_WAKE)):
+        f = PoolFunction(module, signature, linkage="internal")
+        f.futex(operation, *f.parameters)
+        f.finish()
+    _add_work(module)
+    _add_worker(module)
+    _add_recruit(module)
+    _add_parallel_for(module)
+    _add_reset(module)
+    _add_measurements(module)
+    return module.text()
 
 
-_TEMPLATE = """
-@aj_pool = global [<SIZE> x i8] zeroinitializer, align 128
-<FIELDS>
-<DECLARE_PAUSE>
-declare i64 @syscall(i64, ...)
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(i64)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-
-; futex operations 128 and 129: wait and wake, private to the process
-define internal void @sleep_on(ptr %word, i32 %seen) nounwind {
-  %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr %word, i32 128, i32 %seen, ptr null, ptr null, i32 0)
-  ret void
-}
-
-define internal void @wake_on(ptr %word, i32 %count) nounwind {
-  %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr %word, i32 129, i32 %count, ptr null, ptr null, i32 0)
-  ret void
-}
-
-; The unclaimed chunks of a job's word, from the first to before the end.
-define internal i64 @first_of(i64 %job) alwaysinline nounwind {
-  %first = and i64 %job, 16777215
-  ret i64 %first
-}
-define internal i64 @end_of(i64 %job) alwaysinline nounwind {
-  %shifted = lshr i64 %job, 24
-  %end = and i64 %shifted, 16777215
-  ret i64 %end
-}
-define internal i1 @has_chunks(i64 %job) alwaysinline nounwind {
-  %first = call i64 @first_of(i64 %job)
-  %end = call i64 @end_of(i64 %job)
-  %some = icmp ult i64 %first, %end
-  ret i1 %some
-}
-
-; Claim and run chunks of the current job until none is left.
-define internal void @work(i64 %worker) nounwind {
-entry:
-  %odd = and i64 %worker, 1
-  %at.back = icmp ne i64 %odd, 0
-  %step = select i1 %at.back, i64 -16777216, i64 1
-  br label %look
-look:
-  %job = load atomic i64, ptr @job acquire, align 8
-  br label %claim
-claim:
-  %seen = phi i64 [ %job, %look ], [ %now, %lost ]
-  %some = call i1 @has_chunks(i64 %seen)
-  br i1 %some, label %member, label %out
-member:
-  %members = load atomic i64, ptr @members monotonic, align 8
-  %outside = icmp uge i64 %worker, %members
-  br i1 %outside, label %out, label %try
-try:
-  %less = add i64 %seen, %step
-  %pair = cmpxchg ptr @job, i64 %seen, i64 %less acq_rel acquire
-  %now = extractvalue { i64, i1 } %pair, 0
-  %won = extractvalue { i64, i1 } %pair, 1
-  br i1 %won, label %run, label %lost
-lost:
-  <PAUSE>
-  br label %claim
-run:
-  ; the claimed chunk keeps the job current, so these belong to it
-  %body = load atomic ptr, ptr @body monotonic, align 8
-  %context = load atomic ptr, ptr @context monotonic, align 8
-  %chunks = load atomic i64, ptr @chunks monotonic, align 8
-  %first = call i64 @first_of(i64 %seen)
-  %end = call i64 @end_of(i64 %less)
-  %chunk = select i1 %at.back, i64 %end, i64 %first
-  call void %body(ptr %context, i64 %chunk, i64 %worker)
-  %before = atomicrmw add ptr @done, i32 1 seq_cst
-  %after = add i32 %before, 1
-  %total = trunc i64 %chunks to i32
-  %last = icmp eq i32 %after, %total
-  br i1 %last, label %finish, label %look
-finish:
-  %waiting = load atomic i32, ptr @waiting seq_cst, align 4
-  %wanted = icmp ne i32 %waiting, 0
-  br i1 %wanted, label %notify, label %out
-notify:
-  call void @wake_on(ptr @done, i32 1)
-  br label %out
-out:
-  ret void
-}
-
-define internal ptr @worker(ptr %argument) nounwind {
-entry:
-  %worker = ptrtoint ptr %argument to i64
-  br label %serve
-serve:
-  call void @work(i64 %worker)
-  %spins = load atomic i32, ptr @spins monotonic, align 4
-  br label %spin
-spin:
-  %count = phi i32 [ 0, %serve ], [ %count.next, %idle ]
-  %job = load atomic i64, ptr @job monotonic, align 8
-  %some = call i1 @has_chunks(i64 %job)
-  br i1 %some, label %check, label %idle
-check:
-  %members = load atomic i64, ptr @members monotonic, align 8
-  %mine = icmp ult i64 %worker, %members
-  br i1 %mine, label %serve, label %idle
-idle:
-  <PAUSE>
-  %count.next = add i32 %count, 1
-  %tired = icmp uge i32 %count.next, %spins
-  br i1 %tired, label %doze, label %spin
-doze:
-  %ticket = load atomic i32, ptr @wake seq_cst, align 4
-  %s0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
-  %job2 = load atomic i64, ptr @job seq_cst, align 8
-  %some2 = call i1 @has_chunks(i64 %job2)
-  br i1 %some2, label %check2, label %sleep
-check2:
-  %members2 = load atomic i64, ptr @members seq_cst, align 8
-  %mine2 = icmp ult i64 %worker, %members2
-  br i1 %mine2, label %awake, label %sleep
-sleep:
-  call void @sleep_on(ptr @wake, i32 %ticket)
-  br label %awake
-awake:
-  %s1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
-  br label %serve
-}
-
-; Start the threads that are missing, with all signals blocked: signals are Python's business.
-define internal void @recruit(i32 %wanted) nounwind {
-entry:
-  %thread = alloca i64, align 8
-  %all = alloca [128 x i8], align 16
-  %old = alloca [128 x i8], align 16
-  %have = load i32, ptr @started, align 4
-  %enough = icmp sge i32 %have, %wanted
-  br i1 %enough, label %out, label %block
-block:
-  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
-  %r0 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
-  br label %start
-start:
-  %count = phi i32 [ %have, %block ], [ %index, %started.one ]
-  %index = add i32 %count, 1
-  %index64 = sext i32 %index to i64
-  %argument = inttoptr i64 %index64 to ptr
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %argument)
-  %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %started.one, label %unblock
-started.one:
-  %handle = load i64, ptr %thread, align 8
-  %r1 = call i32 @pthread_detach(i64 %handle)
-  store i32 %index, ptr @started, align 4
-  %more = icmp slt i32 %index, %wanted
-  br i1 %more, label %start, label %unblock
-unblock:
-  %r2 = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  br label %out
-out:
-  ret void
-}
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-
-define void @aj_parallel_for(ptr %body, ptr %context, i64 %chunks, i64 %max) nounwind {
-entry:
-  %threads32 = load atomic i32, ptr @threads monotonic, align 4
-  %threads = sext i32 %threads32 to i64
-  %few = icmp slt i64 %max, %threads
-  %allowed = select i1 %few, i64 %max, i64 %threads
-  %fewer = icmp slt i64 %chunks, %allowed
-  %members = select i1 %fewer, i64 %chunks, i64 %allowed
-  %alone = icmp slt i64 %members, 2
-  %huge = icmp ugt i64 %chunks, 16777215
-  %plain = or i1 %alone, %huge
-  br i1 %plain, label %serial, label %enter
-enter:
-  %pair = cmpxchg ptr @busy, i32 0, i32 1 seq_cst seq_cst
-  %won = extractvalue { i32, i1 } %pair, 1
-  br i1 %won, label %publish, label %serial
-publish:
-  %helpers64 = sub i64 %members, 1
-  %helpers = trunc i64 %helpers64 to i32
-  call void @recruit(i32 %helpers)
-  store atomic ptr %body, ptr @body monotonic, align 8
-  store atomic ptr %context, ptr @context monotonic, align 8
-  store atomic i64 %chunks, ptr @chunks monotonic, align 8
-  store atomic i64 %members, ptr @members monotonic, align 8
-  store atomic i32 0, ptr @done monotonic, align 4
-  %old = load atomic i64, ptr @job monotonic, align 8
-  %generation = lshr i64 %old, 48
-  %next = add i64 %generation, 1
-  %upper = shl i64 %next, 48
-  %range = shl i64 %chunks, 24
-  %word = or i64 %upper, %range
-  store atomic i64 %word, ptr @job seq_cst, align 8
-  %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
-  %asleep = icmp sgt i32 %sleepers, 0
-  br i1 %asleep, label %rouse, label %help
-rouse:
-  %w = atomicrmw add ptr @wake, i32 1 seq_cst
-  ; futex gives no choice of whom it wakes, so when some threads are not members all are woken
-  %started = load i32, ptr @started, align 4
-  %everybody = icmp sge i32 %helpers, %started
-  %count = select i1 %everybody, i32 %helpers, i32 2147483647
-  call void @wake_on(ptr @wake, i32 %count)
-  br label %help
-help:
-  call void @work(i64 0)
-  %total = trunc i64 %chunks to i32
-  br label %wait
-wait:
-  %spun = phi i32 [ 0, %help ], [ %spun.next, %pausing ]
-  %done = load atomic i32, ptr @done acquire, align 4
-  %finished = icmp eq i32 %done, %total
-  br i1 %finished, label %leave, label %pausing
-pausing:
-  <PAUSE>
-  %spun.next = add i32 %spun, 1
-  %spins = load atomic i32, ptr @spins monotonic, align 4
-  %tired = icmp uge i32 %spun.next, %spins
-  br i1 %tired, label %block, label %wait
-block:
-  store atomic i32 1, ptr @waiting seq_cst, align 4
-  br label %recheck
-recheck:
-  %done2 = load atomic i32, ptr @done seq_cst, align 4
-  %finished2 = icmp eq i32 %done2, %total
-  br i1 %finished2, label %unblock, label %sleep
-sleep:
-  call void @sleep_on(ptr @done, i32 %done2)
-  br label %recheck
-unblock:
-  store atomic i32 0, ptr @waiting seq_cst, align 4
-  br label %leave
-leave:
-  store atomic i32 0, ptr @busy seq_cst, align 4
-  ret void
-serial:
-  br label %each
-each:
-  %chunk = phi i64 [ 0, %serial ], [ %chunk.next, %one ]
-  %more = icmp slt i64 %chunk, %chunks
-  br i1 %more, label %one, label %over
-one:
-  call void %body(ptr %context, i64 %chunk, i64 0)
-  %chunk.next = add i64 %chunk, 1
-  br label %each
-over:
-  ret void
-}
-
-; In a forked child: no pool thread exists, and a job of another thread of the parent never ends.
-define void @aj_pool_reset() nounwind {
-  store atomic i64 0, ptr @job seq_cst, align 8
-  store atomic i32 0, ptr @busy seq_cst, align 4
-  store atomic i32 0, ptr @waiting seq_cst, align 4
-  store atomic i32 0, ptr @sleepers seq_cst, align 4
-  store atomic i32 0, ptr @started seq_cst, align 4
-  ret void
-}
-
-; For calibration: how long is a pause here?
-define void @aj_pool_pause(i64 %count) nounwind {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  <PAUSE>
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %loop, label %out
-out:
-  ret void
-}
-
-; Run `rounds` empty jobs: the fork-join cost without Python in between.
-define internal void @nothing(ptr %context, i64 %chunk, i64 %worker) nounwind {
-  ret void
-}
-define void @aj_pool_rounds(i64 %rounds, i64 %chunks) nounwind {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  call void @aj_parallel_for(ptr @nothing, ptr null, i64 %chunks, i64 2147483647)
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %rounds
-  br i1 %more, label %loop, label %out
-out:
-  ret void
-}
-"""
+def _add_work(module: PoolModule) -> None:
+    """Claim and run chunks of the current job until none is left."""
+    f = PoolFunction(module, _WORK, linkage="internal")
+    (worker,) = f.parameters
+    is_at_back = f.is_set(f.binary("and", worker, 1))
+    step = f.choose(is_at_back, -(1 << CHUNK_BITS), 1)
+    look, claim = f.junction(stem="look"), f.junction("i64", stem="claim")
+    f.go(look)
+    f.begin(look)
+    f.go(claim, f.read(PoolWords.job, "acquire"))
+    (seen,) = f.begin(claim)
+    f.return_unless(f.has_chunks(seen))
+    f.return_when(f.test("uge", worker, f.read(PoolWords.members, "monotonic")))
+    left = f.add(seen, step)
+    now, is_won = f.exchange(f.word(PoolWords.job), seen, left, "acq_rel acquire")
+    won = f.junction(stem="won")
+    f.go_when(is_won, won)
+    f.pause()
+    f.go(claim, now)
+    f.begin(won)
+    # the claimed chunk keeps the job current, so these belong to it
+    run, context = f.read(PoolWords.body, "monotonic"), f.read(PoolWords.context, "monotonic")
+    chunks = f.read(PoolWords.chunks, "monotonic")
+    chunk = f.choose(is_at_back, f.end_of(left), f.first_of(seen))
+    f.call(BODY, context, chunk, worker, by=run)
+    done = f.add(f.change("add", PoolWords.done, 1), 1, "i32")
+    is_last = f.test("eq", done, f.convert("trunc", chunks, "i64", "i32"), "i32")
+    last = f.junction(stem="last")
+    f.go_when(is_last, last)
+    f.go(look)
+    f.begin(last)
+    f.return_when(f.is_zero(f.read(PoolWords.waiting, "seq_cst"), "i32"))
+    f.call(_WAKE, f.word(PoolWords.done), 1)
+    f.finish()
 
 
+def _add_worker(module: PoolModule) -> None:
+    """A pool thread: work, look out for a job a while, sleep until one is published."""
+    f = PoolFunction(module, _WORKER, linkage="internal")
+    worker = f.convert("ptrtoint", f.parameters[0], "ptr")
+    serve, spin, idle = f.junction(stem="serve"), f.junction("i32", stem="spin"), f.junction(stem="idle")
+    f.go(serve)
+    f.begin(serve)
+    f.call(_WORK, worker)
+    spins = f.read(PoolWords.spins, "monotonic")
+    f.go(spin, 0)
+    (count,) = f.begin(spin)
+    f.go_unless(f.has_chunks(f.read(PoolWords.job, "monotonic")), idle)
+    f.go_when(f.test("ult", worker, f.read(PoolWords.members, "monotonic")), serve)
+    f.go(idle)
+    f.begin(idle)
+    f.pause()
+    next_count = f.add(count, 1, "i32")
+    tired = f.junction(stem="tired")
+    f.go_when(f.test("uge", next_count, spins, "i32"), tired)
+    f.go(spin, next_count)
+    f.begin(tired)
+    _sleep(f, worker)
+    f.go(serve)
+    f.finish()
+
+
+def _sleep(f: PoolFunction, worker: str) -> None:
+    """Sleep until somebody publishes a job, unless there is one for this thread."""
+    ticket = f.read(PoolWords.wake, "seq_cst")
+    f.change("add", PoolWords.sleepers, 1)
+    sleep, awake = f.junction(stem="sleep"), f.junction(stem="awake")
+    f.go_unless(f.has_chunks(f.read(PoolWords.job, "seq_cst")), sleep)
+    f.go_when(f.test("ult", worker, f.read(PoolWords.members, "seq_cst")), awake)
+    f.go(sleep)
+    f.begin(sleep)
+    f.call(_SLEEP, f.word(PoolWords.wake), ticket)
+    f.go(awake)
+    f.begin(awake)
+    f.change("sub", PoolWords.sleepers, 1)
+
+
+def _add_recruit(module: PoolModule) -> None:
+    """Start the threads that are missing, with all signals blocked: signals are Python's business."""
+    f = PoolFunction(module, _RECRUIT, linkage="internal")
+    (wanted,) = f.parameters
+    thread = f.local("i64", 8)
+    every, old = f.local(f"[{SIGNAL_SET_BYTES} x i8]", 16), f.local(f"[{SIGNAL_SET_BYTES} x i8]", 16)
+    have = f.load("i32", f.word(PoolWords.started))
+    f.return_when(f.test("sge", have, wanted, "i32"))
+    f.fill_bytes(every, -1, SIGNAL_SET_BYTES)
+    f.call(_MASK, SET_SIGNAL_MASK, every, old)
+    start, unblock = f.junction("i32", stem="start"), f.junction(stem="unblock")
+    f.go(start, have)
+    (count,) = f.begin(start)
+    number = f.add(count, 1, "i32")
+    argument = f.convert("inttoptr", f.convert("sext", number, "i32"), "i64", "ptr")
+    failed = f.call(_CREATE, thread, "null", f"@{_WORKER.symbol}", argument)
+    f.go_when(f.is_set(failed, "i32"), unblock)
+    f.call(_DETACH, f.load("i64", thread))
+    f.store("i32", number, f.word(PoolWords.started))
+    f.go_unless(f.test("slt", number, wanted, "i32"), unblock)
+    f.go(start, number)
+    f.begin(unblock)
+    f.call(_MASK, SET_SIGNAL_MASK, old, "null")
+    f.finish()
+
+
+def _add_parallel_for(module: PoolModule) -> None:
+    """Run all chunks of a job with the pool's help; here, when there is but one thread or the pool has another job."""
+    f = PoolFunction(module, PARALLEL_FOR)
+    _, _, chunks, most = f.parameters
+    threads = f.convert("sext", f.read(PoolWords.threads, "monotonic"), "i32")
+    members = _smaller(f, chunks, _smaller(f, most, threads))
+    serial = f.junction(stem="serial")
+    f.go_when(f.either(f.test("slt", members, 2), f.test("ugt", chunks, MOST_CHUNKS)), serial)
+    _, is_won = f.exchange(f.word(PoolWords.busy), 0, 1, "seq_cst seq_cst", "i32")
+    f.go_unless(is_won, serial)
+    _publish(f, members)
+    f.call(_WORK, 0)
+    _wait(f, f.convert("trunc", chunks, "i64", "i32"))
+    f.write(PoolWords.busy, 0, "seq_cst")
+    f.ret()
+    f.begin(serial)
+    _run_serially(f)
+    f.finish()
+
+
+def _smaller(f: NativeFunction, a: str, b: str) -> str:
+    return f.choose(f.test("slt", a, b), a, b)
+
+
+def _publish(f: PoolFunction, members: str) -> None:
+    """Make this call the current job, and wake the threads that sleep."""
+    run, context, chunks, _ = f.parameters
+    helpers = f.convert("trunc", f.sub(members, 1), "i64", "i32")
+    f.call(_RECRUIT, helpers)
+    f.write(PoolWords.body, run, "monotonic")
+    f.write(PoolWords.context, context, "monotonic")
+    f.write(PoolWords.chunks, chunks, "monotonic")
+    f.write(PoolWords.members, members, "monotonic")
+    f.write(PoolWords.done, 0, "monotonic")
+    generation = f.add(f.binary("lshr", f.read(PoolWords.job, "monotonic"), GENERATION_BIT), 1)
+    job = f.binary("or", f.binary("shl", generation, GENERATION_BIT), f.binary("shl", chunks, CHUNK_BITS))
+    f.write(PoolWords.job, job, "seq_cst")
+    is_anybody_asleep = f.test("sgt", f.read(PoolWords.sleepers, "seq_cst"), 0, "i32")
+    with f.when(is_anybody_asleep):
+        f.change("add", PoolWords.wake, 1)
+        # futex gives no choice of whom it wakes, so when some threads are not members all are woken
+        is_everybody = f.test("sge", helpers, f.load("i32", f.word(PoolWords.started)), "i32")
+        f.call(_WAKE, f.word(PoolWords.wake), f.choose(is_everybody, helpers, INT32_MOST, "i32"))
+
+
+def _wait(f: PoolFunction, total: str) -> None:
+    """Wait until as many chunks are done: look a while, then sleep."""
+    spin, block, recheck = f.junction("i32", stem="spin"), f.junction(stem="block"), f.junction(stem="recheck")
+    finished = f.junction(stem="finished")
+    f.go(spin, 0)
+    (count,) = f.begin(spin)
+    f.go_when(f.test("eq", f.read(PoolWords.done, "acquire"), total, "i32"), finished)
+    f.pause()
+    next_count = f.add(count, 1, "i32")
+    f.go_when(f.test("uge", next_count, f.read(PoolWords.spins, "monotonic"), "i32"), block)
+    f.go(spin, next_count)
+    f.begin(block)
+    f.write(PoolWords.waiting, 1, "seq_cst")
+    f.go(recheck)
+    f.begin(recheck)
+    done = f.read(PoolWords.done, "seq_cst")
+    awake = f.junction(stem="awake")
+    f.go_when(f.test("eq", done, total, "i32"), awake)
+    f.call(_SLEEP, f.word(PoolWords.done), done)
+    f.go(recheck)
+    f.begin(awake)
+    f.write(PoolWords.waiting, 0, "seq_cst")
+    f.go(finished)
+    f.begin(finished)
+
+
+def _add_reset(module: PoolModule) -> None:
+    """In a forked child: no pool thread exists, and a job of another thread of the parent never ends."""
+    f = PoolFunction(module, Signature("aj_pool_reset"))
+    for word in (PoolWords.job, PoolWords.busy, PoolWords.waiting, PoolWords.sleepers, PoolWords.started):
+        f.write(word, 0, "seq_cst")
+    f.finish()
+
+
+def _add_measurements(module: PoolModule) -> None:
+    """How long is a pause here, for calibration; the cost of empty jobs without Python in between."""
+    f = PoolFunction(module, Signature("aj_pool_pause", "i64 count"))
+    _at_least_once(f, f.parameters[0], f.pause)
+    f.finish()
+    f = PoolFunction(module, _NOTHING, linkage="internal")
+    f.finish()
+    f = PoolFunction(module, Signature("aj_pool_rounds", "i64 rounds, i64 chunks"))
+    rounds, chunks = f.parameters
+    _at_least_once(f, rounds, lambda: f.call(PARALLEL_FOR, f"@{_NOTHING.symbol}", "null", chunks, INT32_MOST))
+    f.finish()
+
+
+def _at_least_once(f: NativeFunction, times: str, turn: Callable[[], object]) -> None:
+    """Do something ``times`` times, once at least."""
+    again, done = f.junction("i64", stem="again"), f.junction(stem="done")
+    f.go(again, 0)
+    (k,) = f.begin(again)
+    turn()
+    following = f.add(k, 1)
+    f.go_unless(f.test("slt", following, times), done)
+    f.go(again, following)
+    f.begin(done)
+
+
+@once
 def serial_pool_ir() -> str:
     """The same entry for systems without a futex: the caller runs every chunk."""
-    return _SERIAL
+    module = ModuleText()
+    f = NativeFunction(module, PARALLEL_FOR)
+    _run_serially(f)
+    f.finish()
+    return module.text()
 
 
-_SERIAL = """
-define void @aj_parallel_for(ptr %body, ptr %context, i64 %chunks, i64 %max) nounwind {
-entry:
-  br label %each
-each:
-  %chunk = phi i64 [ 0, %entry ], [ %next, %one ]
-  %more = icmp slt i64 %chunk, %chunks
-  br i1 %more, label %one, label %over
-one:
-  call void %body(ptr %context, i64 %chunk, i64 0)
-  %next = add i64 %chunk, 1
-  br label %each
-over:
-  ret void
-}
-"""
+def _run_serially(f: NativeFunction) -> None:
+    run, context, chunks, _ = f.parameters
+    with f.loop(0, chunks) as chunk:
+        f.call(BODY, context, chunk, 0, by=run)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.size_ir import OPERATIONS
+from autojit.codegen.cpu.plan_records import OPERATIONS, Instruction, SizeProgramWords, WrittenWord
 from autojit.core.errors import SpecializeSize
 from autojit.core.size_expressions import Atom, Expression
 from autojit.core.sizes import expression_of, is_symbolic
@@ -26,7 +26,6 @@ from autojit.runtime.memory import Arena, bucket_size
 
 Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 NEVER = -1  # no size: the first call evaluates everything
-STAGE_WORDS = 8
 
 
 @dataclass
@@ -57,11 +56,11 @@ class SizeProgram:
         self._slots: list[_Slot] = [_Slot(NEVER) for _ in self.symbols]
         self._slots += [_Slot(0, stage) for stage in range(1, len(self.counted) + 1)]
         self._found: dict[object, int] = {name: k for k, name in enumerate((*self.symbols, *self.counted))}
-        self._instructions: list[tuple[int, int, int, int]] = []
-        self._fixes: list[tuple[int, int]] = []
+        self._instructions: list[Instruction] = []
+        self._fixes: list[WrittenWord] = []
         self._places: list[tuple[int, int]] = []  # (address to write, slot whose address it gets)
         self._regions: dict[int, list[tuple[int, int]]] = {}  # by stage: (slot of the address, slot of the size)
-        self._programs = np.zeros((1 + len(self.counted), STAGE_WORDS), np.uint64)
+        self._programs = np.zeros((1 + len(self.counted), len(SizeProgramWords.fields)), np.uint64)
         self._memory: dict[int, tuple[int, int]] = {}  # by stage: slots of the arena's length and address
         self._arenas: dict[int, Arena] = {}  # by stage
 
@@ -71,7 +70,7 @@ class SizeProgram:
         """What to write at an address now; symbolic sizes are written there by the program."""
         if not is_symbolic(size):
             return size
-        self._fixes.append((address, self.slot(size)))
+        self.fix(address, self.slot(size))
         return 0
 
     def at_start(self, size: int) -> None:
@@ -82,7 +81,7 @@ class SizeProgram:
 
     def fix(self, address: int, slot: int) -> None:
         """The word at the address is that of a slot."""
-        self._fixes.append((address, slot))
+        self._fixes.append(WrittenWord(address=address, place=slot))
 
     def point(self, address: int, name: str) -> None:
         """The word at the address is the address of a counted size."""
@@ -151,7 +150,7 @@ class SizeProgram:
     def _instruct(self, name: str, left: int, right: int) -> int:
         a, b = self._slots[left], self._slots[right]
         target = self._new(_Slot(0, max(a.stage, b.stage), a.is_address or b.is_address))
-        self._instructions.append((OPERATIONS.index(name), target, left, right))
+        self._instructions.append(_instruction(name, target, left, right))
         return target
 
     def _new(self, slot: _Slot) -> int:
@@ -176,7 +175,7 @@ class SizeProgram:
             ctypes.c_int64.from_address(address).value = base + 8 * slot
         return int(self._programs.ctypes.data)
 
-    def _lay_regions(self, stage: int) -> list[tuple[int, int, int, int]]:
+    def _lay_regions(self, stage: int) -> list[Instruction]:
         """A stage's regions follow each other in its growing arena: instructions that work out where."""
         start = len(self._instructions)
         ends = [self._number(0)]
@@ -185,29 +184,33 @@ class SizeProgram:
         capacity, base = self._memory[stage] = self._new(_Slot(0, stage)), self._new(_Slot(0, stage))
         found = self._instructions[start:]
         del self._instructions[start:]
-        found.append((OPERATIONS.index("reserve"), base, ends[-1], capacity))
+        found.append(_instruction("reserve", base, ends[-1], capacity))
         for (address, _), end in zip(self._regions[stage], ends, strict=False):
-            found.append((OPERATIONS.index("add"), address, base, end))
+            found.append(_instruction("add", address, base, end))
         return found
 
-    def _instructions_of(self, stage: int, *, addresses: bool) -> list[tuple[int, int, int, int]]:
-        found = ((i, self._slots[i[1]]) for i in self._instructions)
+    def _instructions_of(self, stage: int, *, addresses: bool) -> list[Instruction]:
+        found = ((i, self._slots[i.target]) for i in self._instructions)
         return [i for i, slot in found if slot.stage == stage and slot.is_address is addresses]
 
-    def _write(self, stage: int, instructions: list[tuple[int, int, int, int]]) -> None:
-        fixes = [(address, slot) for address, slot in self._fixes if self._slots[slot].stage == stage]
-        steps = np.array(instructions or [(0, 0, 0, 0)], np.int64)
-        words = np.array(fixes or [(0, 0)], np.uint64)
+    def _write(self, stage: int, instructions: list[Instruction]) -> None:
+        fixes = [fix for fix in self._fixes if self._slots[fix.place].stage == stage]
+        steps = np.array(instructions, np.int64)
+        words = np.array(fixes, np.uint64)
         self._keep += [steps, words]
         grower = Grow(partial(self._grow, stage))
         self._growers.append(grower)
         always = bool(stage) or not self.symbols  # no symbol tells that nothing has changed
-        count = -1 & 0xFFFFFFFFFFFFFFFF if always else len(self.symbols)
-        self._programs[stage] = (
-            count, self.table.ctypes.data, self._last.ctypes.data,
-            len(instructions), steps.ctypes.data, len(fixes), words.ctypes.data,
-            ctypes.cast(grower, ctypes.c_void_p).value or 0,
-        )  # fmt: skip
+        self._programs[stage] = SizeProgramWords(
+            n_symbols=-1 & 0xFFFFFFFFFFFFFFFF if always else len(self.symbols),
+            table=self.table.ctypes.data,
+            before=self._last.ctypes.data,
+            n_instructions=len(instructions),
+            instructions=steps.ctypes.data,
+            n_written=len(fixes),
+            written=words.ctypes.data,
+            grow=ctypes.cast(grower, ctypes.c_void_p).value or 0,
+        )
 
     # -- running
 
@@ -250,6 +253,10 @@ class SizeProgram:
     def set_sizes(self, sizes: Sequence[int]) -> None:
         """The symbols' values for the next call."""
         self.table[: len(self.symbols)] = sizes
+
+
+def _instruction(name: str, target: int, left: int, right: int) -> Instruction:
+    return Instruction(operation=OPERATIONS.index(name), target=target, left=left, right=right)
 
 
 def symbol_sources(inputs: Sequence[TensorType]) -> dict[str, tuple[int, int]]:

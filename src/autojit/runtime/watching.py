@@ -12,14 +12,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from autojit.codegen.cpu.plan_ir import PLAN
+from autojit.codegen.cpu.plan_records import Plan, PlanEntry
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node
 
-_N_PATCHES, _N_ENTRIES, _ENTRIES = (PLAN.index(word) for word in ("n_patches", "n_entries", "entries"))
-_ERROR, _STOPPABLE = (PLAN.index(word) for word in ("error", "n_stoppable"))
-ENTRY_BYTES = 32
+_WORDS = len(Plan.fields)
 
 
 class KernelRow(NamedTuple):
@@ -62,17 +60,17 @@ def run_entries(
         rows: one per entry.
     """
     plan = words[0]
-    whole = (ctypes.c_int64 * len(PLAN)).from_address(plan)
-    part = (ctypes.c_int64 * len(PLAN))(*whole)
-    error = ctypes.c_int64.from_address(whole[_ERROR])
-    part[_N_ENTRIES] = 1
+    whole = (ctypes.c_int64 * _WORDS).from_address(plan)
+    part = (ctypes.c_int64 * _WORDS)(*whole)
+    error = ctypes.c_int64.from_address(whole[Plan.error.place])
+    part[Plan.n_entries.place] = 1
 
     def one_by_one() -> None:
         for place, row in enumerate(rows):
-            part[_ENTRIES] = whole[_ENTRIES] + ENTRY_BYTES * place
-            part[_STOPPABLE] = int(place < whole[_STOPPABLE])
+            part[Plan.entries.place] = whole[Plan.entries.place] + PlanEntry.size_bytes * place
+            part[Plan.n_stoppable.place] = int(place < whole[Plan.n_stoppable.place])
             observer.kernel(row, native, table)
-            part[_N_PATCHES] = 0  # pointers are patched once, before the first entry
+            part[Plan.n_patches.place] = 0  # pointers are patched once, before the first entry
             if error.value:
                 break
 

@@ -17,16 +17,17 @@ How to read: ``local_units`` (the proof), ``Cut`` (how a kernel can be sliced), 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
 from autojit.core.machine import Bands, Machine
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
-from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.ir.index import Index, LoopVariable
 from autojit.schedule.expressions import Load, RandomWord
 from autojit.schedule.kernels import Access, Apart, Kernel, LoopKernel, MatmulKernel
 from autojit.schedule.pull import loop_indices
@@ -41,17 +42,12 @@ def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> in
 
     ``index`` is a position in a buffer of ``elements``; ``rows`` are the loops that are sliced, outermost first.
     """
-    coefficients: dict[LoopVariable, int] = {}
-    nested: set[LoopVariable] = set()
-    for term, coefficient in index.terms:
-        if isinstance(term, LoopVariable):
-            coefficients[term] = coefficient
-        elif isinstance(term, Quotient | Remainder):
-            _nested(term.base, nested)
+    coefficients = dict(index.terms)
+    divided = index.divided_variables()
     for count in range(len(rows), 0, -1):
         head = rows[:count]
         units = prod(v.extent for v in head)
-        if units == 0 or elements % units != 0 or not nested.isdisjoint(head):
+        if units == 0 or elements % units != 0 or not divided.isdisjoint(head):
             continue
         width = elements // units
         stride = width
@@ -65,14 +61,6 @@ def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> in
             if surely_less(-1, low) and surely_less(high, width):
                 return units
     return 1
-
-
-def _nested(index: Index, found: set[LoopVariable]) -> None:
-    for term, _ in index.terms:
-        if isinstance(term, LoopVariable):
-            found.add(term)
-        elif isinstance(term, Quotient | Remainder):
-            _nested(term.base, found)
 
 
 @dataclass(eq=False)
@@ -129,9 +117,7 @@ class _Cuts:
 
 def _cut_loops(kernel: LoopKernel, bands: Bands) -> Cut | None:
     program = kernel.program
-    rows = program.rows[: program.prefix] if program.prefix else program.rows
-    if not rows and len(program.inner) == 1 and not program.reductions:
-        rows = program.inner
+    rows = program.sliced
     if not rows or any(isinstance(e, RandomWord) for e in program.exprs):
         return None
     reads: dict[Value, int] = {}
@@ -384,9 +370,14 @@ def _open_band(grower: _Grower, local: Sequence[Value]) -> Band:
     return band
 
 
-def _divisors(number: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def _divisors(number: int) -> tuple[int, ...]:
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def _typical_offset(placed: tuple[int, int, Value]) -> int:
+    return typical(placed[0])
 
 
 def _place_local(band: Band, local: Sequence[Value], machine: Machine) -> None:
@@ -412,6 +403,5 @@ def _place_local(band: Band, local: Sequence[Value], machine: Machine) -> None:
                 break
             offset = size_max(offset, start + length)
         band.offsets[value] = offset
-        placed.append((offset, size, value))
-        placed.sort(key=lambda p: typical(p[0]))
+        insort(placed, (offset, size, value), key=_typical_offset)
         band.local_bytes = size_max(band.local_bytes, offset + size)

@@ -1,109 +1,100 @@
 """The expressions of a loop program: one class per kind, hash-consed, so that identity is equality.
 
-An expression is computed at each point of the loops that it depends on. ``settle`` (in ``refine``) rewrites addresses
-and says how an expression depends on the loops; nothing changes after it.
+An expression is an element that is computed at each point of the loops that it depends on. Nothing in it changes, and
+nothing in it says how a target goes through the loops: `refine` makes other expressions of other positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, cast
 
 from autojit.core.dtypes import DType
-from autojit.ir.index import Index
+from autojit.ir.index import Index, Opaque
 from autojit.schedule.pull import Indices
 
 Guard = tuple[Index, int, int]
 """A position, and the first and the last but one place where it is inside."""
 
-Rewrite = Callable[[Index], Index]
+Guards = tuple[Guard, ...]
+Exprs = tuple["Expr", ...]
 
 FIRST, LAST = "first", "last"
 """Which guard of a chain that covers all positions: the last one holds where none before it does."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Expr:
     """An element that is computed. Operands come before it in the program: ``serial`` is its place there."""
 
-    __slots__ = ("args", "cost", "dtype", "guards", "inner", "phase", "positions", "serial")
+    serial: int
+    dtype: DType
+    args: Exprs
+    positions: Indices
+    """Where in memory, or among the loops, it looks."""
+    guards: Guards
+    phase: int
+    """How many passes over the inner loops must be done: row reductions that it depends on end one each."""
 
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[str]
     """What its class adds."""
 
     def __init__(
-        self,
-        serial: int,
-        dtype: DType,
-        args: tuple[Expr, ...] = (),
-        positions: Indices = (),
-        guards: tuple[Guard, ...] = (),
+        self, serial: int, dtype: DType, args: Exprs, positions: Indices, guards: Guards, phase: int, **own: Any
     ) -> None:
-        self.serial = serial
-        self.dtype = dtype
-        self.args = args
-        self.positions = positions  # where in memory, or among the loops, it looks
-        self.guards = guards
-        self.cost = 0  # arithmetic steps, those of the operands included
-        self.phase = 0  # row reductions of earlier phases are done
-        self.inner = False  # it varies along the inner loops
-
-    def rewrite(self, change: Rewrite) -> None:
-        """Change every index."""
-        if self.positions:
-            self.positions = tuple(change(i) for i in self.positions)
-        if self.guards:
-            self.guards = tuple((change(i), low, high) for i, low, high in self.guards)
+        _set_serial(self, serial)
+        _set_dtype(self, dtype)
+        _set_args(self, args)
+        _set_positions(self, positions)
+        _set_guards(self, guards)
+        _set_phase(self, phase)
+        for name, value in own.items():
+            _set(self, name, value)
 
     def structure(self) -> tuple[Any, ...]:
         """The same for expressions of two programs that print alike."""
-        parts = tuple(getattr(self, name) for name in self.own)
-        args = tuple(a.serial for a in self.args)
-        return (type(self).__name__, self.dtype.short, args, self.positions, self.guards, *parts)
+        args = tuple([a.serial for a in self.args])
+        own = getattr(self, self.own)
+        return (type(self).__name__, self.dtype.short, args, self.positions, self.guards, own)
 
 
+# what a frozen dataclass does by ``object.__setattr__`` alone takes twice as long
+_set_serial, _set_dtype, _set_args, _set_positions, _set_guards, _set_phase = (
+    Expr.__dict__[field.name].__set__ for field in fields(Expr)
+)
+_set: Any = object.__setattr__
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Load(Expr):
     """An element of a buffer, by its place among the program's loads and its position there."""
 
-    __slots__ = ("buffer",)
-    own = ("buffer",)
-
-    def __init__(self, serial: int, dtype: DType, buffer: int, positions: Indices) -> None:
-        super().__init__(serial, dtype, positions=positions)
-        self.buffer = buffer
+    buffer: int
+    own = "buffer"
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Applied(Expr):
     """An op on scalars."""
 
-    __slots__ = ("op",)
-    own = ("op",)
-
-    def __init__(self, serial: int, dtype: DType, op: Any, args: tuple[Expr, ...]) -> None:
-        super().__init__(serial, dtype, args)
-        self.op = op
-        self.cost = 1 + (0 if op.is_cheap else 6) + sum(a.cost for a in args)
+    op: Any
+    own = "op"
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class FromSource(Expr):
     """An element of an op without operands, by its position."""
 
-    __slots__ = ("op",)
-    own = ("op",)
-
-    def __init__(self, serial: int, dtype: DType, op: Any, positions: Indices) -> None:
-        super().__init__(serial, dtype, positions=positions)
-        self.op = op
+    op: Any
+    own = "op"
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Number(Expr):
     """A number that no op of the graph says: what stands where a piece has no element."""
 
-    __slots__ = ("digits",)
-    own = ("digits",)
-
-    def __init__(self, serial: int, dtype: DType, digits: tuple[str, object]) -> None:
-        super().__init__(serial, dtype)
-        self.digits = digits
+    digits: tuple[str, object]
+    own = "digits"
 
     @staticmethod
     def digits_of(value: object) -> tuple[str, object]:
@@ -116,49 +107,85 @@ class Number(Expr):
         return float(str(digits)) if kind == "float" else digits
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Guarded(Expr):
     """The first operand where all guards hold, else the second; ``end`` is its place in a chain that leaves no rest."""
 
-    __slots__ = ("end",)
-    own = ("end",)
-
-    def __init__(
-        self, serial: int, dtype: DType, args: tuple[Expr, Expr], guards: tuple[Guard, ...], end: str | None
-    ) -> None:
-        super().__init__(serial, dtype, args, guards=guards)
-        self.end = end
-        self.cost = args[0].cost + args[1].cost + 2
+    end: str | None
+    own = "end"
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class RowResult(Expr):
     """What a row reduction has folded, by its number."""
 
-    __slots__ = ("number",)
-    own = ("number",)
-
-    def __init__(self, serial: int, dtype: DType, number: int) -> None:
-        super().__init__(serial, dtype)
-        self.number = number
+    number: int
+    own = "number"
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class LookUp(Expr):
     """A run-time index below ``extent``: its operand, checked."""
 
-    __slots__ = ("extent",)
-    own = ("extent",)
-
-    def __init__(self, serial: int, dtype: DType, args: tuple[Expr], extent: int) -> None:
-        super().__init__(serial, dtype, args)
-        self.extent = extent
+    extent: int
+    own = "extent"
 
 
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class RandomWord(Expr):
     """A word of the generator's stream: the operands are seed and offset."""
 
-    __slots__ = ("op",)
-    own = ("op",)
+    op: Any
+    own = "op"
 
-    def __init__(self, serial: int, dtype: DType, op: Any, args: tuple[Expr, ...], positions: Indices) -> None:
-        super().__init__(serial, dtype, args, positions)
-        self.op = op
-        self.cost = 40
+
+E = TypeVar("E", bound=Expr)
+
+
+class Expressions:
+    """The expressions of one program under construction; of equal parts there is one expression."""
+
+    def __init__(self) -> None:
+        self.made: list[Expr] = []
+        self.lookups: dict[str, LookUp] = {}  # name of an opaque term -> the run-time index
+        self._known: dict[Any, Expr] = {}
+
+    def make(
+        self,
+        kind: type[E],
+        dtype: DType,
+        args: Exprs = (),
+        positions: Indices = (),
+        guards: Guards = (),
+        *,
+        phase: int = 0,
+        **own: Any,
+    ) -> E:
+        """The expression of these parts: the known one if there is one.
+
+        Args:
+            phase: the least it can be; operands and run-time indices may be of later ones.
+        """
+        key = (kind, dtype.short, args, positions, guards, *own.values())
+        found = self._known.get(key)
+        if found is None:
+            for arg in args:
+                if arg.phase > phase:
+                    phase = arg.phase
+            if self.lookups:
+                phase = max(phase, self._looked_up(positions, guards))
+            found = kind(len(self.made), dtype, args, positions, guards, phase, **own)
+            self._known[key] = found
+            self.made.append(found)
+        return cast(E, found)
+
+    def again(self, expr: E, args: Exprs, positions: Indices, guards: Guards) -> E:
+        """An expression of another program on other operands, at other positions."""
+        own = {expr.own: getattr(expr, expr.own)}
+        return self.make(type(expr), expr.dtype, args, positions, guards, phase=expr.phase, **own)
+
+    def _looked_up(self, positions: Indices, guards: Guards) -> int:
+        """The phase in which the last run-time index of positions and guards is known."""
+        indices = (*positions, *(index for index, _, _ in guards))
+        terms = [term for index in indices for term in index.walk()]
+        return max((self.lookups[term.text].phase for term in terms if isinstance(term, Opaque)), default=0)

@@ -40,8 +40,8 @@ class Forms:
         form, values = self._form(group, stored)
         found = self.known.get(form)
         if found is None:
-            program = build_program(group, [v for v in group.level if v in stored], self.definitions, self.inline)
-            settle(program)
+            built = build_program(group, [v for v in group.level if v in stored], self.definitions, self.inline)
+            program = settle(built)
             if len(self.known) >= MOST_FORMS:
                 self.known.clear()
             self.known[form] = program, values

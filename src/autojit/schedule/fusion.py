@@ -452,12 +452,9 @@ def execution_order(fuser: Fuser) -> list[int]:
     done = 0
     order: list[int] = []
     while remaining:
-        for unit in list(remaining):
-            if fuser.dependencies[unit] & fuser.alive & ~done == 0:
-                order.append(unit)
-                done |= 1 << unit
-                del remaining[unit]
-                break
-        else:
-            raise AssertionError("fusion made a cycle")
+        unit = next((u for u in remaining if not fuser.dependencies[u] & fuser.alive & ~done), None)
+        assert unit is not None, "fusion made a cycle"
+        order.append(unit)
+        done |= 1 << unit
+        del remaining[unit]
     return order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,11 @@ class LoopKernel:
 
     def writes(self) -> list[Value]:
         return [s.value for s in self.program.stores] + [a.value for a in self.program.accumulators]
+
+    def overwrite(self, output: Value, old: Value) -> None:
+        """Let a stored value take the memory of one that is read."""
+        places = {**self.program.in_place, output: self.program.loads.index(old)}
+        self.program = replace(self.program, in_place=places)
 
 
 @dataclass(eq=False)

@@ -3,25 +3,27 @@
 A group becomes: row loops; per row a sequence of *phases*, each one pass over the inner loops; reductions over the
 inner loops separate the phases. Expressions form a hash-consed DAG whose leaves are loads at index expressions.
 
-- ``row`` expressions (no inner variable) are computed once per row;
-- an expensive expression needed again in a later phase is kept in a row-sized scratch (``cached``), a cheap one is
-  computed again;
-- reductions over rows accumulate into ``accumulators`` (per inner position, or one number).
+- reductions over rows accumulate into ``accumulators`` (per inner position, or one number);
+- a *flat* program has no reduction that asks for a split: all its loops are rows.
 
-How to read: ``Expr`` and ``ExprBuilder`` (pull values into the DAG), ``LoopProgram`` (the result), ``build_program``.
+How a target goes through the loops is its *walk*: which of a flat program's loops run inside, what is computed once a
+row, what a later phase computes again.
+
+How to read: ``LoopProgram`` (the result), ``ExprBuilder`` (pulls values into the DAG), ``build_program``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from autojit.core.dtypes import DType
 from autojit.core.sizes import surely_less
+from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
-from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, linearize
+from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, Term, linearize
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.formula import Formula
@@ -30,6 +32,7 @@ from autojit.schedule.expressions import (
     LAST,
     Applied,
     Expr,
+    Expressions,
     FromSource,
     Guard,
     Guarded,
@@ -42,12 +45,10 @@ from autojit.schedule.expressions import (
 from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
-E = TypeVar("E", bound=Expr)
-
 LONGEST_CHAIN = 32  # guards; nested twice they tell a thousand pieces apart
 
 
-@dataclass
+@dataclass(frozen=True)
 class RowReduction:
     """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends.
 
@@ -60,7 +61,7 @@ class RowReduction:
     expr: Expr
 
 
-@dataclass
+@dataclass(frozen=True)
 class Accumulator:
     """A reduction over rows. ``kind``: "col" (one number per inner position) or "all"; ``prefix`` rows are kept."""
 
@@ -72,7 +73,7 @@ class Accumulator:
     full: bool  # the operand has one element per point of the domain, not per row
 
 
-@dataclass
+@dataclass(frozen=True)
 class Store:
     """A FULL or ROW value written to its buffer."""
 
@@ -90,35 +91,37 @@ class Form:
         self.texts: dict[Any, Any] = {}
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class LoopProgram:
-    """Everything a target needs to print one kernel.
+    """Everything a target needs to print one kernel. Programs that differ in their values only are of one ``form``."""
 
-    Programs that differ in their values only are of one ``form`` and share their expressions: when it is settled, none
-    changes any more but for what is overwritten in place.
-    """
-
-    rows: list[LoopVariable]
-    inner: list[LoopVariable]
+    rows: tuple[LoopVariable, ...]
+    inner: tuple[LoopVariable, ...]
     prefix: int  # how many leading row loops column reductions keep
-    reductions: list[RowReduction] = field(default_factory=list)
-    stores: list[Store] = field(default_factory=list)
-    is_flat: bool = False  # no reduction asked for a split: rows and inner are the printer's choice
-    accumulators: list[Accumulator] = field(default_factory=list)
-    loads: list[Value] = field(default_factory=list)
-    lookups: dict[str, Expr] = field(default_factory=dict)  # opaque index name -> the run-time index
-    lookup_nodes: dict[str, Node] = field(default_factory=dict)  # opaque index name -> the gather that looks up
-    exprs: list[Expr] = field(default_factory=list)
-    in_place: dict[Value, int] = field(default_factory=dict)  # stored value -> the load whose buffer it overwrites
+    is_flat: bool  # no reduction asked for a split: all loops are rows
+    exprs: tuple[Expr, ...]
+    reductions: tuple[RowReduction, ...]
+    stores: tuple[Store, ...]
+    accumulators: tuple[Accumulator, ...]
+    loads: tuple[Value, ...]
+    lookups: Mapping[str, Expr] = field(default_factory=dict)  # opaque index name -> the run-time index
+    lookup_nodes: Mapping[str, Node] = field(default_factory=dict)  # opaque index name -> the gather that looks up
+    in_place: Mapping[Value, int] = field(default_factory=dict)  # stored value -> the load whose buffer it overwrites
     form: Form = field(default_factory=Form)
 
     @property
-    def row_count(self) -> int:
-        return prod(v.extent for v in self.rows)
+    def sliced(self) -> tuple[LoopVariable, ...]:
+        """The loops that slices cut: those that column reductions keep, else the rows.
 
-    @property
-    def inner_count(self) -> int:
-        return prod(v.extent for v in self.inner)
+        The last loop of a flat nest stays whole if it has others around it, and is cut if it is the only one.
+        """
+        if self.prefix:
+            return self.rows[: self.prefix]
+        if self.is_flat and len(self.rows) > 1:
+            return self.rows[:-1]
+        if not self.rows and len(self.inner) == 1 and not self.reductions:
+            return self.inner
+        return self.rows
 
     def roots(self) -> list[Expr]:
         return [
@@ -128,22 +131,17 @@ class LoopProgram:
         ]
 
     def renamed(self, names: Mapping[Value, Value], definitions: Mapping[Value, Node]) -> LoopProgram:
-        """The same program on other values; nothing is overwritten in place yet."""
-        return LoopProgram(
-            rows=self.rows,
-            inner=self.inner,
-            prefix=self.prefix,
-            reductions=[RowReduction(r.number, names[r.value], r.op, r.expr) for r in self.reductions],
-            stores=[Store(names[s.value], s.expr, s.index) for s in self.stores],
-            is_flat=self.is_flat,
-            accumulators=[
-                Accumulator(names[a.value], a.op, a.expr, a.kind, a.prefix, a.full) for a in self.accumulators
-            ],
-            loads=[names[v] for v in self.loads],
-            lookups=self.lookups,
+        """The same program on other values; nothing is overwritten in place."""
+        return replace(
+            self,
+            reductions=tuple([RowReduction(r.number, names[r.value], r.op, r.expr) for r in self.reductions]),
+            stores=tuple([Store(names[s.value], s.expr, s.index) for s in self.stores]),
+            accumulators=tuple(
+                [Accumulator(names[a.value], a.op, a.expr, a.kind, a.prefix, a.full) for a in self.accumulators]
+            ),
+            loads=tuple([names[v] for v in self.loads]),
             lookup_nodes={name: definitions[names[n.outputs[0]]] for name, n in self.lookup_nodes.items()},
-            exprs=self.exprs,
-            form=self.form,
+            in_place={},
         )
 
 
@@ -154,22 +152,11 @@ class ExprBuilder:
         self.group = group
         self.definitions = definitions
         self.inline = inline
-        self.interned: dict[Any, Expr] = {}
         self.members: dict[Value, Expr] = {}
-        self.reductions: dict[Value, int] = {}  # value -> number
+        self.reductions: dict[Value, RowReduction] = {}
         self.loads: dict[Value, int] = {}
-        self.lookups: dict[str, Expr] = {}
         self.lookup_nodes: dict[str, Node] = {}
-        self.exprs: list[Expr] = []
-
-    def _intern(self, kind: type[E], dtype: DType, **parts: Any) -> E:
-        """The expression of these parts: the known one if there is one."""
-        key = (kind, dtype.short, *parts.values())
-        found = self.interned.get(key)
-        if found is None:
-            found = self.interned[key] = kind(len(self.exprs), dtype, **parts)
-            self.exprs.append(found)
-        return cast(E, found)
+        self.exprs = Expressions()
 
     def value(self, value: Value, index: Indices) -> Expr:
         """The element of a value at a position."""
@@ -185,9 +172,7 @@ class ExprBuilder:
 
     def load(self, value: Value, index: Indices) -> Expr:
         slot = self.loads.setdefault(value, len(self.loads))
-        return self._intern(
-            Load, value.type.dtype, buffer=slot, positions=(linearize(index, value.type.shape).opened(),)
-        )
+        return self.exprs.make(Load, value.type.dtype, positions=(_address(index, value.type.shape),), buffer=slot)
 
     def member(self, value: Value) -> Expr:
         found = self.members.get(value)
@@ -195,7 +180,8 @@ class ExprBuilder:
             return found
         node = self.definitions[value]
         if isinstance(node.op, Reduction):
-            expr: Expr = self._intern(RowResult, value.type.dtype, number=self.reductions[value])
+            ended = self.reductions[value]
+            expr: Expr = self.exprs.make(RowResult, value.type.dtype, phase=ended.expr.phase + 1, number=ended.number)
         else:
             expr = self.computed(node, self.group.position[value])
         self.members[value] = expr
@@ -215,7 +201,7 @@ class ExprBuilder:
         return self.through(node, index)
 
     def _applied(self, node: Node, args: tuple[Expr, ...]) -> Expr:
-        return self._intern(Applied, node.outputs[0].type.dtype, op=node.op, args=args)
+        return self.exprs.make(Applied, node.outputs[0].type.dtype, op=node.op, args=args)
 
     def _formula(self, formula: Formula, args: tuple[Expr, ...]) -> Expr:
         body = formula.body
@@ -223,7 +209,7 @@ class ExprBuilder:
         for node in body.nodes:
             (value,) = node.outputs
             if isinstance(node.op, Source):
-                known[value] = self._intern(FromSource, value.type.dtype, op=node.op, positions=())
+                known[value] = self.exprs.make(FromSource, value.type.dtype, op=node.op, positions=())
             else:
                 known[value] = self._applied(node, tuple([known[v] for v in node.inputs]))
         return known[body.outputs[0]]
@@ -238,26 +224,26 @@ class ExprBuilder:
             if not guards:
                 return self.value(x, source)
             source = tuple(i.within(n) for i, n in zip(source, x.type.shape, strict=True))
-            fill = self._intern(Number, x.type.dtype, digits=Number.digits_of(op.fill))  # type: ignore[attr-defined]
+            fill = self.exprs.make(Number, x.type.dtype, digits=Number.digits_of(op.fill))  # type: ignore[attr-defined]
             return self._guard(guards, self.value(x, source), fill)
         if isinstance(op, Elementwise):
             return self.computed(node, index)
         if isinstance(op, Source):
             here = tuple(i.opened() for i in index)
-            return self._intern(FromSource, node.outputs[0].type.dtype, op=op, positions=here)
+            return self.exprs.make(FromSource, node.outputs[0].type.dtype, op=op, positions=here)
         return self._gather(node, index)
 
     def _guard(self, guards: tuple[Guard, ...], inside: Expr, outside: Expr, end: str | None = None) -> Expr:
-        return self._intern(Guarded, inside.dtype, args=(inside, outside), guards=guards, end=end)
+        return self.exprs.make(Guarded, inside.dtype, args=(inside, outside), guards=guards, end=end)
 
     def _gather(self, node: Node, index: Indices) -> Expr:
         lookups, data_index = gathered_index(node, index)
         renamed: dict[str, str] = {}
         for operand, where, extent, opaque in lookups:
             position = self.value(operand, where)
-            lookup = self._intern(LookUp, position.dtype, args=(position,), extent=extent)
+            lookup = self.exprs.make(LookUp, position.dtype, args=(position,), extent=extent)
             name = f"x{lookup.serial}"
-            self.lookups[name] = lookup
+            self.exprs.lookups[name] = lookup
             self.lookup_nodes.setdefault(name, node)
             renamed[opaque] = name
         return self.value(node.inputs[0], tuple(_rename(i, renamed) for i in data_index))
@@ -295,7 +281,7 @@ class ExprBuilder:
             guards = _open_guards(((index[axis], start, start + extent),))
             part = FIRST if place == 0 and is_whole else None
             if expr is None and guards:
-                expr, part = self._intern(Number, inside.dtype, digits=Number.digits_of(0)), LAST
+                expr, part = self.exprs.make(Number, inside.dtype, digits=Number.digits_of(0)), LAST
             expr = inside if expr is None or not guards else self._guard(guards, inside, expr, part)
         assert expr is not None
         return expr
@@ -322,15 +308,13 @@ class ExprBuilder:
     def _random(self, node: Node, index: Indices) -> Expr:
         (key,) = node.inputs
         words = tuple(self.value(key, (Index((), k),)) for k in range(key.type.shape[0]))
-        position = linearize(index, node.outputs[0].type.shape).opened()
-        return self._intern(RandomWord, node.outputs[0].type.dtype, op=node.op, args=words, positions=(position,))
+        position = _address(index, node.outputs[0].type.shape)
+        return self.exprs.make(RandomWord, node.outputs[0].type.dtype, op=node.op, args=words, positions=(position,))
 
 
-def _terms(index: Index) -> Iterable[Any]:
-    for term, _ in index.terms:
-        yield term
-        if isinstance(term, Quotient | Remainder):
-            yield from _terms(term.base)
+@lru_cache(maxsize=16384)
+def _address(index: Indices, shape: Shape) -> Index:
+    return linearize(index, shape).opened()
 
 
 def _open_guards(guards: Iterable[Guard]) -> tuple[Guard, ...]:
@@ -347,11 +331,12 @@ def _always(guard: Guard) -> bool:
 
 
 def _rename(index: Index, names: Mapping[str, str]) -> Index:
-    total = Index((), index.offset)
-    for term, coefficient in index.terms:
-        new = Opaque(names[term.text], term.extent) if isinstance(term, Opaque) and term.text in names else term
-        total = total + Index.of(new) * coefficient
-    return total
+    def other(term: Term) -> Index | None:
+        if isinstance(term, Opaque) and term.text in names:
+            return Index.of(Opaque(names[term.text], term.extent))
+        return None
+
+    return index.replaced(other)
 
 
 def build_program(
@@ -360,44 +345,58 @@ def build_program(
     """The loops of a group that stores ``stored`` (members of level FULL or ROW; OUT members are always stored)."""
     builder = ExprBuilder(group, definitions, inline)
     row_axes = group.row_axes if group.row_axes is not None else tuple(range(len(group.shape)))
-    program = LoopProgram(
-        rows=_variables(group, row_axes),
-        inner=_variables(group, group.inner_axes),
-        is_flat=group.row_axes is None,
-        prefix=len([a for a in row_axes[: group.prefix or 0] if group.shape[a] != 1]),
-    )
+    prefix = len([a for a in row_axes[: group.prefix or 0] if group.shape[a] != 1])
+    stores: list[Store] = []
+    accumulators: list[Accumulator] = []
     wanted = set(stored)
     for node in group.members:
         (value,) = node.outputs
         level = group.level[value]
-        if isinstance(node.op, Reduction):
-            _add_reduction(program, builder, group, node, level)
-        else:
+        if not isinstance(node.op, Reduction):
             builder.member(value)
+        elif level == ROW:
+            _add_reduction(builder, node)
+        else:
+            accumulators.append(_accumulator(builder, node, prefix))
         if value in wanted and level != OUT:
             position = group.canonical(value.type.shape, level)
-            program.stores.append(Store(value, builder.member(value), linearize(position, value.type.shape)))
-    program.loads = list(builder.loads)
-    program.lookups = builder.lookups
-    program.lookup_nodes = builder.lookup_nodes
-    program.exprs = builder.exprs
-    return program
+            stores.append(Store(value, builder.member(value), linearize(position, value.type.shape)))
+    return LoopProgram(
+        rows=_variables(group, row_axes),
+        inner=_variables(group, group.inner_axes),
+        prefix=prefix,
+        is_flat=group.row_axes is None,
+        exprs=tuple(builder.exprs.made),
+        reductions=tuple(builder.reductions.values()),
+        stores=tuple(stores),
+        accumulators=tuple(accumulators),
+        loads=tuple(builder.loads),
+        lookups=builder.exprs.lookups,
+        lookup_nodes=builder.lookup_nodes,
+    )
 
 
-def _variables(group: Group, axes: Iterable[int]) -> list[LoopVariable]:
-    return [t for a in axes for t, _ in group.axes[a].terms if isinstance(t, LoopVariable)]
+def _variables(group: Group, axes: Iterable[int]) -> tuple[LoopVariable, ...]:
+    return tuple([t for a in axes for t, _ in group.axes[a].terms if isinstance(t, LoopVariable)])
 
 
-def _add_reduction(program: LoopProgram, builder: ExprBuilder, group: Group, node: Node, level: str) -> None:
-    (x,) = node.inputs
+def _add_reduction(builder: ExprBuilder, node: Node) -> None:
     (value,) = node.outputs
-    full = prod(x.type.shape) == prod(group.shape)
-    operand_level = FULL if full else ROW
-    expr = builder.value(x, group.canonical(x.type.shape, operand_level))
-    if level == ROW:
-        number = builder.reductions[value] = len(program.reductions)
-        program.reductions.append(RowReduction(number, value, node.op, expr))
-        builder.member(value)
-        return
+    expr, _ = _operand(builder, node)
+    builder.reductions[value] = RowReduction(len(builder.reductions), value, node.op, expr)
+    builder.member(value)
+
+
+def _accumulator(builder: ExprBuilder, node: Node, prefix: int) -> Accumulator:
+    (value,) = node.outputs
+    expr, full = _operand(builder, node)
     kind = "all" if value.type.size == 1 else "col"
-    program.accumulators.append(Accumulator(value, node.op, expr, kind, 0 if kind == "all" else program.prefix, full))
+    return Accumulator(value, node.op, expr, kind, 0 if kind == "all" else prefix, full)
+
+
+def _operand(builder: ExprBuilder, node: Node) -> tuple[Expr, bool]:
+    """An element of what a reduction folds, and whether there is one per point of the domain, not per row."""
+    (x,) = node.inputs
+    group = builder.group
+    full = prod(x.type.shape) == prod(group.shape)
+    return builder.value(x, group.canonical(x.type.shape, FULL if full else ROW)), full

@@ -2,20 +2,50 @@
 
 ``refine`` splits a loop variable where an index divides it (a reshape inside the nest); ``collapse`` merges
 neighbouring loops that every address walks as one. Both keep the row-major order of iteration.
+
+Loops are split and merged on a `_Nest`, which holds every different position once; the expressions are made again at
+the end, of the positions that came out of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from autojit.core.sizes import surely_divides, surely_less
-from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, size_rank
-from autojit.schedule.expressions import Expr, Rewrite, RowResult
+from autojit.ir.index import Index, LoopVariable, Quotient, Remainder, Term, size_rank
+from autojit.schedule.expressions import Expr, Expressions, Guard
 from autojit.schedule.loops import LoopProgram
 
 
-def indices_of(program: LoopProgram) -> Iterator[Index]:
+def settle(program: LoopProgram) -> LoopProgram:
+    """The program with its loops split and merged and its guards coarsened; itself where nothing changes."""
+    nest = _Nest(program)
+    refine(nest)
+    collapse(nest)
+    guards = {guard: _coarsened(nest.now[guard[0]], *guard[1:]) for expr in program.exprs for guard in expr.guards}
+    is_same = nest.is_as_built and all(guard == coarse for guard, coarse in guards.items())
+    return program if is_same else _rebuilt(program, nest, guards)
+
+
+class _Nest:
+    """The loops of a program while they are split and merged, and what each position has become."""
+
+    def __init__(self, program: LoopProgram) -> None:
+        self.kept = list(program.rows[: program.prefix])
+        self.folded = list(program.rows[program.prefix :])
+        self.inner = list(program.inner)
+        self.now = {index: index for index in _indices_of(program)}
+        self.is_as_built = True
+
+    def rewrite(self, change: Callable[[Index], Index]) -> None:
+        """Change every position."""
+        self.is_as_built = False
+        self.now = {index: change(before) for index, before in self.now.items()}
+
+
+def _indices_of(program: LoopProgram) -> Iterator[Index]:
     """Every index expression of the program."""
     for expr in program.exprs:
         yield from expr.positions
@@ -25,15 +55,27 @@ def indices_of(program: LoopProgram) -> Iterator[Index]:
         yield store.index
 
 
-def _rewrite(program: LoopProgram, change: Rewrite) -> None:
-    for expr in program.exprs:
-        expr.rewrite(change)
-    for store in program.stores:
-        store.index = change(store.index)
+def refine(nest: _Nest) -> None:
+    """Split variables at the divisors found in indices, as long as something splits."""
+    while True:
+        found: dict[LoopVariable, set[int]] = {}
+        for index in nest.now.values():
+            _divisors(index, found)
+        if not found:
+            return
+        parts = {variable: _split(variable, sorted(divisors, key=size_rank)) for variable, divisors in found.items()}
+        for loops in (nest.kept, nest.folded, nest.inner):
+            loops[:] = [part for variable in loops for part in parts.get(variable, [variable])]
+        values: dict[Term, Index] = {}
+        for variable, its_parts in parts.items():
+            values[variable] = Index()
+            for part in its_parts:
+                values[variable] = values[variable] * part.extent + Index.of(part)
+        nest.rewrite(partial(Index.replaced, change=values.get))
 
 
 def _divisors(index: Index, found: dict[LoopVariable, set[int]]) -> None:
-    for term, _ in index.terms:
+    for term in index.walk():
         if not isinstance(term, Quotient | Remainder):
             continue
         base = term.base
@@ -41,31 +83,6 @@ def _divisors(index: Index, found: dict[LoopVariable, set[int]]) -> None:
             variable = base.terms[0][0]
             if isinstance(variable, LoopVariable) and variable.extent % term.divisor == 0:
                 found.setdefault(variable, set()).add(term.divisor)
-        _divisors(base, found)
-
-
-def refine(program: LoopProgram) -> None:
-    """Split variables at the divisors found in indices, as long as something splits."""
-    while True:
-        found: dict[LoopVariable, set[int]] = {}
-        for index in indices_of(program):
-            _divisors(index, found)
-        if not found:
-            return
-        replaced: dict[LoopVariable, list[LoopVariable]] = {}
-        values: dict[LoopVariable, Index] = {}
-        for variable, divisors in found.items():
-            parts = _split(variable, sorted(divisors, key=size_rank))
-            replaced[variable] = parts
-            total = Index()
-            for part in parts:
-                total = total * part.extent + Index.of(part)
-            values[variable] = total
-        if program.prefix:
-            program.prefix = sum(len(replaced.get(v, [v])) for v in program.rows[: program.prefix])
-        program.rows = [p for v in program.rows for p in replaced.get(v, [v])]
-        program.inner = [p for v in program.inner for p in replaced.get(v, [v])]
-        _rewrite(program, partial(Index.substitute, values=values))
 
 
 def _split(variable: LoopVariable, divisors: list[int]) -> list[LoopVariable]:
@@ -82,46 +99,28 @@ def _split(variable: LoopVariable, divisors: list[int]) -> list[LoopVariable]:
     return [n for n in names if n.extent != 1]
 
 
-def collapse(program: LoopProgram) -> None:
+def collapse(nest: _Nest) -> None:
     """Merge neighbouring loops of the same class wherever every address allows it."""
-    indices = list(indices_of(program))
-    nested: set[LoopVariable] = set()
-    for index in indices:
-        _nested(index, nested)
-    prefix = program.rows[: program.prefix]
-    folded = program.rows[program.prefix :]
-    prefix = _collapse_list(program, prefix, nested)
-    program.rows = prefix + _collapse_list(program, folded, nested)
-    program.prefix = len(prefix)
-    program.inner = _collapse_list(program, program.inner, nested)
+    divided = {variable for index in nest.now.values() for variable in index.divided_variables()}
+    for loops in (nest.kept, nest.folded, nest.inner):
+        _collapse_list(nest, loops, divided)
 
 
-def _nested(index: Index, found: set[LoopVariable]) -> None:
-    for term, _ in index.terms:
-        if isinstance(term, Quotient | Remainder):
-            for inner, _ in term.base.terms:
-                if isinstance(inner, LoopVariable):
-                    found.add(inner)
-            _nested(term.base, found)
-
-
-def _collapse_list(program: LoopProgram, loops: list[LoopVariable], nested: set[LoopVariable]) -> list[LoopVariable]:
+def _collapse_list(nest: _Nest, loops: list[LoopVariable], divided: set[LoopVariable]) -> None:
     position = 0
-    loops = list(loops)
     while position + 1 < len(loops):
         outer, inner = loops[position], loops[position + 1]
-        if outer in nested or inner in nested or not _walks_as_one(program, outer, inner):
+        if outer in divided or inner in divided or not _walks_as_one(nest, outer, inner):
             position += 1
             continue
         merged = LoopVariable(f"{outer.name}{inner.name}", outer.extent * inner.extent)
-        _rewrite(program, lambda i, o=outer, n=inner, m=merged: _merge(i, o, n, m))  # type: ignore[misc]
+        nest.rewrite(partial(_merge, outer=outer, inner=inner, merged=merged))
         loops[position : position + 2] = [merged]
         position = max(position - 1, 0)
-    return loops
 
 
-def _walks_as_one(program: LoopProgram, outer: LoopVariable, inner: LoopVariable) -> bool:
-    for index in indices_of(program):
+def _walks_as_one(nest: _Nest, outer: LoopVariable, inner: LoopVariable) -> bool:
+    for index in nest.now.values():
         have = dict(index.terms)
         if have.get(outer, 0) != have.get(inner, 0) * inner.extent:
             return False
@@ -136,15 +135,11 @@ def _merge(index: Index, outer: LoopVariable, inner: LoopVariable, merged: LoopV
     return Index(terms, index.offset)
 
 
-def coarsen_guards(program: LoopProgram) -> None:
-    """Ask only the outer digits of a position where a piece begins and ends with whole digits."""
-    for expr in program.exprs:
-        if expr.guards:
-            expr.guards = tuple(_coarsened(*guard) for guard in expr.guards)
+def _coarsened(index: Index, low: int, high: int) -> Guard:
+    """``unit * outer + inner`` in [low, high) as ``outer`` in [low / unit, high / unit), for the largest such unit.
 
-
-def _coarsened(index: Index, low: int, high: int) -> tuple[Index, int, int]:
-    """``unit * outer + inner`` in [low, high) as ``outer`` in [low / unit, high / unit), for the largest such unit."""
+    Only the outer digits of a position are asked where a piece begins and ends with whole digits.
+    """
     units = {coefficient for _, coefficient in index.terms if surely_less(1, coefficient)}
     for unit in sorted(units, key=size_rank, reverse=True):
         if surely_divides(unit, low) and surely_divides(unit, high):
@@ -154,44 +149,26 @@ def _coarsened(index: Index, low: int, high: int) -> tuple[Index, int, int]:
     return index, low, high
 
 
-def choose_inner(program: LoopProgram) -> None:
-    """Flat nests: the last loop becomes the inner (vector) loop."""
-    if program.is_flat and program.rows:
-        program.inner = [program.rows[-1]]
-        program.rows = program.rows[:-1]
-        program.prefix = 0
-
-
-def settle(program: LoopProgram) -> None:
-    """Refine, collapse, choose the vector loop, then compute each expression's phase and whether it varies inside."""
-    refine(program)
-    collapse(program)
-    coarsen_guards(program)
-    choose_inner(program)
-    inner = set(program.inner)
-    phase_of: dict[int, int] = {}
-    by_expr: dict[Expr, list[int]] = {}
-    for reduction in program.reductions:
-        by_expr.setdefault(reduction.expr, []).append(reduction.number)
+def _rebuilt(program: LoopProgram, nest: _Nest, guards: dict[Guard, Guard]) -> LoopProgram:
+    """The program on the loops of a nest."""
+    now = nest.now
+    exprs = Expressions()
+    new: dict[Expr, Expr] = {}
     for expr in program.exprs:
-        if isinstance(expr, RowResult):
-            expr.phase = phase_of[expr.number] + 1
-        for arg in expr.args:
-            expr.phase = max(expr.phase, arg.phase)
-            expr.inner = expr.inner or arg.inner
-        for index in (*expr.positions, *(g[0] for g in expr.guards)):
-            _depend(expr, index, inner, program)
-        for number in by_expr.get(expr, ()):
-            phase_of[number] = expr.phase
-
-
-def _depend(expr: Expr, index: Index, inner: set[LoopVariable], program: LoopProgram) -> None:
-    for term, _ in index.terms:
-        if isinstance(term, LoopVariable):
-            expr.inner = expr.inner or term in inner
-        elif isinstance(term, Quotient | Remainder):
-            _depend(expr, term.base, inner, program)
-        elif isinstance(term, Opaque):
-            lookup = program.lookups[term.text]
-            expr.inner = expr.inner or lookup.inner
-            expr.phase = max(expr.phase, lookup.phase)
+        new[expr] = exprs.again(
+            expr,
+            tuple([new[arg] for arg in expr.args]),
+            tuple([now[index] for index in expr.positions]),
+            tuple([guards[guard] for guard in expr.guards]),
+        )
+    return replace(
+        program,
+        rows=(*nest.kept, *nest.folded),
+        inner=tuple(nest.inner),
+        prefix=len(nest.kept),
+        exprs=tuple(exprs.made),
+        reductions=tuple([replace(r, expr=new[r.expr]) for r in program.reductions]),
+        stores=tuple([replace(s, expr=new[s.expr], index=now[s.index]) for s in program.stores]),
+        accumulators=tuple([replace(a, expr=new[a.expr]) for a in program.accumulators]),
+        lookups={name: new[expr] for name, expr in program.lookups.items()},
+    )

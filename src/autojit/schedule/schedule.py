@@ -322,7 +322,7 @@ class Scheduler:
             if not safe:
                 unsafe.add(position)
             elif isinstance(kernel, LoopKernel):
-                kernel.program.in_place[output] = kernel.program.loads.index(old)
+                kernel.overwrite(output, old)
         return unsafe
 
     def _copy_back(self, position: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autojit.ir.text import names_of
+from autojit.ir.index import LoopVariable
+from autojit.ir.printing import names_of
 from autojit.schedule.bands import Band
 from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel
@@ -44,10 +45,16 @@ def _flat(schedule: Schedule, lines: list[str]) -> Iterator[Kernel]:
 
 def _head(kernel: Kernel) -> str:
     if isinstance(kernel, LoopKernel):
-        rows = "x".join(str(v.extent) for v in kernel.program.rows) or "1"
-        inner = "x".join(str(v.extent) for v in kernel.program.inner) or "1"
-        phases = len({r.expr.phase for r in kernel.program.reductions})
-        return f"loops rows {rows} inner {inner}, {phases} row phases, {len(kernel.program.accumulators)} accumulators"
+        program = kernel.program
+        loops = _extents(program.rows)
+        if not program.is_flat:
+            phases = len({r.expr.phase for r in program.reductions})
+            loops = f"rows {loops} inner {_extents(program.inner)}, {phases} row phases"
+        return f"loops {loops}, {len(program.accumulators)} accumulators"
     if isinstance(kernel, MatmulKernel):
         return f"matmul {kernel.node.inputs[0].type} @ {kernel.node.inputs[1].type}"
     return "copy" if isinstance(kernel, CopyKernel) else kernel.nodes[0].op.name
+
+
+def _extents(loops: Sequence[LoopVariable]) -> str:
+    return "x".join(str(v.extent) for v in loops) or "1"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -39,10 +38,6 @@ def __array_function__(
     self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     return numpy_port().function(func, types, args, kwargs)
-
-
-def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> Any:
-    return numpy_port().namespace(api_version)
 
 
 def __dlpack__(
@@ -236,14 +231,14 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 
 
 def _repr_html_(self: Tensor) -> str:
-    found: str = import_module("autojit.tensor.notebook").to_html(self)
-    return found
+    from autojit.tensor.notebook import to_html
+
+    return to_html(self)
 
 
 METHODS: dict[str, Any] = {
     "__array_ufunc__": __array_ufunc__,
     "__array_function__": __array_function__,
-    "__array_namespace__": __array_namespace__,
     "__dlpack__": __dlpack__,
     "__dlpack_device__": __dlpack_device__,
     "astype": astype,

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ShapeError
-from autojit.tensor.composite_nodes import Addmm, in_one_node
+from autojit.ops.composed import Addmm
+from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.matrix_forms import complete_qr, completed

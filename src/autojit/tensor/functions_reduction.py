@@ -13,9 +13,9 @@ from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
-from autojit.ops.composed import is_common
+from autojit.ops.composed import StdMean, VarMean, is_common
 from autojit.ops.reductions import fold_over
-from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
+from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import apply_single
 from autojit.tensor.functions_elementwise import div, isnan, logaddexp, maximum, minimum, ne, sub, where
 from autojit.tensor.kernels import by_parts, in_one_step

@@ -1,4 +1,4 @@
-"""``.grad`` and what happens when it is computed: its rules of assignment, ``backward``, ``retain_grad``, hooks.
+"""``.grad`` and what happens when it is computed: its rules of assignment, ``retain_grad``, hooks.
 
 Hooks of a leaf belong to the tensor, those of a result to its node: after an in-place change the tensor has a new node,
 and hooks registered before go on seeing the gradient of the old value. A retained gradient moves on with the tensor.
@@ -14,8 +14,6 @@ from typing import Any
 from autojit.core.dtypes import DType
 from autojit.core.errors import OldNameWarning, UsageError
 from autojit.core.once import first_use
-from autojit.core.ports import ports
-from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.recording import shows_grad, wants_grad
@@ -132,25 +130,6 @@ def set_grad(self: Tensor, grad: Tensor | None) -> None:
 def delete_grad(self: Tensor) -> None:
     """``del t.grad``."""
     set_grad(self, None)
-
-
-def backward(
-    self: Tensor,
-    gradient: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-    *,
-    retain_variables: bool | None = None,
-) -> None:
-    """Add the derivative of this tensor to ``.grad`` of the leaves it depends on; see ``autograd.backward``."""
-    assert ports.backward is not None
-    retain_graph = renamed("retain_variables", retain_variables, "retain_graph", retain_graph)
-    try:
-        ports.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-    except Exception as error:
-        trim(error)
-        raise
 
 
 def renamed(old: str, given: Any, new: str, present: Any) -> Any:
@@ -316,7 +295,6 @@ def permanent(name: str, descriptor: property) -> property:
 
 METHODS: dict[str, Any] = {
     "_set_grad": set_grad,
-    "backward": backward,
     "retain_grad": retain_grad,
     "register_hook": register_hook,
     "reinforce": reinforce,

@@ -24,9 +24,9 @@ from autojit.core.undivided import undivided
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
-from autojit.ops.fused import COMPOSITES, Fused
+from autojit.ops.fused import COMPOSITES, Fused, NamedComposite
 from autojit.runtime.gate import Reentered
-from autojit.tensor.composite_boundary import composed
+from autojit.tensor.composite_nodes import composed
 from autojit.tensor.dispatch import apply, digits
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
@@ -201,13 +201,13 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     if _are_at_hand(operands):
         found = apply(_fused_arrays(name, options, wanted or None, results), *operands)
     else:
-        composites = _array_composites or _load_composites()
+        composite = _array_op().functions[name]
         if wanted and _would_be_at_hand(operands):
             op = _fused_arrays(name, digits(options), wanted, results)
-            recorded = composed(op, operands, lambda *inside: composites[name](*inside, *options), node)
+            recorded = composed(op, operands, lambda *inside: composite(*inside, *options), node)
             if recorded is not None:
                 return recorded
-        found = composites[name](*operands, *options)
+        found = composite(*operands, *options)
         for one in (found,) if results == 1 else found:
             settle_composite(one, operands)
     if node:
@@ -237,24 +237,18 @@ def settle_composite(found: Any, operands: Sequence[Tensor]) -> None:
         found._array = found._array.copy(order="C")
 
 
-_array_composites: dict[str, Any] = {}
-
-
-def _load_composites() -> dict[str, Any]:
-    """The composites of ``ops.fused_arrays``, imported when one is first used."""
+@lru_cache(maxsize=1)
+def _array_op() -> type[NamedComposite]:
+    """The op of ``ops.fused_arrays``, imported when it is first used."""
     with undivided:
-        from autojit.ops.fused_arrays import ARRAY_COMPOSITES
+        from autojit.ops.fused_arrays import FusedArrays
 
-    _array_composites.update(ARRAY_COMPOSITES)
-    return _array_composites
+    return FusedArrays
 
 
 @lru_cache(maxsize=1024)
 def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] | None, results: int) -> Op:
-    with undivided:
-        from autojit.ops.fused_arrays import FusedArrays
-
-    return FusedArrays(name, options, wanted, (), results)
+    return _array_op()(name, options, wanted, (), results)
 
 
 def _are_at_hand(operands: Sequence[Any]) -> bool:

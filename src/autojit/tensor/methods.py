@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 from autojit.core.errors import UsageError
@@ -259,8 +258,9 @@ def _leave_unrecorded(x: Tensor) -> None:
 
 def _text(self: Tensor, *, tensor_contents: Any = None) -> str:
     """The tensor as torch prints it; ``printing`` is imported when it is first needed."""
-    found: str = import_module("autojit.tensor.printing").to_text(self)
-    return found
+    from autojit.tensor.printing import to_text
+
+    return to_text(self)
 
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

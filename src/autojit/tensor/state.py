@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextvars
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -18,6 +19,8 @@ from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
     from autojit.core.ports import Trace
+    from autojit.core.source import SourceLocation
+    from autojit.ir import Value
 
 
 R = TypeVar("R")
@@ -341,3 +344,18 @@ __all__ = [
     "state",
     "transform_mode",
 ]
+
+
+finished: weakref.WeakSet[Trace] = weakref.WeakSet()
+"""Captures that have ended and whose steps still exist."""
+
+
+def source_of(value: Value) -> SourceLocation | None:
+    """Where a value of a finished capture was made, if its step still exists."""
+    for trace in filter(None, (state.trace, *tuple(finished))):  # nearly always it is of the step being captured
+        for node in reversed(trace.builder.nodes):
+            if value in node.outputs:
+                return node.source if trace in finished else None
+        if value in trace.builder.inputs:
+            return None
+    return None

@@ -16,12 +16,11 @@ from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type, tensor_expected
 from autojit.core.once import first_use
-from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.memory_orders import row_major, seen_through
 from autojit.tensor.node import TYPES, new_type
 from autojit.tensor.size import Size
-from autojit.tensor.state import state
+from autojit.tensor.state import source_of, state
 from autojit.tensor.storage import INFERENCE_VIEW, SameMemory, Storage, View
 
 if TYPE_CHECKING:
@@ -175,8 +174,8 @@ class Tensor(TensorMethods):
     def describe(self) -> str:
         """How errors name the tensor: type, and the line that made it where that is known."""
         text = str(type_of(self))
-        if self._array is None and ports.source_of is not None:
-            made = ports.source_of(self._value)
+        if self._value is not None:
+            made = source_of(self._value)
             return f"{text}  made at {made}" if made is not None else text
         return f"{text}  {self._grad_fn.source}" if self._grad_fn is not None else text
 

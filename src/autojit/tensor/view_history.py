@@ -1,19 +1,23 @@
-"""What the history says of views: ops that are recorded, never computed, because a view costs nothing forward.
+"""What the history says of views: composites whose results come from elsewhere, because a view costs nothing forward.
 
 ``ViewChain`` is one user's view made of several view ops; ``Parts`` is one function that returns several views. Their
-results were computed by the view ops themselves; only derivative rules run here.
+VJP rules read types alone and make nothing that is not wanted; the other rules are those of the graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import resolve, sum_to
-from autojit.ops.joining import concatenate
+from autojit.ops.elementwise_arithmetic import cast
+from autojit.ops.graph_op import Composite
+from autojit.ops.joining import concatenate, split, unbind
+from autojit.ops.shape import broadcast_to, reshape
+from autojit.ops.views import ViewUpdate
 
 
 class _Typed:
@@ -25,8 +29,12 @@ class _Typed:
         self.spec = spec
 
 
+class _View(Composite, abstract=True):
+    reads_operands: ClassVar[bool] = False
+
+
 @record
-class ViewChain(Op):
+class ViewChain(_View):
     """The view ops ``chain`` one after the other."""
 
     chain: tuple[Op, ...]
@@ -41,10 +49,8 @@ class ViewChain(Op):
     def result_type(self, x: TensorType) -> TensorType:
         return self.types(x)[-1]
 
-    def eager(self, x: Any) -> Any:
-        for op in self.chain:
-            x = op.eager(x)
-        return x
+    def expand(self, *operands: Any) -> Any:
+        return _shown(operands[0], self.chain)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         bar = y_bar
@@ -54,21 +60,15 @@ class ViewChain(Op):
                 return (None,)
         return (bar,)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        x_dot = tangents[0]
-        for op in self.chain if x_dot is not None else ():
-            x_dot = bind(op, x_dot)
-        return x_dot
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        x = args[0]
-        for op in self.chain:
-            x = op.batch((x,), batched)
-        return x
+def _shown(x: Any, chain: Sequence[Op]) -> Any:
+    for op in chain:
+        x = bind(op, x)
+    return x
 
 
 @record
-class Parts(Op):
+class Parts(_View):
     """Consecutive pieces of ``axis`` with the given ``sizes``; ``drop`` removes the axis from each (``unbind``)."""
 
     axis: int
@@ -87,8 +87,9 @@ class Parts(Op):
         before, after = x.shape[: self.axis], x.shape[self.axis + 1 :]
         return x.with_shape((*before, *after) if self.drop else (*before, size, *after))
 
-    def eager(self, x: Any) -> Any:
-        raise AssertionError("recorded only: its results are views made one by one")
+    def expand(self, *operands: Any) -> Any:
+        found = unbind(operands[0], self.axis) if self.drop else split(operands[0], self.sizes, self.axis)
+        return self.one_or_all(found)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         bars = y_bar if len(self.sizes) != 1 else (y_bar,)
@@ -103,16 +104,16 @@ class Parts(Op):
             if bar is None:
                 pieces.append(like._literal(0, x.with_shape(shape)))
             else:
-                pieces.append(bind(Op.registry["reshape"](shape), bar) if self.drop else bar)
+                pieces.append(reshape(bar, shape) if self.drop else bar)
         return concatenate(pieces, self.axis) if len(pieces) > 1 else pieces[0]
-
-    jvp = eager
-    batch = eager
 
 
 @record
-class Restrided(Op):
-    """``chain`` of the base, of which the operand is the view ``shown``: nothing flows to what it does not show."""
+class Restrided(_View):
+    """``chain`` of the base, of which the operand is the view ``shown``: what it does not show depends on no operand.
+
+    The graph has zeros there.
+    """
 
     shown: tuple[Op, ...]
     chain: tuple[Op, ...]
@@ -121,37 +122,28 @@ class Restrided(Op):
     def result_type(self, x: TensorType) -> TensorType:
         return ViewChain(self.chain).result_type(self.base)
 
-    def eager(self, x: Any) -> Any:
-        raise AssertionError("recorded only: its result is a view of the base")
+    def expand(self, *operands: Any) -> Any:
+        (x,) = operands
+        return _shown(bind(ViewUpdate(self.shown), x._literal(0, self.base), x), self.chain)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return (lambda: self._seen(ViewChain(self.chain).vjp((_Typed(self.base),), result, y_bar)[0]),)
 
     def _seen(self, bar: Any) -> Any:
-        for op in self.shown if bar is not None else ():
-            bar = bind(op, bar)
-        return bar
-
-    jvp = eager
-    batch = eager
+        return None if bar is None else _shown(bar, self.shown)
 
 
 @record
-class Copied(Op):
+class Copied(_View):
     """``x`` after ``source`` was written over all of it, converted and broadcast."""
 
     def result_type(self, x: TensorType, source: TensorType) -> TensorType:
         return x
 
-    def eager(self, x: Any, source: Any) -> Any:
-        raise AssertionError("recorded only: the elements were written in place")
+    def expand(self, *operands: Any) -> Any:
+        x, source = operands
+        return broadcast_to(cast(source, x.spec.dtype), x.spec.shape)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, source = (p.spec for p in primals)
-        return lambda: y_bar._literal(0, x), lambda: sum_to(self._converted(y_bar, source), source.shape)
-
-    def _converted(self, y_bar: Any, source: TensorType) -> Any:
-        return y_bar if y_bar.spec.dtype is source.dtype else bind(Op.registry["cast"](source.dtype), y_bar)
-
-    jvp = eager
-    batch = eager
+        return lambda: y_bar._literal(0, x), lambda: sum_to(cast(y_bar, source.dtype), source.shape)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from autojit.codegen.cpu.walk import Walk
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
 from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
 from autojit.schedule.bands import Slices
 from autojit.schedule.expressions import Applied, Guarded, Load, RandomWord
-from autojit.schedule.loops import Accumulator, LoopProgram
+from autojit.schedule.loops import Accumulator
 
 STEP_NS = 0.07  # one vectorised arithmetic step per element, measured order of magnitude
 BYTE_NS = 0.03  # one byte moved through a cache level
@@ -52,18 +53,19 @@ def partial_dtype(accumulator: Accumulator) -> DType:
     return total_dtype(accumulator.op.name, dtype) if accumulator.kind == "all" else fold_dtype(dtype)
 
 
-def plan_chunks(program: LoopProgram, slices: Slices | None = None) -> ChunkPlan:
+def plan_chunks(walk: Walk, slices: Slices | None = None) -> ChunkPlan:
     """Cut the work by its estimated time, or into the given slices of a band; depends on shapes only."""
-    estimate = estimate_ns(program)
+    program = walk.program
+    estimate = estimate_ns(walk)
     has_partials = any(not a.prefix for a in program.accumulators)
     most = MAX_PARTIAL_CHUNKS if has_partials else MAX_CHUNKS
-    over_inner = not program.rows and len(program.inner) == 1 and not program.reductions
-    total = chunked_extent(program, over_inner)
+    over_inner = not walk.rows and len(walk.inner) == 1 and not program.reductions
+    total = chunked_extent(walk, over_inner)
     if slices is not None:
         return ChunkPlan(slices.count, slices.part(total), over_inner, estimate)
     if total == 0:
         return ChunkPlan(1, 1, over_inner, estimate)
-    wanted = _wanted_chunks(program, most, estimate)
+    wanted = _wanted_chunks(walk, most, estimate)
     size = -(-total // wanted)
     if over_inner:
         size = size_min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
@@ -78,27 +80,29 @@ def wanted_chunks(estimate_ns: float, picoseconds: int, most: int) -> int:
     return size_max(1, size_min(most, picoseconds // round(1000 * CHUNK_NS)))
 
 
-def _wanted_chunks(program: LoopProgram, most: int, estimate: float) -> int:
-    per_point, per_row = (round(1000 * cost) for cost in costs_ns(program))
-    picoseconds = program.row_count * (program.inner_count * per_point + per_row)
+def _wanted_chunks(walk: Walk, most: int, estimate: float) -> int:
+    per_point, per_row = (round(1000 * cost) for cost in costs_ns(walk))
+    picoseconds = walk.row_count * (walk.inner_count * per_point + per_row)
     return wanted_chunks(estimate, picoseconds, most)
 
 
-def chunked_extent(program: LoopProgram, over_inner: bool) -> int:
+def chunked_extent(walk: Walk, over_inner: bool) -> int:
     """How many rows (kept rows, inner elements) the chunks cut."""
     if over_inner:
-        return program.inner_count
-    return prod(v.extent for v in program.rows[: program.prefix]) if program.prefix else program.row_count
+        return walk.inner_count
+    prefix = walk.program.prefix
+    return prod(v.extent for v in walk.rows[:prefix]) if prefix else walk.row_count
 
 
-def estimate_ns(program: LoopProgram) -> float:
+def estimate_ns(walk: Walk) -> float:
     """Rough single-thread time of the whole kernel; open sizes count as typical ones."""
-    per_point, per_row = costs_ns(program)
-    return typical(program.row_count) * (typical(program.inner_count) * per_point + per_row)
+    per_point, per_row = costs_ns(walk)
+    return typical(walk.row_count) * (typical(walk.inner_count) * per_point + per_row)
 
 
-def costs_ns(program: LoopProgram) -> tuple[float, float]:
+def costs_ns(walk: Walk) -> tuple[float, float]:
     """Rough time of one point and, on top of its points, of one row."""
+    program = walk.program
     per_point = per_row = 0.0
     for expr in program.exprs:
         cost = 0.0
@@ -108,12 +112,12 @@ def costs_ns(program: LoopProgram) -> tuple[float, float]:
             cost = BYTE_NS * expr.dtype.size_bytes
         elif isinstance(expr, RandomWord):
             cost = STEP_NS * 40
-        if expr.inner:
+        if expr in walk.varying:
             per_point += cost
         else:
             per_row += cost * 4
     for store in program.stores:
-        if store.expr.inner:
+        if store.expr in walk.varying:
             per_point += 2 * BYTE_NS * store.value.type.dtype.size_bytes
     per_point += STEP_NS * (len(program.reductions) + 2 * len(program.accumulators))
     return per_point, per_row + 3.0 * (1 + len(program.reductions))

@@ -1,238 +1,161 @@
-"""Branches and loops of a plan: bodies that run nested plans, as LLVM IR text, compiled once per machine.
+"""Branches and loops of a plan: bodies that run nested plans, compiled once per machine.
 
-A nested plan is a plan of its own with a pointer table of its own; its body runs it by ``aj_step``. Words of contexts:
-
-``aj_branch``: (predicate, table if true, table if false, counter of each).
-
-``aj_loop``:
-
-| word | meaning |
-|---|---|
-| 0 | address of the number of steps; a loop without a known number writes it |
-| 1 | 1: the loop goes on while the bool at the table's first input is true |
-| 2 | 1: tapes are walked backwards |
-| 3, 4 | table of the nested plan; address of the step's error word |
-| 5 | the loop's tape |
-| 6 | counter of runs of the nested plan |
-| 7, 8 | number of table rows, number of last values |
-| 9... | rows (6 words each), one per table entry; then last values (3 words each): table entry, target, bytes |
-
-A row is (0, first, even, odd, bytes per step, last): the entry's address is ``first`` in the first step, ``last`` in
-the last one of a known number unless it is 0, else ``even`` or ``odd`` by the step's number, plus bytes per step. Or it
-is (1, tape, offset in the record, 0, 0, 0). After the loop, last values are copied from where the entry points.
-
-A tape is (address, capacity in steps, bytes per step, function, word): ``function(tape, steps, 0)`` makes room for so
-many steps; it changes the word, unless a signal came on the way and something was raised in its place.
+A nested plan is a plan of its own with a pointer table of its own; its body runs it by ``aj_step``. The contexts are
+`BranchContext` and `LoopContext`.
 """
 
 from __future__ import annotations
 
-ROW_WORDS = 6
-FIRST_ROW = 9
+from autojit.codegen.cpu.plan_ir import POLL, STEP
+from autojit.codegen.cpu.plan_records import (
+    EVERY,
+    INTERRUPTED,
+    BranchContext,
+    LastValue,
+    LoopContext,
+    LoopRow,
+    TapeWords,
+)
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.native_function import BODY, NativeFunction, body
+from autojit.core.once import once
+
 POLL_STEPS = 256
-"""A loop without a known number of steps lets Python handle signals after every so many."""
+"""A loop without a known number lets Python handle signals after so many steps."""
 
-INTERRUPTED = -1
-"""The error word of a loop that a signal ended."""
+INT64_MOST = 2**63 - 1
 
-
-def _word(name: str, base: str, place: int, kind: str = "i64") -> str:
-    return f"  %{name}.at = getelementptr i64, ptr {base}, i64 {place}\n  %{name} = load {kind}, ptr %{name}.at\n"
+_MAKE_ROOM = Signature("aj_make_room", "ptr tape, i64 steps, ptr error", "i1")
 
 
-def _loop() -> str:
-    words = (
-        ("steps", "ptr"), ("is.open", "i64"), ("is.back", "i64"), ("table", "ptr"), ("error", "ptr"), ("tape", "ptr"),
-        ("counter", "ptr"), ("rows", "i64"), ("finals", "i64"),
-    )  # fmt: skip
-    loads = "".join(_word(name, "%context", k, kind) for k, (name, kind) in enumerate(words))
-    return f"""
-define void @aj_loop(ptr %context, i64 %chunk, i64 %worker) {{
-entry:
-{loads}
-  %first.row = getelementptr i64, ptr %context, i64 {FIRST_ROW}
-  %row.words = mul i64 %rows, {ROW_WORDS}
-  %first.final = getelementptr i64, ptr %first.row, i64 %row.words
-  %known = load i64, ptr %steps
-  %open = icmp ne i64 %is.open, 0
-  %back = icmp ne i64 %is.back, 0
-  %n = select i1 %open, i64 9223372036854775807, i64 %known
-  %final.step = sub i64 %n, 1
-{_word("capacity0", "%tape", 1)}
-{_word("record", "%tape", 2)}
-  %keeps = icmp ne i64 %record, 0
-  %is.small = icmp slt i64 %capacity0, %known
-  %not.open = xor i1 %open, true
-  %reserves0 = and i1 %keeps, %not.open
-  %reserves = and i1 %reserves0, %is.small
-  br i1 %reserves, label %reserve, label %head
-reserve:
-  %is.reserved = call i1 @aj_make_room(ptr %tape, i64 %known, ptr %error)
-  br i1 %is.reserved, label %head, label %failed
-head:
-  %k = phi i64 [ 0, %entry ], [ 0, %reserve ], [ %k.next, %next ]
-  br i1 %open, label %watch, label %aim
-watch:
-  %capacity.at = getelementptr i64, ptr %tape, i64 1
-  %capacity = load i64, ptr %capacity.at
-  %is.full0 = icmp sge i64 %k, %capacity
-  %is.full = and i1 %is.full0, %keeps
-  %low = and i64 %k, {POLL_STEPS - 1}
-  %is.due = icmp eq i64 %low, {POLL_STEPS - 1}
-  br i1 %is.full, label %ask, label %unless.due
-unless.due:
-  br i1 %is.due, label %poll, label %aim
-poll:
-  call void @aj_poll(ptr %error, i64 1)
-  %signalled = load i64, ptr %error
-  %goes.on = icmp eq i64 %signalled, 0
-  br i1 %goes.on, label %aim, label %failed
-ask:
-  %wanted = add i64 %k, 1
-  %is.fine = call i1 @aj_make_room(ptr %tape, i64 %wanted, ptr %error)
-  br i1 %is.fine, label %aim, label %failed
-aim:
-  %forward = sub i64 %final.step, %k
-  %place = select i1 %back, i64 %forward, i64 %k
-  %is.first = icmp eq i64 %k, 0
-  %is.last = icmp eq i64 %k, %final.step
-  %bit = and i64 %k, 1
-  %is.odd = icmp ne i64 %bit, 0
-  br label %row.head
-row.head:
-  %i = phi i64 [ 0, %aim ], [ %i.next, %row.done ]
-  %row.more = icmp slt i64 %i, %rows
-  br i1 %row.more, label %row, label %decide
-row:
-  %i6 = mul i64 %i, {ROW_WORDS}
-  %row.at = getelementptr i64, ptr %first.row, i64 %i6
-  %mode = load i64, ptr %row.at
-{_word("a", "%row.at", 1)}
-{_word("b", "%row.at", 2)}
-{_word("c", "%row.at", 3)}
-{_word("stride", "%row.at", 4)}
-{_word("last", "%row.at", 5)}
-  %is.tape = icmp ne i64 %mode, 0
-  br i1 %is.tape, label %row.tape, label %row.plain
-row.tape:
-  %its.tape = inttoptr i64 %a to ptr
-  %its.base = load i64, ptr %its.tape
-{_word("its.record", "%its.tape", 2)}
-  %by.step = mul i64 %its.record, %place
-  %in.record = add i64 %by.step, %b
-  %on.tape = add i64 %its.base, %in.record
-  br label %row.done
-row.plain:
-  %by.parity = select i1 %is.odd, i64 %c, i64 %b
-  %moved = mul i64 %stride, %k
-  %middle = add i64 %by.parity, %moved
-  %has.last = icmp ne i64 %last, 0
-  %takes.last = and i1 %has.last, %is.last
-  %late = select i1 %takes.last, i64 %last, i64 %middle
-  %plain = select i1 %is.first, i64 %a, i64 %late
-  br label %row.done
-row.done:
-  %address = phi i64 [ %on.tape, %row.tape ], [ %plain, %row.plain ]
-  %to = getelementptr i64, ptr %table, i64 %i
-  store i64 %address, ptr %to
-  %i.next = add i64 %i, 1
-  br label %row.head
-decide:
-  br i1 %open, label %ask.bool, label %ask.number
-ask.bool:
-  %go.at = load ptr, ptr %table
-  %go = load i8, ptr %go.at
-  %goes = icmp ne i8 %go, 0
-  br i1 %goes, label %run, label %finish
-ask.number:
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %run, label %finish
-run:
-  %ran = load i64, ptr %counter
-  %ran.next = add i64 %ran, 1
-  store i64 %ran.next, ptr %counter
-  call void @aj_step(ptr %table)
-  %wrong = load i64, ptr %error
-  %is.sound = icmp eq i64 %wrong, 0
-  br i1 %is.sound, label %next, label %failed
-next:
-  %k.next = add i64 %k, 1
-  br label %head
-finish:
-  br i1 %open, label %count, label %final.head
-count:
-  store i64 %k, ptr %steps
-  br label %final.head
-final.head:
-  %f = phi i64 [ 0, %finish ], [ 0, %count ], [ %f.next, %final.next ]
-  %f.more = icmp slt i64 %f, %finals
-  br i1 %f.more, label %final, label %done
-final:
-  %f3 = mul i64 %f, 3
-  %final.at = getelementptr i64, ptr %first.final, i64 %f3
-  %which = load i64, ptr %final.at
-{_word("target", "%final.at", 1, "ptr")}
-{_word("bytes", "%final.at", 2)}
-  %from.at = getelementptr ptr, ptr %table, i64 %which
-  %from = load ptr, ptr %from.at
-  %is.there = icmp eq ptr %from, %target
-  br i1 %is.there, label %final.next, label %copy
-copy:
-  call void @llvm.memmove.p0.p0.i64(ptr %target, ptr %from, i64 %bytes, i1 false)
-  br label %final.next
-final.next:
-  %f.next = add i64 %f, 1
-  br label %final.head
-failed:
-  ret void
-done:
-  ret void
-}}
-"""
-
-
-def _branch() -> str:
-    words = (("predicate", "ptr"), ("on.true", "ptr"), ("on.false", "ptr"), ("true.runs", "ptr"), ("false.runs", "ptr"))
-    loads = "".join(_word(name, "%context", k, kind) for k, (name, kind) in enumerate(words))
-    return f"""
-define void @aj_branch(ptr %context, i64 %chunk, i64 %worker) {{
-entry:
-{loads}
-  %bool = load i8, ptr %predicate
-  %is.true = icmp ne i8 %bool, 0
-  %table = select i1 %is.true, ptr %on.true, ptr %on.false
-  %runs = select i1 %is.true, ptr %true.runs, ptr %false.runs
-  %ran = load i64, ptr %runs
-  %ran.next = add i64 %ran, 1
-  store i64 %ran.next, ptr %runs
-  call void @aj_step(ptr %table)
-  ret void
-}}
-"""
-
-
+@once
 def control_ir() -> str:
     """The whole module."""
-    return f"""
-declare void @aj_step(ptr)
-declare void @aj_poll(ptr, i64)
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+    module = ModuleText()
+    _add_make_room(module)
+    _add_loop(module)
+    _add_branch(module)
+    return module.text()
 
-define internal i1 @aj_make_room(ptr %tape, i64 %steps, ptr %error) {{
-entry:
-{_word("function", "%tape", 3, "ptr")}
-  %word.at = getelementptr i64, ptr %tape, i64 4
-  %before = load i64, ptr %word.at
-  call void %function(ptr %tape, i64 %steps, i64 0)
-  %after = load i64, ptr %word.at
-  %is.answered = icmp ne i64 %before, %after
-  br i1 %is.answered, label %look, label %interrupted
-interrupted:
-  store i64 {INTERRUPTED}, ptr %error
-  br label %look
-look:
-  %wrong = load i64, ptr %error
-  %is.sound = icmp eq i64 %wrong, 0
-  ret i1 %is.sound
-}}
-{_loop()}{_branch()}"""
+
+def _add_make_room(module: ModuleText) -> None:
+    """Make room on a tape; whether there is no error. A call that gave no answer met a signal."""
+    f = NativeFunction(module, _MAKE_ROOM, linkage="internal", attributes="")
+    tape, steps, error = f.parameters
+    make_room = f.get(tape, TapeWords.make_room)
+    before = f.get(tape, TapeWords.answers)
+    f.call(BODY, tape, steps, 0, by=make_room)
+    with f.when(f.test("eq", f.get(tape, TapeWords.answers), before)):
+        f.store("i64", INTERRUPTED, error)
+    f.ret(f.is_zero(f.load("i64", error)))
+    f.finish()
+
+
+def _add_branch(module: ModuleText) -> None:
+    """``aj_branch``: run one of two plans."""
+    f = NativeFunction(module, body("aj_branch"), attributes="")
+    predicate, on_true, on_false, true_runs, false_runs = (
+        f.get(f.parameters[0], word) for word in BranchContext.fields.values()
+    )
+    is_true = f.is_set(f.load("i8", predicate), "i8")
+    table = f.choose(is_true, on_true, on_false, "ptr")
+    _count(f, f.choose(is_true, true_runs, false_runs, "ptr"))
+    f.call(STEP, table)
+    f.finish()
+
+
+def _count(f: NativeFunction, counter: str) -> None:
+    f.store("i64", f.add(f.load("i64", counter), 1), counter)
+
+
+class _Loop:
+    """The words of a loop's context, and what is known before the first step."""
+
+    def __init__(self, f: NativeFunction) -> None:
+        context = f.parameters[0]
+        self.steps, self.table = f.get(context, LoopContext.steps), f.get(context, LoopContext.table)
+        self.error, self.counter = f.get(context, LoopContext.error), f.get(context, LoopContext.counter)
+        self.tape = f.get(context, LoopContext.tape)
+        self.n_rows, self.n_last = f.get(context, LoopContext.n_rows), f.get(context, LoopContext.n_last)
+        self.rows = f.after(LoopContext, context)
+        self.last_values = f.item(LoopRow, self.rows, self.n_rows)
+        self.is_open = f.is_set(f.get(context, LoopContext.is_open))
+        self.is_back = f.is_set(f.get(context, LoopContext.is_back))
+        self.known = f.load("i64", self.steps)
+        self.n = f.choose(self.is_open, INT64_MOST, self.known)
+        self.last_step = f.sub(self.n, 1)
+        self.keeps = f.is_set(f.get(self.tape, TapeWords.record_bytes))
+
+
+def _add_loop(module: ModuleText) -> None:
+    """``aj_loop``: point the table at the buffers of a step, ask whether there is one, and run the plan."""
+    f = NativeFunction(module, body("aj_loop"), attributes="")
+    loop = _Loop(f)
+    is_short = f.test("slt", f.get(loop.tape, TapeWords.capacity), loop.known)
+    with f.when(f.both(f.both(loop.keeps, f.negate(loop.is_open)), is_short)):
+        f.return_unless(f.call(_MAKE_ROOM, loop.tape, loop.known, loop.error))
+    step = f.junction("i64", stem="step")
+    f.go(step, 0)
+    (k,) = f.begin(step)
+    with f.when(loop.is_open):
+        _prepare_open_step(f, loop, k)
+    with f.loop(0, loop.n_rows, stem="row") as i:
+        address = _address(f, loop, f.item(LoopRow, loop.rows, i), k)
+        f.store("i64", address, f.element(loop.table, "i64", i))
+    with f.when(_goes_on(f, loop, k)):
+        _count(f, loop.counter)
+        f.call(STEP, loop.table)
+        f.return_when(f.is_set(f.load("i64", loop.error)))
+        f.go(step, f.add(k, 1))
+    with f.when(loop.is_open):
+        f.store("i64", k, loop.steps)
+    _copy_last_values(f, loop)
+    f.finish()
+
+
+def _prepare_open_step(f: NativeFunction, loop: _Loop, k: str) -> None:
+    """In a loop without a known number of steps: room on the tape, or now and then a look for signals."""
+    is_full = f.both(f.test("sge", k, f.get(loop.tape, TapeWords.capacity)), loop.keeps)
+    with f.when(is_full):
+        f.return_unless(f.call(_MAKE_ROOM, loop.tape, f.add(k, 1), loop.error))
+    with f.otherwise():
+        is_due = f.test("eq", f.binary("and", k, POLL_STEPS - 1), POLL_STEPS - 1)
+        with f.when(is_due):
+            f.call(POLL, loop.error, EVERY)
+            f.return_when(f.is_set(f.load("i64", loop.error)))
+
+
+def _address(f: NativeFunction, loop: _Loop, row: str, k: str) -> str:
+    """Where an entry of the table points in step ``k``: see `LoopRow`."""
+    words = LoopRow.fields.values()
+    is_on_tape, first, even, odd, stride, last = (f.get(row, word) for word in words)
+    with f.when(f.is_set(is_on_tape)):
+        tape = f.convert("inttoptr", first, "i64", "ptr")
+        place = f.choose(loop.is_back, f.sub(loop.last_step, k), k)
+        in_tape = f.add(f.mul(f.get(tape, TapeWords.record_bytes), place), even)
+        on_tape = f.add(f.get(tape, TapeWords.address), in_tape)
+    with f.otherwise():
+        is_odd = f.is_set(f.binary("and", k, 1))
+        middle = f.add(f.choose(is_odd, odd, even), f.mul(stride, k))
+        takes_last = f.both(f.is_set(last), f.test("eq", k, loop.last_step))
+        later = f.choose(takes_last, last, middle)
+        plain = f.choose(f.is_zero(k), first, later)
+    return f.merge("i64", on_tape, plain)
+
+
+def _goes_on(f: NativeFunction, loop: _Loop, k: str) -> str:
+    """Whether step ``k`` is run: by the bool that the table points to first, or by the number of steps."""
+    with f.when(loop.is_open):
+        wanted = f.is_set(f.load("i8", f.load("ptr", loop.table)), "i8")
+    with f.otherwise():
+        there = f.test("slt", k, loop.n)
+    return f.merge("i1", wanted, there)
+
+
+def _copy_last_values(f: NativeFunction, loop: _Loop) -> None:
+    with f.loop(0, loop.n_last, stem="last") as i:
+        value = f.item(LastValue, loop.last_values, i)
+        source = f.load("ptr", f.element(loop.table, "ptr", f.get(value, LastValue.source)))
+        target = f.get(value, LastValue.target)
+        with f.when(f.test("ne", source, target, "ptr")):
+            f.move_bytes(target, source, f.get(value, LastValue.bytes))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from autojit.codegen.cpu.convolution_plan import Layout
-from autojit.codegen.cpu.gemm_text import FunctionText, SizeWords, Vector
+from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
+from autojit.codegen.function_text import Operand
+from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.scalar import memory_type, suffix
 from autojit.core.sizes import is_symbolic
 
@@ -35,14 +37,14 @@ class Lanes(Vector):
         """The literal of one element."""
         return "0.0" if self.dtype.kind == "float" else "0"
 
-    def multiply_add(self, text: FunctionText, a: str, b: str, total: str) -> str:
+    def multiply_add(self, text: VectorText, a: str, b: str, total: str) -> str:
         """``a * b + total``, fused where the machine has the instruction."""
         v = self.text
         if self.dtype.kind == "float":
             return text.value(f"call {v} @llvm.fmuladd.{self.suffix}({v} {a}, {v} {b}, {v} {total})")
-        return text.value(f"add {v} {total}, {text.value(f'mul {v} {a}, {b}')}")
+        return text.binary("add", total, text.binary("mul", a, b, v), v)
 
-    def sum(self, text: FunctionText, value: str) -> str:
+    def sum(self, text: VectorText, value: str) -> str:
         """The sum of all lanes, in pairs."""
         if self.dtype.kind == "float":
             return text.value(
@@ -51,46 +53,14 @@ class Lanes(Vector):
             )
         return text.value(f"call {self.element} @llvm.vector.reduce.add.{self.suffix}({self.text} {value})")
 
-    def add(self, text: FunctionText, a: str, b: str) -> str:
+    def add(self, text: VectorText, a: str, b: str) -> str:
         """The sum of two elements."""
-        return text.value(f"{'fadd' if self.dtype.kind == 'float' else 'add'} {self.element} {a}, {b}")
-
-    def masked_declaration(self) -> str:
-        """The intrinsic of `FunctionText.masked_load`."""
-        return f"declare {self.text} @llvm.masked.load.{self.suffix}.p0(ptr, {self.mask}, {self.text})"
-
-    def declarations(self) -> list[str]:
-        """The intrinsics of the methods."""
-        v, s, e = self.text, self.suffix, self.element
-        common = [
-            "declare i64 @llvm.smin.i64(i64, i64)",
-            "declare i64 @llvm.smax.i64(i64, i64)",
-            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-        ]
-        if self.dtype.kind != "float":
-            return [*common, f"declare {e} @llvm.vector.reduce.add.{s}({v})"]
-        return [
-            *common,
-            f"declare {v} @llvm.fmuladd.{s}({v}, {v}, {v})",
-            f"declare {e} @llvm.vector.reduce.fadd.{s}({e}, {v})",
-        ]
+        return text.binary("fadd" if self.dtype.kind == "float" else "add", a, b, self.element)
 
 
-def clear(text: FunctionText, address: str, size_bytes: int | str) -> None:
-    """Fill with zeros."""
-    text.line(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {text.number(size_bytes)}, i1 false)")
-
-
-def copy(text: FunctionText, target: str, source: str, size_bytes: int | str) -> None:
-    """Copy between places that do not overlap."""
-    count = text.number(size_bytes)
-    text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
-
-
-def offset(text: FunctionText, terms: Sequence[tuple[str | int, int]], constant: int = 0) -> str | int:
+def offset(text: VectorText, terms: Sequence[tuple[Operand, int]], constant: int = 0) -> Operand:
     """``constant + sum(value * factor)`` of i64 values."""
-    total: str | int = constant
+    total: Operand = constant
     for value, factor in terms:
         if value == 0 or factor == 0:
             continue
@@ -99,10 +69,9 @@ def offset(text: FunctionText, terms: Sequence[tuple[str | int, int]], constant:
     return total
 
 
-def divide(text: FunctionText, value: str, divisor: int) -> tuple[str, str]:
+def divide(text: VectorText, value: str, divisor: int) -> tuple[str, str]:
     """Quotient and remainder of an i64 that is not negative."""
-    by = text.number(divisor)
-    return text.value(f"udiv i64 {value}, {by}"), text.value(f"urem i64 {value}, {by}")
+    return text.quotient(value, divisor), text.remainder(value, divisor)
 
 
 def aligned(size_bytes: int) -> int:
@@ -110,33 +79,28 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // 64) * 64
 
 
-def open_sizes(layout: Layout) -> SizeWords | None:
-    """Where the symbolic sizes of a module have their words, if it has any."""
-    return SizeWords() if layout.is_open else None
-
-
-def more(sizes: SizeWords | None) -> str:
-    """The last parameter, and the last argument, of a module's own functions: the address of those words."""
-    return "" if sizes is None else ", ptr %z"
-
-
-def pack_function(layout: Layout, lanes: Lanes, sizes: SizeWords | None) -> str:
-    """``void @pack(channels, image, start, packed)``: pack channels that follow each other, for the band at ``start``.
+def pack_signature(layout: Layout) -> Signature:
+    """What `write_pack` writes: pack channels that follow each other, for the band at ``start``.
 
     The target was cleared before: what is outside of the image is left alone.
     """
-    parameters = f"i64 %channels, ptr %image, i64 %start, ptr %packed{more(sizes)}"
-    text = FunctionText(f"internal void @pack({parameters}) #1", sizes)
-    start: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
+    parameters = "i64 channels, ptr image, i64 start, ptr packed"
+    return Signature("pack", parameters, takes_sizes=layout.is_open)
+
+
+def write_pack(module: ModuleText, layout: Layout, lanes: Lanes) -> None:
+    """Add the function."""
+    text = VectorText(module, pack_signature(layout), linkage="internal", attributes=INTERNAL)
+    start: list[Operand] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
     size = lanes.dtype.size_bytes
     (_, rows, columns), (_, parts_h, parts_w) = layout.packed, layout.parts
     whole = prod(layout.packed)
     with (
-        text.loop(0, "%channels", 1) as channel,
-        text.loop(0, layout.parts[0], 1) as f,
-        text.loop(0, parts_h, 1) as g,
-        text.loop(0, layout.packed[0], 1) as qd,
-        text.loop(0, rows, 1) as qh,
+        text.loop(0, "%channels") as channel,
+        text.loop(0, layout.parts[0]) as f,
+        text.loop(0, parts_h) as g,
+        text.loop(0, layout.packed[0]) as qd,
+        text.loop(0, rows) as qh,
     ):
         depth, row = (_source(text, layout, a, q, start[a], p) for a, q, p in ((0, qd, f), (1, qh, g)))
         with text.when(text.both(_inside(text, depth, layout.image[0]), _inside(text, row, layout.image[1]))):
@@ -150,10 +114,10 @@ def pack_function(layout: Layout, lanes: Lanes, sizes: SizeWords | None) -> str:
                 for part in range(parts_w):
                     _copy_row(text, layout, size, (text.at(to, part * whole * size), source), part * layout.apart)
             else:
-                with text.loop(0, parts_w, 1) as h:
+                with text.loop(0, parts_w) as h:
                     first = h if layout.apart == 1 else text.mul(h, layout.apart)
                     _pack_row(text, layout, lanes, (text.at(to, text.mul(h, whole * size)), source), first, start[2])
-    return text.finish()
+    text.finish()
 
 
 def copies_whole_rows(layout: Layout) -> bool:
@@ -162,26 +126,26 @@ def copies_whole_rows(layout: Layout) -> bool:
     return layout.step[2] == 1 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
 
 
-def _copy_row(text: FunctionText, layout: Layout, size: int, places: tuple[str, str], phase: int) -> None:
+def _copy_row(text: VectorText, layout: Layout, size: int, places: tuple[str, str], phase: int) -> None:
     """The elements of a row that lie inside of the image, whose packed places begin at ``phase`` of the padded one."""
     to, source = places
     low, extent, columns = layout.low[2] - phase, layout.image[2], layout.packed[2]
     first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
     if first < last:
-        copy(text, text.at(to, first * size), text.at(source, (first - low) * size), (last - first) * size)
+        text.copy_bytes(text.at(to, first * size), text.at(source, (first - low) * size), (last - first) * size)
 
 
-def _source(text: FunctionText, layout: Layout, axis: int, q: str, start: str | int, phase: str) -> str:
+def _source(text: VectorText, layout: Layout, axis: int, q: str, start: Operand, phase: str) -> str:
     at = text.add(q, start) if start != 0 else q
     return text.sub(text.add(text.mul(at, layout.step[axis]), phase), layout.low[axis])
 
 
-def _inside(text: FunctionText, position: str, extent: int) -> str:
+def _inside(text: VectorText, position: str, extent: int) -> str:
     return text.test("ult", position, extent)
 
 
 def _pack_row(
-    text: FunctionText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: str | int
+    text: VectorText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: Operand
 ) -> None:
     """The elements of a row that lie inside of the image."""
     size, step, low = lanes.dtype.size_bytes, layout.step[2], layout.low[2]
@@ -193,16 +157,15 @@ def _pack_row(
     if step == 1:
         count = text.most(text.sub(last_q, first_q), 0)
         from_ = text.at(source, text.mul(text.sub(text.add(text.add(first_q, start), phase), low), size))
-        copy(text, text.at(to, text.mul(first_q, size)), from_, text.mul(count, size))
+        text.copy_bytes(text.at(to, text.mul(first_q, size)), from_, text.mul(count, size))
         return
-    with text.loop(first_q, last_q, 1) as q:
+    with text.loop(first_q, last_q) as q:
         from_ = text.at(source, text.mul(_source(text, layout, 2, q, start, phase), size))
-        value = text.value(f"load {lanes.element}, ptr {from_}, align {size}")
-        text.line(f"store {lanes.element} {value}, ptr {text.at(to, text.mul(q, size))}, align {size}")
+        text.store(lanes.element, text.load(lanes.element, from_), text.at(to, text.mul(q, size)))
 
 
-def _first_at(text: FunctionText, position: int, phase: str, step: int, start: str | int) -> str:
+def _first_at(text: VectorText, position: int, phase: str, step: int, start: Operand) -> str:
     """The first packed element at or behind ``position`` of the padded image, of the part that begins at ``phase``."""
     ahead = text.sub(position + step - 1, phase)
-    whole = text.value(f"sdiv i64 {ahead}, {step}") if step > 1 else ahead
+    whole = text.binary("sdiv", ahead, step) if step > 1 else ahead
     return text.sub(whole, start)

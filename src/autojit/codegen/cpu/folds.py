@@ -47,7 +47,7 @@ class FoldPrinter(ExpressionPrinter):
             if accumulator.prefix or self._is_direct(accumulator):
                 continue
             self.partials[k] = offset
-            count = self.program.inner_count if accumulator.kind == "col" else 1
+            count = self.walk.inner_count if accumulator.kind == "col" else 1
             offset += -(-count * partial_dtype(accumulator).size_bytes // 64) * 64
         self.partial_bytes = offset
 
@@ -113,7 +113,7 @@ class FoldPrinter(ExpressionPrinter):
     def open_reduction(self, reduction: RowReduction) -> None:
         dtype = reduction.expr.dtype
         if not getattr(reduction.op, "is_pair", False):
-            is_long = exceeds_block(self.program.inner_count)
+            is_long = exceeds_block(self.walk.inner_count)
             self.row_folds[reduction.value] = self.open_fold(reduction.op, dtype, is_long=is_long)
             return
         best, where = self.slot(fold_dtype(dtype)), self.slot(int64)
@@ -132,7 +132,7 @@ class FoldPrinter(ExpressionPrinter):
         emit = self.emit
         dtype = fold_dtype(reduction.expr.dtype)
         old, at = self.get(best, dtype), self.get(where, int64)
-        here = Scalar(self.index(self.inner_position(), memo), int64)
+        here = Scalar(self.index(self.walk.position, memo), int64)
         new = Scalar(value.text, dtype)
         beats = reduction.op.lower(emit, dtype)[1]
         wins = emit.logical_or(beats(new, old), emit.lt(at, emit.constant(0, int64)))
@@ -164,20 +164,17 @@ class FoldPrinter(ExpressionPrinter):
     def _partial_pointer(self, position: int) -> str:
         if position not in self.partials:
             return f"%p{self.accumulator_argument(position)}"
-        chunk_base = self.line(f"mul i64 %chunk, {self.number(self.partial_bytes)}")
-        base = self.line(f"add i64 {chunk_base}, {self.number(self.partials[position])}")
-        return self.line(f"getelementptr i8, ptr %p{self.partial_argument()}, i64 {base}")
+        chunk_base = self.mul("%chunk", self.partial_bytes)
+        base = self.add(chunk_base, self.partials[position])
+        return self.at(f"%p{self.partial_argument()}", base)
 
     def fill(self, position: int) -> None:
         """Write the identity to every element of a column accumulator."""
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
         identity = self._identity(accumulator.op, dtype)
-
-        def body(i: str) -> None:
-            self.emit.store(identity, self.element(self.bases[position], dtype, i))
-
-        self.loop("fill", "0", self.number(self.program.inner_count), body)
+        with self.loop(0, self.walk.inner_count, stem="fill") as i:
+            self.emit.store(identity, self.address(self.bases[position], dtype, i))
 
     def accumulate(self, position: int, value: Scalar, memo: Memo) -> None:
         """Fold one element into an accumulator."""
@@ -187,9 +184,9 @@ class FoldPrinter(ExpressionPrinter):
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
         combine = accumulator.op.lower(self.fold, dtype)[1]
-        at = self.element(self.bases[position], dtype, self.index(self.inner_position(), memo))
-        old = self.emit.load(at, dtype, self.attrs)
-        self.emit.store(combine(old, Scalar(value.text, dtype)), at, self.attrs)
+        at = self.address(self.bases[position], dtype, self.index(self.walk.position, memo))
+        old = self.emit.load(at, dtype, self.access)
+        self.emit.store(combine(old, Scalar(value.text, dtype)), at, self.access)
 
     def flush_accumulators(self) -> None:
         for fold in self.totals.values():

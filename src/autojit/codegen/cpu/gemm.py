@@ -31,19 +31,22 @@ the bits of the result depend on k and dtype, for n = 1 also on A's layout, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from autojit.codegen.cpu.gemm_dots import add_old_value, dots_function, dots_symbol
+from autojit.codegen.cpu.gemm_dots import add_old_value, dots_signature, write_dots
 from autojit.codegen.cpu.gemm_pack import (
     PANELS_AT_ONCE,
-    copy_block_function,
-    copy_block_symbol,
-    pack_panels_function,
-    pack_panels_symbol,
+    copy_block_signature,
+    pack_panels_signature,
+    write_copy_block,
+    write_pack_panels,
 )
-from autojit.codegen.cpu.gemm_text import MODULE_TAIL, SCALAR_DECLARATIONS, FunctionText, Vector, vector_declarations
-from autojit.codegen.cpu.gemm_tiles import TileSet, TileShape, tile_set, tiles_function, tiles_symbol
+from autojit.codegen.cpu.gemm_tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
+from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorModule, VectorText
+from autojit.codegen.function_text import Operand, State
+from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 from autojit.core.sizes import size_max, size_min
@@ -100,30 +103,22 @@ def packed_b_bytes(dtype: DType, k: int, n: int) -> int:
 
 def gemm_module(dtype: DType, host: HostTarget) -> str:
     """The module's text for float32 or float64 on a machine."""
-    tiles = tile_set(dtype, host)
-    vectors = tiles.vectors()
-    declarations = [line for vector in vectors for line in vector_declarations(vector)]
-    widest = vectors[-1]
-    declarations.append(
-        f"declare {widest.element} @llvm.vector.reduce.fadd.{widest.suffix}({widest.element}, {widest.text})"
-    )
-    return "\n".join(
-        [
-            *SCALAR_DECLARATIONS,
-            *declarations,
-            *[tiles_function(tiles, shape) for shape in tiles.shapes],
-            pack_panels_function(tiles),
-            copy_block_function(tiles),
-            _columns_function(tiles),
-            _scattered_function(tiles),
-            _blocks_function(tiles),
-            dots_function(tiles),
-            _gemm_function(tiles),
-            _gemm_packed_function(tiles),
-            _pack_b_function(tiles),
-            MODULE_TAIL,
-        ]
-    )
+    tiles, module = tile_set(dtype, host), VectorModule()
+    for shape in tiles.shapes:
+        write_tiles(module, tiles, shape)
+    for write in (
+        write_pack_panels,
+        write_copy_block,
+        _write_columns,
+        _write_scattered,
+        _write_blocks,
+        write_dots,
+        _write_gemm,
+        _write_gemm_packed,
+        _write_pack_b,
+    ):
+        write(module, tiles)
+    return module.text()
 
 
 def _round_up(value: int, step: int) -> int:
@@ -136,27 +131,36 @@ def _a_block_elements(dtype: DType) -> int:
     return (rows + PADDING) * (DEPTH_BLOCK + PADDING)
 
 
-def _symbol(tiles: TileSet, name: str) -> str:
-    return f"aj_{name}_{tiles.dtype.short}"
+_A = "ptr a, i64 rsa, i64 csa"
+_B = "ptr b, i64 rsb, i64 csb"
+_C = "ptr c, i64 rsc, i64 csc"
+_PARAMETERS = {
+    "columns": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
+    "scattered": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, {_C}, i64 columns, i64 accumulate",
+    "blocks": f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch, i64 prepacked",
+    "gemm": f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch",
+    "gemm_packed": f"i64 m, i64 n, i64 k, {_A}, ptr packed, {_C}, i64 accumulate, ptr scratch",
+    "pack_b": f"i64 k, i64 n, {_B}, ptr packed",
+}
 
 
-_TILE_ARGUMENTS = "i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %ldb"
+def _signature(tiles: TileSet, name: str) -> Signature:
+    return Signature(f"aj_{name}_{tiles.dtype.short}", _PARAMETERS[name])
 
 
-def _columns_function(tiles: TileSet) -> str:
-    """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: tiles from left to right over one panel."""
-    text = FunctionText(
-        f"internal void @{_symbol(tiles, 'columns')}({_TILE_ARGUMENTS}, ptr %c, i64 %ldc, i64 %columns, "
-        "i64 %accumulate) #1"
-    )
+def _internal(module: ModuleText, tiles: TileSet, name: str) -> VectorText:
+    return VectorText(module, _signature(tiles, name), linkage="internal", attributes=INTERNAL)
 
-    def run(shape: TileShape, b: str, c: str, columns: str | int) -> None:
-        text.line(
-            f"call void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr {b}, i64 %ldb, "
-            f"ptr {c}, i64 %ldc, i64 {columns}, i64 %accumulate)"
-        )
 
-    def whole(shape: TileShape, state: list[str]) -> list[str]:
+def _write_columns(module: ModuleText, tiles: TileSet) -> None:
+    """Tiles from left to right over one panel."""
+    text = _internal(module, tiles, "columns")
+
+    def run(shape: TileShape, b: str, c: str, columns: Operand) -> None:
+        a = "%a", "%rsa", "%csa"
+        text.call(tiles_signature(tiles, shape), "%m", "%k", *a, b, "%ldb", c, "%ldc", columns, "%accumulate")
+
+    def whole(shape: TileShape, state: State) -> State:
         left, b, c = state
         run(shape, b, c, shape.columns)
         skip = shape.columns * tiles.dtype.size_bytes
@@ -164,7 +168,7 @@ def _columns_function(tiles: TileSet) -> str:
 
     state = ["%columns", "%b", "%c"]
     for shape in tiles.whole:
-        state = text.repeat_while(shape.columns, ("i64", "ptr", "ptr"), state, partial(whole, shape))
+        state = text.while_left(shape.columns, ("i64", "ptr", "ptr"), state, partial(whole, shape))
     left, b, c = state
     text.return_when(text.test("eq", left, 0))
     for shape in tiles.rest[:-1]:
@@ -173,52 +177,41 @@ def _columns_function(tiles: TileSet) -> str:
             run(shape, b, c, left)
         text.return_when(fits)
     run(tiles.rest[-1], b, c, left)
-    return text.finish()
+    text.finish()
 
 
-def _scattered_function(tiles: TileSet) -> str:
+def _write_scattered(module: ModuleText, tiles: TileSet) -> None:
     """The same for a C with any strides ``rsc, csc``: tile by tile through the stack."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
     element = Vector(tiles.dtype, 1).element
-    text = FunctionText(
-        f"internal void @{_symbol(tiles, 'scattered')}({_TILE_ARGUMENTS}, ptr %c, i64 %rsc, i64 %csc, i64 %columns, "
-        "i64 %accumulate) #1"
-    )
-    text.line(f"%tile = alloca [{tiles.tallest * panel} x {element}], align 64")
+    text = _internal(module, tiles, "scattered")
+    tile = text.local(f"[{tiles.tallest * panel} x {element}]")
     text.line("%adds = icmp ne i64 %accumulate, 0")
     with text.loop(0, "%m", tiles.tallest) as row:
         rows = text.least(text.sub("%m", row), tiles.tallest)
         a = text.at("%a", text.mul(row, "%rsa"))
-        text.line(
-            f"call void @{_symbol(tiles, 'columns')}(i64 {rows}, i64 %k, ptr {a}, i64 %rsa, i64 %csa, ptr %b, "
-            f"i64 %ldb, ptr %tile, i64 {panel * size}, i64 %columns, i64 0)"
-        )
-        with text.loop(0, rows, 1) as i, text.loop(0, "%columns", 1) as j:
-            source = text.at("%tile", text.add(text.mul(i, panel * size), text.mul(j, size)))
+        b, c = ("%b", "%ldb"), (tile, panel * size)
+        text.call(_signature(tiles, "columns"), rows, "%k", a, "%rsa", "%csa", *b, *c, "%columns", 0)
+        with text.loop(0, rows) as i, text.loop(0, "%columns") as j:
+            source = text.at(tile, text.add(text.mul(i, panel * size), text.mul(j, size)))
             line = text.mul(text.add(row, i), "%rsc")
             target = text.at("%c", text.add(line, text.mul(j, "%csc")))
-            value = text.value(f"load {element}, ptr {source}, align {size}")
-            new = add_old_value(text, Vector(tiles.dtype, 1), value, target)
-            text.line(f"store {element} {new}, ptr {target}, align {size}")
-    return text.finish()
+            text.store(element, add_old_value(text, element, text.load(element, source), target), target)
+    text.finish()
 
 
-def _even_step(text: FunctionText, extent: str, most: int, unit: int) -> str:
+def _even_step(text: VectorText, extent: str, most: int, unit: int) -> str:
     """Length of all blocks but the last when `extent` >= 1 is cut evenly: a multiple of `unit`, at most `most`."""
-    count = text.value(f"udiv i64 {text.add(extent, most - 1)}, {most}")
-    even = text.value(f"udiv i64 {text.sub(text.add(extent, count), 1)}, {count}")
-    units = text.value(f"udiv i64 {text.add(even, unit - 1)}, {unit}")
-    return text.mul(units, unit)
+    count = text.quotient(text.add(extent, most - 1), most)
+    even = text.quotient(text.sub(text.add(extent, count), 1), count)
+    return text.mul(text.quotient(text.add(even, unit - 1), unit), unit)
 
 
-def _blocks_function(tiles: TileSet) -> str:
+def _write_blocks(module: ModuleText, tiles: TileSet) -> None:
     """The blocked product with strides in bytes; ``prepacked`` 1 says that B is what ``aj_pack_b`` wrote."""
-    text = FunctionText(
-        f"internal void @{_symbol(tiles, 'blocks')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, "
-        "i64 %rsb, i64 %csb, ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch, i64 %prepacked) #1"
-    )
+    text = _internal(module, tiles, "blocks")
     _BlockLoops(text, tiles).write()
-    return text.finish()
+    text.finish()
 
 
 @dataclass(frozen=True)
@@ -247,7 +240,7 @@ class _BlockOfB:
 class _BlockLoops:
     """Writes the loop nest of the module's head comment."""
 
-    def __init__(self, text: FunctionText, tiles: TileSet) -> None:
+    def __init__(self, text: VectorText, tiles: TileSet) -> None:
         self.text = text
         self.tiles = tiles
         self.size = tiles.dtype.size_bytes
@@ -262,7 +255,7 @@ class _BlockLoops:
         self.padded_n = self._whole_panels("%n")
         self.unit_c = text.test("eq", "%csc", self.size)
         in_panels = text.either(self.prepacked, self.packs_b)
-        plain = text.both(self.unit_c, text.value(f"xor i1 {in_panels}, true"))
+        plain = text.both(self.unit_c, text.negate(in_panels))
         self.one_plain_row = text.both(text.test("eq", "%m", 1), plain)
         self.depth_step = _even_step(text, "%k", DEPTH_BLOCK, DEPTH_UNIT)
         self.row_step = _even_step(text, "%m", row_block(self.tiles.dtype), ROW_UNIT)
@@ -286,28 +279,25 @@ class _BlockLoops:
 
     def _whole_panels(self, columns: str) -> str:
         text, panel = self.text, self.tiles.panel
-        return text.mul(text.value(f"sdiv i64 {text.add(columns, panel - 1)}, {panel}"), panel)
+        return text.mul(text.binary("sdiv", text.add(columns, panel - 1), panel), panel)
 
     def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
         text = self.text
         depth = text.least(text.sub("%k", first_depth), self.depth_step)
-        later = text.value(f"zext i1 {text.test('sgt', first_depth, 0)} to i64")
-        accumulate = text.value(f"or i64 %accumulate, {later}")
+        later = text.convert("zext", text.test("sgt", first_depth, 0), "i1")
+        accumulate = text.binary("or", "%accumulate", later)
         b = self._block_of_b(first_column, columns, first_depth, depth)
         with text.loop(0, "%m", self.row_step) as first_row:
             rows = text.least(text.sub("%m", first_row), self.row_step)
             a = self._block_of_a(first_row, rows, first_depth, depth)
             packs_now = text.both(self.packs_b, text.test("eq", first_row, 0))
             c_row = text.at("%c", text.add(text.mul(first_row, "%rsc"), text.mul(first_column, "%csc")))
-            before = f"i64 {rows}, i64 {depth}, ptr {a[0]}, i64 {a[1]}, i64 {a[2]}"
-            start = self._wide_columns(columns, before, (b.plain, c_row), accumulate)
+            start = self._wide_columns(columns, (rows, depth, *a), (b.plain, c_row), accumulate)
             with text.loop(start, columns, self.tiles.panel) as column:
                 width = text.least(text.sub(columns, column), self.tiles.panel)
                 panel = self._panel_of_b(b, column, packs_now)
                 c = text.at(c_row, text.mul(column, "%csc"))
-                self._tiles(
-                    f"{before}, ptr {panel}, i64 {b.row_stride}, ptr {c}, i64 %rsc", f"i64 {width}, i64 {accumulate}"
-                )
+                self._tiles((rows, depth, *a, panel, b.row_stride, c, "%rsc"), (width, accumulate))
 
     def _block_of_b(self, first_column: str, columns: str, first_depth: str, depth: str) -> _BlockOfB:
         text, size, panel = self.text, self.size, self.tiles.panel
@@ -330,28 +320,23 @@ class _BlockLoops:
     def _panel_of_b(self, b: _BlockOfB, column: str, packs_now: str) -> str:
         """Where the tiles read the columns from `column` on; packs this panel and the next few if it is time."""
         text, group = self.text, PANELS_AT_ONCE * self.tiles.panel
-        panel = text.at(b.base, text.mul(text.value(f"and i64 {column}, {b.column_mask}"), b.column_stride))
-        begins = text.test("eq", text.value(f"and i64 {column}, {group - 1}"), 0)
+        panel = text.at(b.base, text.mul(text.binary("and", column, b.column_mask), b.column_stride))
+        begins = text.test("eq", text.binary("and", column, group - 1), 0)
         with text.when(text.both(packs_now, begins)):
             source = text.at(b.plain, text.mul(column, "%csb"))
             columns = text.least(text.sub(b.columns, column), group)
-            text.line(
-                f"call void @{pack_panels_symbol(self.tiles)}(i64 {b.depth}, i64 {columns}, ptr {source}, "
-                f"i64 %rsb, i64 %csb, ptr {panel})"
-            )
+            text.call(pack_panels_signature(self.tiles), b.depth, columns, source, "%rsb", "%csb", panel)
         return panel
 
-    def _wide_columns(self, columns: str, a: str, starts: tuple[str, str], accumulate: str) -> str:
+    def _wide_columns(self, columns: str, a: Sequence[str], starts: tuple[str, str], accumulate: str) -> str:
         """A single row and a plain B: walk B in wide pieces as far as whole ones go; returns where to go on."""
         text, wide = self.text, self.tiles.wide
-        whole = text.value(f"and i64 {columns}, {-wide.columns}")
+        whole = text.binary("and", columns, -wide.columns)
         stop = text.choose(self.one_plain_row, whole, 0)
         with text.loop(0, stop, wide.columns) as column:
             b, c = (text.at(start, text.mul(column, self.size)) for start in starts)
-            text.line(
-                f"call void @{tiles_symbol(self.tiles, wide)}({a}, ptr {b}, i64 %rsb, ptr {c}, i64 %rsc, "
-                f"i64 {wide.columns}, i64 {accumulate})"
-            )
+            tile = tiles_signature(self.tiles, wide)
+            text.call(tile, *a, b, "%rsb", c, "%rsc", wide.columns, accumulate)
         return stop
 
     def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
@@ -363,44 +348,34 @@ class _BlockLoops:
         line_stride, stride = text.choose(by_rows, "%rsa", "%csa"), text.choose(by_rows, "%csa", "%rsa")
         padded = text.mul(text.add(text.round_up(length, PADDING), PADDING), size)
         with text.when(self.packs_a):
-            text.line(
-                f"call void @{copy_block_symbol(self.tiles)}(i64 {lines}, i64 {length}, ptr {plain}, "
-                f"i64 {line_stride}, i64 {stride}, ptr %scratch, i64 {padded})"
-            )
+            copy = copy_block_signature(self.tiles)
+            text.call(copy, lines, length, plain, line_stride, stride, "%scratch", padded)
         row_stride = text.choose(self.packs_a, text.choose(by_rows, padded, size), "%rsa")
         column_stride = text.choose(self.packs_a, text.choose(by_rows, size, padded), "%csa")
         return text.choose(self.packs_a, "%scratch", plain, "ptr"), row_stride, column_stride
 
-    def _tiles(self, before: str, after: str) -> None:
+    def _tiles(self, before: Sequence[str], after: Sequence[str]) -> None:
         text = self.text
-        contiguous, scattered, done = text.label("contiguous"), text.label("scattered"), text.label("done")
-        text.line(f"br i1 {self.unit_c}, label %{contiguous}, label %{scattered}")
-        text.start(contiguous)
-        text.line(f"call void @{_symbol(self.tiles, 'columns')}({before}, {after})")
-        text.jump(done)
-        text.start(scattered)
-        text.line(f"call void @{_symbol(self.tiles, 'scattered')}({before}, i64 %csc, {after})")
-        text.jump(done)
-        text.start(done)
+        with text.when(self.unit_c):
+            text.call(_signature(self.tiles, "columns"), *before, *after)
+        with text.otherwise():
+            text.call(_signature(self.tiles, "scattered"), *before, "%csc", *after)
 
 
-def _byte_strides(text: FunctionText, tiles: TileSet, names: tuple[str, ...]) -> dict[str, str]:
+def _byte_strides(text: VectorText, tiles: TileSet, names: tuple[str, ...]) -> dict[str, str]:
     return {name: text.mul(f"%{name}", tiles.dtype.size_bytes) for name in names}
 
 
-def _gemm_function(tiles: TileSet) -> str:
+def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
     size = tiles.dtype.size_bytes
-    text = FunctionText(
-        f"void @{_symbol(tiles, 'gemm')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, "
-        "i64 %csb, ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch) #0"
-    )
+    text = VectorText(module, _signature(tiles, "gemm"))
     stride = _byte_strides(text, tiles, ("rsa", "csa", "rsb", "csb", "rsc", "csc"))
     _return_when_empty(text, tiles, stride)
     single = text.test("eq", "%n", 1)
     rows_contiguous = text.test("eq", "%csa", 1)
     dots = text.both(single, rows_contiguous)
     with text.when(dots):
-        _write_dots(text, tiles, stride)
+        _dots_of_rows(text, tiles, stride)
     text.return_when(dots)
     turned = text.either(single, text.either(_column_major(text), _is_narrow(text, tiles)))
     m, n = text.choose(turned, "%n", "%m"), text.choose(turned, "%m", "%n")
@@ -409,18 +384,16 @@ def _gemm_function(tiles: TileSet) -> str:
     rsb, csb = text.choose(turned, stride["csa"], stride["rsb"]), text.choose(turned, stride["rsa"], stride["csb"])
     rsc, csc = text.choose(turned, stride["csc"], stride["rsc"]), text.choose(turned, stride["rsc"], stride["csc"])
     csb = text.choose(text.test("eq", n, 1), size, csb)  # the stride of a single column does not matter
-    text.line(
-        f"call void @{_symbol(tiles, 'blocks')}(i64 {m}, i64 {n}, i64 %k, ptr {a}, i64 {rsa}, i64 {csa}, ptr {b}, "
-        f"i64 {rsb}, i64 {csb}, ptr %c, i64 {rsc}, i64 {csc}, i64 %accumulate, ptr %scratch, i64 0)"
-    )
-    return text.finish()
+    operands = a, rsa, csa, b, rsb, csb, "%c", rsc, csc
+    text.call(_signature(tiles, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch", 0)
+    text.finish()
 
 
-def _column_major(text: FunctionText) -> str:
+def _column_major(text: VectorText) -> str:
     return text.both(text.test("ne", "%csc", 1), text.test("eq", "%rsc", 1))
 
 
-def _is_narrow(text: FunctionText, tiles: TileSet) -> str:
+def _is_narrow(text: VectorText, tiles: TileSet) -> str:
     """Few columns of C would leave most lanes idle, while A^T, taken for B, fills them: worth a scattered C."""
     widest_idle = tiles.rest[0].columns // 2
     few = text.both(text.test("sle", "%n", widest_idle), text.test("sge", "%m", tiles.rest[0].columns))
@@ -428,56 +401,44 @@ def _is_narrow(text: FunctionText, tiles: TileSet) -> str:
     return text.both(few, contiguous)
 
 
-def _return_when_empty(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> None:
+def _return_when_empty(text: VectorText, tiles: TileSet, stride: dict[str, str]) -> None:
     """No elements of C: nothing to do. No elements to sum: C becomes zero, or stays."""
     text.return_when(text.test("sle", text.least("%m", "%n"), 0))
     no_sum = text.test("sle", "%k", 0)
     rows = text.choose(text.both(no_sum, text.test("eq", "%accumulate", 0)), "%m", 0)
-    with text.loop(0, rows, 1) as i, text.loop(0, "%n", 1) as j:
+    with text.loop(0, rows) as i, text.loop(0, "%n") as j:
         target = text.at("%c", text.add(text.mul(i, stride["rsc"]), text.mul(j, stride["csc"])))
-        text.line(f"store {Vector(tiles.dtype, 1).element} 0.0, ptr {target}, align {tiles.dtype.size_bytes}")
+        text.store(Vector(tiles.dtype, 1).element, "0.0", target)
     text.return_when(no_sum)
 
 
-def _write_dots(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> None:
+def _dots_of_rows(text: VectorText, tiles: TileSet, stride: dict[str, str]) -> None:
     """n = 1 and contiguous rows of A; the column of B is made contiguous in ``scratch`` first if it is not."""
     size = tiles.dtype.size_bytes
     scattered = text.test("ne", "%rsb", 1)
     with text.when(scattered):
-        text.line(
-            f"call void @{copy_block_symbol(tiles)}(i64 1, i64 %k, ptr %b, i64 0, i64 {stride['rsb']}, "
-            f"ptr %scratch, i64 {size})"
-        )
+        text.call(copy_block_signature(tiles), 1, "%k", "%b", 0, stride["rsb"], "%scratch", size)
     x = text.choose(scattered, "%scratch", "%b", "ptr")
-    text.line(
-        f"call void @{dots_symbol(tiles)}(i64 %m, i64 %k, ptr %a, i64 {stride['rsa']}, ptr {x}, ptr %c, "
-        f"i64 {stride['rsc']}, i64 %accumulate)"
-    )
+    text.call(dots_signature(tiles), "%m", "%k", "%a", stride["rsa"], x, "%c", stride["rsc"], "%accumulate")
 
 
-def _gemm_packed_function(tiles: TileSet) -> str:
-    text = FunctionText(
-        f"void @{_symbol(tiles, 'gemm_packed')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %packed, "
-        "ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch) #0"
-    )
+def _write_gemm_packed(module: ModuleText, tiles: TileSet) -> None:
+    text = VectorText(module, _signature(tiles, "gemm_packed"))
     stride = _byte_strides(text, tiles, ("rsa", "csa", "rsc", "csc"))
     _return_when_empty(text, tiles, stride)
     size = tiles.dtype.size_bytes
     csc = text.choose(text.test("eq", "%n", 1), size, stride["csc"])
-    text.line(
-        f"call void @{_symbol(tiles, 'blocks')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 {stride['rsa']}, "
-        f"i64 {stride['csa']}, ptr %packed, i64 0, i64 0, ptr %c, i64 {stride['rsc']}, i64 {csc}, "
-        "i64 %accumulate, ptr %scratch, i64 1)"
-    )
-    return text.finish()
+    operands = "%a", stride["rsa"], stride["csa"], "%packed", 0, 0, "%c", stride["rsc"], csc
+    text.call(_signature(tiles, "blocks"), "%m", "%n", "%k", *operands, "%accumulate", "%scratch", 1)
+    text.finish()
 
 
-def _pack_b_function(tiles: TileSet) -> str:
+def _write_pack_b(module: ModuleText, tiles: TileSet) -> None:
     """Panels in the order `_BlockLoops` reads them: block of k by block of k, in each from left to right."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
-    text = FunctionText(f"void @{_symbol(tiles, 'pack_b')}(i64 %k, i64 %n, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #0")
+    text = VectorText(module, _signature(tiles, "pack_b"))
     stride = _byte_strides(text, tiles, ("rsb", "csb"))
-    padded_n = text.mul(text.value(f"sdiv i64 {text.add('%n', panel - 1)}, {panel}"), panel)
+    padded_n = text.mul(text.binary("sdiv", text.add("%n", panel - 1), panel), panel)
     depth_step = _even_step(text, text.most("%k", 1), DEPTH_BLOCK, DEPTH_UNIT)
     group = PANELS_AT_ONCE * panel
     with text.loop(0, "%k", depth_step) as first_depth:
@@ -488,8 +449,6 @@ def _pack_b_function(tiles: TileSet) -> str:
             width = text.least(text.sub("%n", column), group)
             from_column = text.at(source, text.mul(column, stride["csb"]))
             panel_address = text.at(target, text.mul(text.mul(column, depth), size))
-            text.line(
-                f"call void @{pack_panels_symbol(tiles)}(i64 {depth}, i64 {width}, ptr {from_column}, "
-                f"i64 {stride['rsb']}, i64 {stride['csb']}, ptr {panel_address})"
-            )
-    return text.finish()
+            strides = stride["rsb"], stride["csb"]
+            text.call(pack_panels_signature(tiles), depth, width, from_column, *strides, panel_address)
+    text.finish()

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 from functools import partial
 
-from autojit.codegen.cpu.gemm_text import FunctionText, Vector
 from autojit.codegen.cpu.gemm_tiles import TileSet
+from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
+from autojit.codegen.module_text import ModuleText, Signature
 
 CHAINS = 4
 """Independent vector sums of one row, which hide the latency of the multiply-add."""
 
 
-def dots_symbol(tiles: TileSet) -> str:
-    """Name of `dots_function`."""
-    return f"aj_dots_{tiles.dtype.short}"
+def dots_signature(tiles: TileSet) -> Signature:
+    """What `write_dots` writes: C[i] = A[i] . x with contiguous rows and x, strides in bytes; ``k >= 1``."""
+    parameters = "i64 m, i64 k, ptr a, i64 rsa, ptr x, ptr c, i64 rsc, i64 accumulate"
+    return Signature(f"aj_dots_{tiles.dtype.short}", parameters)
 
 
-def dots_function(tiles: TileSet) -> str:
-    """``void (m, k, A, rsa, x, C, rsc, accumulate)``: C[i] = A[i] . x with contiguous rows and x, strides in bytes.
-
-    ``k >= 1``.
-    """
-    vector = tiles.vectors()[-1]
-    text = FunctionText(
-        f"internal void @{dots_symbol(tiles)}(i64 %m, i64 %k, ptr %a, i64 %rsa, ptr %x, ptr %c, i64 %rsc, "
-        "i64 %accumulate) #1"
-    )
+def write_dots(module: ModuleText, tiles: TileSet) -> None:
+    """Add the function."""
+    vector = tiles.widest
+    text = VectorText(module, dots_signature(tiles), linkage="internal", attributes=INTERNAL)
     rows = 4 if tiles.registers == 32 else 2
     step = vector.lanes * CHAINS
     text.line(f"%whole = udiv i64 %k, {step}")
@@ -38,11 +34,11 @@ def dots_function(tiles: TileSet) -> str:
     state = ["%m", "%a", "%c"]
     for height in (rows, 1):
         kinds = ("i64", "ptr", "ptr")
-        state = text.repeat_while(height, kinds, state, partial(_rows, text, tiles, vector, height))
-    return text.finish()
+        state = text.while_left(height, kinds, state, partial(_rows, text, tiles, vector, height))
+    text.finish()
 
 
-def _rows(text: FunctionText, tiles: TileSet, vector: Vector, height: int, state: list[str]) -> list[str]:
+def _rows(text: VectorText, tiles: TileSet, vector: Vector, height: int, state: list[str]) -> list[str]:
     """`height` rows; returns the rows left below them and where A and C go on."""
     rows_left, a, c = state
     kinds = ["i64", "i64", *[vector.text] * (height * CHAINS)]
@@ -50,10 +46,10 @@ def _rows(text: FunctionText, tiles: TileSet, vector: Vector, height: int, state
     for _ in range(height - 1):
         bases.append(text.at(bases[-1], "%rsa"))
     first = ["%whole", "0", *["zeroinitializer"] * (height * CHAINS)]
-    after = text.repeat_while(1, kinds, first, partial(_long_step, text, tiles, vector, bases))
+    after = text.while_left(1, kinds, first, partial(_long_step, text, tiles, vector, bases))
     heads = after[2::CHAINS]
     state = ["%rest", after[1], *heads]
-    after_rest = text.repeat_while(1, kinds[: 2 + height], state, partial(_short_step, text, tiles, vector, bases))
+    after_rest = text.while_left(1, kinds[: 2 + height], state, partial(_short_step, text, tiles, vector, bases))
     for row in range(height):
         sums = [after_rest[2 + row], *after[3 + row * CHAINS : 2 + (row + 1) * CHAINS]]
         _finish_row(text, vector, sums, text.at(c, text.mul("%rsc", row)))
@@ -61,20 +57,20 @@ def _rows(text: FunctionText, tiles: TileSet, vector: Vector, height: int, state
     return [text.sub(rows_left, height), *below]
 
 
-def _long_step(text: FunctionText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]) -> list[str]:
+def _long_step(text: VectorText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]) -> list[str]:
     """`CHAINS` vectors of every row. `state` is steps left, bytes done, sums row by row."""
     left, done, *sums = state
-    x = [text.load(vector, text.at(text.at("%x", done), chain * vector.size_bytes)) for chain in range(CHAINS)]
+    x = [text.load_vector(vector, text.at(text.at("%x", done), chain * vector.size_bytes)) for chain in range(CHAINS)]
     news = []
     for row, base in enumerate(bases):
         start = text.at(base, done)
         for chain in range(CHAINS):
-            a = text.load(vector, text.at(start, chain * vector.size_bytes))
+            a = text.load_vector(vector, text.at(start, chain * vector.size_bytes))
             news.append(text.multiply_add(vector, a, x[chain], sums[row * CHAINS + chain], fused=tiles.fused))
     return [text.sub(left, 1), text.add(done, CHAINS * vector.size_bytes), *news]
 
 
-def _short_step(text: FunctionText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]) -> list[str]:
+def _short_step(text: VectorText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]) -> list[str]:
     """One vector of every row, cut where k ends. `state` is elements left, bytes done, one sum per row."""
     left, done, *sums = state
     mask = text.mask_below(vector, left)
@@ -86,21 +82,16 @@ def _short_step(text: FunctionText, tiles: TileSet, vector: Vector, bases: list[
     return [text.sub(left, vector.lanes), text.add(done, vector.size_bytes), *news]
 
 
-def _finish_row(text: FunctionText, vector: Vector, sums: list[str], target: str) -> None:
-    v, element, size = vector.text, vector.element, vector.dtype.size_bytes
+def _finish_row(text: VectorText, vector: Vector, sums: list[str], target: str) -> None:
+    v, element = vector.text, vector.element
     while len(sums) > 1:
-        sums = [text.value(f"fadd {v} {a}, {b}") for a, b in zip(sums[::2], sums[1::2], strict=True)]
+        sums = [text.binary("fadd", a, b, v) for a, b in zip(sums[::2], sums[1::2], strict=True)]
     dot = text.value(f"call reassoc {element} @llvm.vector.reduce.fadd.{vector.suffix}({element} -0.0, {v} {sums[0]})")
-    text.line(f"store {element} {add_old_value(text, vector, dot, target)}, ptr {target}, align {size}")
+    text.store(element, add_old_value(text, element, dot, target), target)
 
 
-def add_old_value(text: FunctionText, vector: Vector, value: str, target: str) -> str:
+def add_old_value(text: VectorText, element: str, value: str, target: str) -> str:
     """`value`, plus what `target` holds if ``%adds``."""
-    read, joined, before = text.label("read"), text.label("joined"), text.block
-    text.line(f"br i1 %adds, label %{read}, label %{joined}")
-    text.start(read)
-    old = text.value(f"load {vector.element}, ptr {target}, align {vector.dtype.size_bytes}")
-    total = text.value(f"fadd {vector.element} {old}, {value}")
-    text.jump(joined)
-    text.start(joined)
-    return text.value(f"phi {vector.element} [ {total}, %{read} ], [ {value}, %{before} ]")
+    with text.when("%adds"):
+        total = text.binary("fadd", text.load(element, target), value, element)
+    return text.merge(element, total, value)

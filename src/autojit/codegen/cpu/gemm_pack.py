@@ -10,27 +10,27 @@ zero, a copy of the last column or what was there before, and no tile stores it.
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.gemm_text import FunctionText, Vector
 from autojit.codegen.cpu.gemm_tiles import TileSet
+from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
+from autojit.codegen.module_text import ModuleText, Signature
 
 PANELS_AT_ONCE = 4
 """Panels packed in one go: rows of B are read in longer pieces, and the panels still fit the second-level cache."""
 
 
-def pack_panels_symbol(tiles: TileSet) -> str:
-    """Name of `pack_panels_function`."""
-    return f"aj_pack_panels_{tiles.dtype.short}"
-
-
-def pack_panels_function(tiles: TileSet) -> str:
-    """``void (k, columns, B, rsb, csb, packed)``: panels one after the other; ``columns >= 1``; strides in bytes.
+def pack_panels_signature(tiles: TileSet) -> Signature:
+    """What `write_pack_panels` writes: panels one after the other; ``columns >= 1``; strides in bytes.
 
     Writes up to `transpose_lanes` - 1 rows beyond the last panel's end.
     """
+    parameters = "i64 k, i64 columns, ptr b, i64 rsb, i64 csb, ptr packed"
+    return Signature(f"aj_pack_panels_{tiles.dtype.short}", parameters)
+
+
+def write_pack_panels(module: ModuleText, tiles: TileSet) -> None:
+    """Add the function."""
     size = tiles.dtype.size_bytes
-    text = FunctionText(
-        f"internal void @{pack_panels_symbol(tiles)}(i64 %k, i64 %columns, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #1"
-    )
+    text = VectorText(module, pack_panels_signature(tiles), linkage="internal", attributes=INTERNAL)
     text.line(f"%column_bytes = mul nsw i64 %k, {size}")
     rows_contiguous = text.test("eq", "%csb", size)
     with text.when(rows_contiguous):
@@ -41,45 +41,47 @@ def pack_panels_function(tiles: TileSet) -> str:
         _transpose_columns(text, tiles)
     text.return_when(columns_contiguous)
     _copy_elements(text, tiles)
-    return text.finish()
+    text.finish()
 
 
-def _panel_at(text: FunctionText, tiles: TileSet, column: str) -> str:
+def _panel_at(text: VectorText, tiles: TileSet, column: str) -> str:
     """Address of the panel that holds a column."""
-    first = text.value(f"and i64 {column}, {-tiles.panel}")
+    first = text.binary("and", column, -tiles.panel)
     return text.at("%packed", text.mul(first, "%column_bytes"))
 
 
-def _copy_rows(text: FunctionText, tiles: TileSet) -> None:
+def _copy_rows(text: VectorText, tiles: TileSet) -> None:
     """Whole panels side by side, so that a row is read in one piece; then what is left, under masks."""
     vectors = [Vector(tiles.dtype, lanes) for lanes in tiles.whole[0].lanes]
     firsts = [sum(v.lanes for v in vectors[:k]) for k in range(len(vectors))]
     size = tiles.dtype.size_bytes
     panel_bytes = tiles.panel * size
-    whole = text.value(f"and i64 %columns, {-tiles.panel}")
-    with text.loop(0, "%k", 1) as p:
+    whole = text.binary("and", "%columns", -tiles.panel)
+    with text.loop(0, "%k") as p:
         source = text.at("%b", text.mul(p, "%rsb"))
         target = text.at("%packed", text.mul(p, panel_bytes))
         with text.loop(0, whole, tiles.panel) as column:
             piece, place = text.at(source, text.mul(column, size)), text.at(target, text.mul(column, "%column_bytes"))
             for vector, first in zip(vectors, firsts, strict=True):
-                text.store(vector, text.load(vector, text.at(piece, first * size)), text.at(place, first * size))
+                text.store_vector(
+                    vector, text.load_vector(vector, text.at(piece, first * size)), text.at(place, first * size)
+                )
     rest = text.sub("%columns", whole)
     masks = [text.mask_below(v, rest, first) for v, first in zip(vectors, firsts, strict=True)]
     start, last_panel = text.at("%b", text.mul(whole, size)), text.at("%packed", text.mul(whole, "%column_bytes"))
     rows = text.choose(text.test("sgt", rest, 0), "%k", 0)
-    with text.loop(0, rows, 1) as p:
+    with text.loop(0, rows) as p:
         source, place = text.at(start, text.mul(p, "%rsb")), text.at(last_panel, text.mul(p, panel_bytes))
         for vector, first, mask in zip(vectors, firsts, masks, strict=True):
             value = text.masked_load(vector, text.at(source, first * size), mask)
-            text.store(vector, value, text.at(place, first * size))
+            text.store_vector(vector, value, text.at(place, first * size))
 
 
 TRANSPOSE_ROWS = 128
 """Rows of a panel that are finished before the next: they stay in the first-level cache while their columns come in."""
 
 
-def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
+def _transpose_columns(text: VectorText, tiles: TileSet) -> None:
     with (
         text.loop(0, "%columns", tiles.panel) as first,
         text.loop(0, "%k", TRANSPOSE_ROWS) as start,
@@ -91,7 +93,7 @@ def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
         _transpose_strip(text, tiles, column, place, (start, stop))
 
 
-def _transpose_strip(text: FunctionText, tiles: TileSet, column: str, place: str, rows: tuple[str, str]) -> None:
+def _transpose_strip(text: VectorText, tiles: TileSet, column: str, place: str, rows: tuple[str, str]) -> None:
     """`transpose_lanes` columns from `column` on, for some rows of the panel; `place` is where they begin in it."""
     vector = Vector(tiles.dtype, tiles.transpose_lanes)
     side, size = vector.lanes, tiles.dtype.size_bytes
@@ -103,21 +105,21 @@ def _transpose_strip(text: FunctionText, tiles: TileSet, column: str, place: str
         block = [text.masked_load(vector, text.at(source, skip), mask) for source in sources]
         row = text.at(place, text.mul(p, tiles.panel * size))
         for i, value in enumerate(transposed(text, vector, block)):
-            text.store(vector, value, text.at(row, i * tiles.panel * size))
+            text.store_vector(vector, value, text.at(row, i * tiles.panel * size))
 
 
-def _copy_elements(text: FunctionText, tiles: TileSet) -> None:
+def _copy_elements(text: VectorText, tiles: TileSet) -> None:
     size = tiles.dtype.size_bytes
-    with text.loop(0, "%columns", 1) as column:
+    with text.loop(0, "%columns") as column:
         source = text.at("%b", text.mul(column, "%csb"))
-        within = text.value(f"and i64 {column}, {tiles.panel - 1}")
+        within = text.binary("and", column, tiles.panel - 1)
         target = text.at(_panel_at(text, tiles, column), text.mul(within, size))
-        with text.loop(0, "%k", 1) as p:
+        with text.loop(0, "%k") as p:
             row = text.at(target, text.mul(p, tiles.panel * size))
             copy_element(text, tiles, text.at(source, text.mul(p, "%rsb")), row)
 
 
-def transposed(text: FunctionText, vector: Vector, rows: list[str]) -> list[str]:
+def transposed(text: VectorText, vector: Vector, rows: list[str]) -> list[str]:
     """Transpose a square block held in registers: log2(side) rounds of two-input shuffles.
 
     Round by round, halves of distance ``d`` change places: row ``i`` and row ``i + d`` exchange their off-diagonal
@@ -136,36 +138,32 @@ def transposed(text: FunctionText, vector: Vector, rows: list[str]) -> list[str]
     return rows
 
 
-def copy_element(text: FunctionText, tiles: TileSet, source: str, target: str) -> None:
+def copy_element(text: VectorText, tiles: TileSet, source: str, target: str) -> None:
     """Append the copy of one element between two addresses."""
     element = Vector(tiles.dtype, 1).element
-    value = text.value(f"load {element}, ptr {source}, align {tiles.dtype.size_bytes}")
-    text.line(f"store {element} {value}, ptr {target}, align {tiles.dtype.size_bytes}")
+    text.store(element, text.load(element, source), target)
 
 
-def copy_block_symbol(tiles: TileSet) -> str:
-    """Name of `copy_block_function`."""
-    return f"aj_copy_block_{tiles.dtype.short}"
-
-
-def copy_block_function(tiles: TileSet) -> str:
-    """``void (lines, length, source, line_stride, stride, target, target_line_stride)``: strides in bytes.
-
-    The target's lines are contiguous; the source's usually are too.
-    """
-    size = tiles.dtype.size_bytes
-    text = FunctionText(
-        f"internal void @{copy_block_symbol(tiles)}(i64 %lines, i64 %length, ptr %source, i64 %line_stride, "
-        "i64 %stride, ptr %target, i64 %target_line_stride) #1"
+def copy_block_signature(tiles: TileSet) -> Signature:
+    """What `write_copy_block` writes: strides in bytes; the target's lines are contiguous, the source's usually too."""
+    return Signature(
+        f"aj_copy_block_{tiles.dtype.short}",
+        "i64 lines, i64 length, ptr source, i64 line_stride, i64 stride, ptr target, i64 target_line_stride",
     )
+
+
+def write_copy_block(module: ModuleText, tiles: TileSet) -> None:
+    """Add the function."""
+    size = tiles.dtype.size_bytes
+    text = VectorText(module, copy_block_signature(tiles), linkage="internal", attributes=INTERNAL)
     contiguous = text.test("eq", "%stride", size)
     line_bytes = text.mul("%length", size)
-    with text.loop(0, "%lines", 1) as i:
+    with text.loop(0, "%lines") as i:
         source = text.at("%source", text.mul(i, "%line_stride"))
         target = text.at("%target", text.mul(i, "%target_line_stride"))
         with text.when(contiguous):
-            text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {line_bytes}, i1 false)")
+            text.copy_bytes(target, source, line_bytes)
         elements = text.choose(contiguous, 0, "%length")
-        with text.loop(0, elements, 1) as j:
+        with text.loop(0, elements) as j:
             copy_element(text, tiles, text.at(source, text.mul(j, "%stride")), text.at(target, text.mul(j, size)))
-    return text.finish()
+    text.finish()

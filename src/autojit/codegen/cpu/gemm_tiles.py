@@ -4,7 +4,7 @@ A tile is ``rows x columns`` of C. Every step of k loads the tile's columns of o
 mask), broadcasts one element of A per row, and adds ``rows x vectors`` fused products. Strides of A are arguments, so a
 packed, a transposed and a plain A run through the same code; B's and C's columns are contiguous.
 
-How to read it: `tile_set` chooses shapes for a machine; `tiles_function` writes one function per shape of columns,
+How to read it: `tile_set` chooses shapes for a machine; `write_tiles` writes one function per shape of columns,
 which walks down all rows of C in tiles of falling height; `_RowTile` writes one tile.
 
 An element of C is ``sum over blocks of k of (fma chain over the block, ascending from zero)`` whatever tile computes
@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from autojit.codegen.cpu.gemm_text import FunctionText, Vector
+from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
+from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 
@@ -84,10 +85,10 @@ class TileSet:
         """Every shape once."""
         return tuple(dict.fromkeys((*self.whole, *self.rest, self.wide)))
 
-    def vectors(self) -> list[Vector]:
-        """Every vector type the generated code uses."""
-        lanes = {self.transpose_lanes} | {lanes for shape in self.shapes for lanes in shape.lanes}
-        return [Vector(self.dtype, count) for count in sorted(lanes)]
+    @property
+    def widest(self) -> Vector:
+        """The widest vector of all tiles."""
+        return Vector(self.dtype, max(lanes for shape in self.shapes for lanes in shape.lanes))
 
 
 def tile_set(dtype: DType, host: HostTarget) -> TileSet:
@@ -119,29 +120,29 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
     )
 
 
-def tiles_symbol(tiles: TileSet, shape: TileShape) -> str:
-    """Name of `tiles_function`."""
-    return f"aj_tiles_{tiles.dtype.short}_{shape.columns}{'m' if shape.masked else ''}"
-
-
-def tiles_function(tiles: TileSet, shape: TileShape) -> str:
-    """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: one column of tiles, all rows.
+def tiles_signature(tiles: TileSet, shape: TileShape) -> Signature:
+    """What `write_tiles` writes: one column of tiles, all rows of C.
 
     Strides are in bytes; ``k >= 1``; ``accumulate`` is 0 or 1; ``columns`` is `shape.columns`, or less if the shape is
     masked, but enough to reach its last vector.
     """
-    text = FunctionText(
-        f"internal void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, "
-        "ptr %b, i64 %ldb, ptr %c, i64 %ldc, i64 %columns, i64 %accumulate) #1"
+    return Signature(
+        f"aj_tiles_{tiles.dtype.short}_{shape.columns}{'m' if shape.masked else ''}",
+        "i64 m, i64 k, ptr a, i64 rsa, i64 csa, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
     )
+
+
+def write_tiles(module: ModuleText, tiles: TileSet, shape: TileShape) -> None:
+    """Add the function of one shape."""
+    text = VectorText(module, tiles_signature(tiles, shape), linkage="internal", attributes=INTERNAL)
     columns = _Columns.begin(text, tiles, shape)
     state = ["%m", "%a", "%c"]
     for rows in shape.rows:
-        state = text.repeat_while(rows, ("i64", "ptr", "ptr"), state, partial(_one_tile, text, columns, rows))
-    return text.finish()
+        state = text.while_left(rows, ("i64", "ptr", "ptr"), state, partial(_one_tile, text, columns, rows))
+    text.finish()
 
 
-def _one_tile(text: FunctionText, columns: _Columns, rows: int, state: list[str]) -> list[str]:
+def _one_tile(text: VectorText, columns: _Columns, rows: int, state: list[str]) -> list[str]:
     """Write one tile; returns the rows left below it and where A and C go on."""
     rows_left, a, c = state
     _RowTile(text, columns, rows, a, c).write()
@@ -160,7 +161,7 @@ class _Columns:
     accumulate: str
 
     @classmethod
-    def begin(cls, text: FunctionText, tiles: TileSet, shape: TileShape) -> _Columns:
+    def begin(cls, text: VectorText, tiles: TileSet, shape: TileShape) -> _Columns:
         vectors = tuple(Vector(tiles.dtype, lanes) for lanes in shape.lanes)
         accumulate = text.test("ne", "%accumulate", 0)
         mask = ""
@@ -168,23 +169,23 @@ class _Columns:
             mask = text.mask_below(vectors[-1], "%columns", shape.columns - shape.lanes[-1])
         return cls(tiles, shape, vectors, mask, accumulate)
 
-    def load(self, text: FunctionText, vector: int, address: str) -> str:
+    def load(self, text: VectorText, vector: int, address: str) -> str:
         """Read what belongs to the `vector`-th vector, of B or of C."""
         if self.mask and vector == len(self.vectors) - 1:
             return text.masked_load(self.vectors[vector], address, self.mask)
-        return text.load(self.vectors[vector], address)
+        return text.load_vector(self.vectors[vector], address)
 
-    def store(self, text: FunctionText, vector: int, value: str, address: str) -> None:
+    def store(self, text: VectorText, vector: int, value: str, address: str) -> None:
         if self.mask and vector == len(self.vectors) - 1:
             text.masked_store(self.vectors[vector], value, address, self.mask)
         else:
-            text.store(self.vectors[vector], value, address)
+            text.store_vector(self.vectors[vector], value, address)
 
 
 class _RowTile:
     """One tile of ``rows`` rows at ``a`` and ``c``."""
 
-    def __init__(self, text: FunctionText, columns: _Columns, rows: int, a: str, c: str) -> None:
+    def __init__(self, text: VectorText, columns: _Columns, rows: int, a: str, c: str) -> None:
         self.text = text
         self.columns = columns
         self.rows = rows
@@ -228,7 +229,7 @@ class _RowTile:
         element = self.columns.vectors[0].element
         new_sums = []
         for row, address in enumerate(rows_of_a):
-            scalar = text.value(f"load {element}, ptr {address}, align {self.columns.tiles.dtype.size_bytes}")
+            scalar = text.load(element, address)
             broadcast = {v.lanes: text.splat(scalar, element, v.lanes) for v in self.columns.vectors}
             for k, vector in enumerate(self.columns.vectors):
                 total = sums[row * len(self.columns.vectors) + k]
@@ -297,17 +298,10 @@ class _RowTile:
         return places
 
     def _with_old_values(self, sums: list[str]) -> list[str]:
-        text = self.text
-        read, joined, before = text.label("read"), text.label("joined"), text.block
-        text.line(f"br i1 {self.columns.accumulate}, label %{read}, label %{joined}")
-        text.start(read)
+        text, kinds = self.text, self._accumulator_types()
         news = []
-        for total, (k, vector, address) in zip(sums, self._places(), strict=True):
-            old = self.columns.load(text, k, address)
-            news.append(text.value(f"fadd {vector.text} {old}, {total}"))
-        text.jump(joined)
-        text.start(joined)
-        return [
-            text.value(f"phi {kind} [ {new}, %{read} ], [ {total}, %{before} ]")
-            for kind, new, total in zip(self._accumulator_types(), news, sums, strict=True)
-        ]
+        with text.when(self.columns.accumulate):
+            for total, (k, vector, address) in zip(sums, self._places(), strict=True):
+                old = self.columns.load(text, k, address)
+                news.append(text.binary("fadd", old, total, vector.text))
+        return [text.merge(kind, new, total) for kind, new, total in zip(kinds, news, sums, strict=True)]

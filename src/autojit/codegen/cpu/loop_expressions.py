@@ -6,12 +6,13 @@ maps expressions, indices and index terms to what holds them; ``row_memo`` lives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.cpu.machine import KEPT_COST, ROW_SCRATCH_BYTES, aligned
 from autojit.codegen.cpu.piecewise import arms, below, is_whole, shared_walk
+from autojit.codegen.cpu.walk import Walk
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import bool_, int64, uint32, uint64
 from autojit.core.sizes import is_symbolic, surely_less
@@ -28,17 +29,17 @@ from autojit.schedule.expressions import (
     RandomWord,
     RowResult,
 )
-from autojit.schedule.loops import LoopProgram
 
 Memo = dict[Any, Any]
 
 
-class ExpressionPrinter(KernelFunction):
+class ExpressionPrinter(CpuKernel):
     """A kernel function whose blocks compute expressions of a program."""
 
-    def __init__(self, module: KernelModule, symbol: str, program: LoopProgram, *, is_checked: bool) -> None:
+    def __init__(self, module: KernelModule, symbol: str, walk: Walk, *, is_checked: bool) -> None:
         super().__init__(module, symbol, is_checked=is_checked)
-        self.program = program
+        self.walk = walk
+        self.program = program = walk.program
         self.variables: dict[LoopVariable, str] = {}
         self.row_memo: Memo = {}
         self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
@@ -50,7 +51,7 @@ class ExpressionPrinter(KernelFunction):
 
     def plan_cache(self) -> None:
         """Expensive inner expressions read again in a later phase are kept in row scratch."""
-        program = self.program
+        program, walk = self.program, self.walk
         roots: dict[int, list[Expr]] = {}
         for root in program.roots():
             roots.setdefault(root.phase, []).append(root)
@@ -65,8 +66,8 @@ class ExpressionPrinter(KernelFunction):
                 if expr in visited:
                     continue
                 visited.add(expr)
-                if expr in first_seen and _is_worth_keeping(expr):
-                    size = program.inner_count * expr.dtype.size_bytes
+                if expr in first_seen and self._is_worth_keeping(expr):
+                    size = walk.inner_count * expr.dtype.size_bytes
                     if expr in self.cached:
                         continue
                     if is_symbolic(size):
@@ -79,39 +80,35 @@ class ExpressionPrinter(KernelFunction):
                 if expr not in first_seen:
                     fresh.append(expr)
                 stack.extend(expr.args)
-                stack.extend(program.lookups[name] for name in _opaque_names(expr.positions))
+                stack.extend(walk.lookups_of(expr.positions))
             first_seen.update((expr, phase) for expr in fresh)
-        if is_symbolic(program.inner_count):
+        if is_symbolic(walk.inner_count):
             self.cache_bytes = sum(self._cached_bytes(e) for e in self.cached)
             return
         for expr, (phase, _) in list(self.cached.items()):
-            self.cached[expr] = (phase, self.array(expr.dtype, max(program.inner_count, 2)))
+            self.cached[expr] = (phase, self.array(expr.dtype, max(walk.inner_count, 2)))
+
+    def _is_worth_keeping(self, expr: Expr) -> bool:
+        return expr in self.walk.varying and self.walk.costs[expr] >= KEPT_COST and not isinstance(expr, Load)
 
     def _cached_bytes(self, expr: Expr) -> int:
-        return aligned(self.program.inner_count * expr.dtype.size_bytes)
+        return aligned(self.walk.inner_count * expr.dtype.size_bytes)
 
     def place_cache(self, argument: int) -> None:
         """Rows of symbolic length are kept in memory of the worker, whose address is an argument."""
         at: int = 0
-        skip = self.line(f"mul i64 %worker, {self.number(self.cache_bytes)}")
+        skip = self.mul("%worker", self.cache_bytes)
         for expr, (phase, _) in list(self.cached.items()):
-            start = self.line(f"add i64 {skip}, {self.number(at)}")
-            self.cached[expr] = (phase, self.line(f"getelementptr i8, ptr %p{argument}, i64 {start}"))
+            start = self.add(skip, at)
+            self.cached[expr] = (phase, self.at(f"%p{argument}", start))
             at += self._cached_bytes(expr)
 
-    def inner_position(self) -> Index:
-        """The row-major position among the inner loops."""
-        position = Index()
-        for variable in self.program.inner:
-            position = position * variable.extent + Index.of(variable)
-        return position
-
     def _cache_address(self, expr: Expr, memo: Memo) -> str:
-        return self.element(self.cached[expr][1], expr.dtype, self.index(self.inner_position(), memo))
+        return self.address(self.cached[expr][1], expr.dtype, self.index(self.walk.position, memo))
 
     def keep(self, expr: Expr, value: Scalar, memo: Memo) -> None:
         """Write an expression to its row scratch."""
-        self.emit.store(value, self._cache_address(expr, memo), self.attrs)
+        self.emit.store(value, self._cache_address(expr, memo), self.access)
 
     # -- expressions
 
@@ -123,24 +120,20 @@ class ExpressionPrinter(KernelFunction):
             if expr in seen:
                 continue
             seen.add(expr)
-            if not expr.inner:
+            if expr not in self.walk.varying:
                 self.expr(expr, self.row_memo, phase)
             elif not (isinstance(expr, Guarded) or self._is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
-                stack.extend(self.lookups_of(expr.positions))
-
-    def lookups_of(self, indices: Iterable[Index]) -> list[Expr]:
-        """What indices look up at run time."""
-        return [self.program.lookups[name] for name in _opaque_names(indices)]
+                stack.extend(self.walk.lookups_of(expr.positions))
 
     def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
         """Where guards hang on the row alone, choose what the inner loops read before they start."""
         if self.is_checked:  # a checked load knows which buffer it reads
             return
-        inner = self.program.inner
+        inner = self.walk.inner
         overwritten = self.program.in_place.values()
         done: set[Expr] = set()
-        for expr in below(roots, lambda e: not e.inner or e in done or self._is_kept(e, phase)):
+        for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self._is_kept(e, phase)):
             if ("address", expr) in self.row_memo or not is_whole(expr):
                 continue
             walk = shared_walk(expr, inner, overwritten)
@@ -152,16 +145,16 @@ class ExpressionPrinter(KernelFunction):
         """The address that a guard starts from in this row; nothing is read yet."""
         if isinstance(expr, Load):
             (position,) = expr.positions
-            inner = self.program.inner
+            inner = self.walk.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
             start = self.index(Index(of_row, position.offset), self.row_memo, phase)
-            return self.element(f"%p{expr.buffer}", expr.dtype, start)
+            return self.address(f"%p{expr.buffer}", expr.dtype, start)
         assert isinstance(expr, Guarded), "only guards have one address of several"
         addresses = [self._picked(arm, phase) for arm in arms(expr)]
         if len(addresses) == 1:
             return addresses[0]
         holds = self._conditions(expr.guards, self.row_memo, phase)
-        return self.line(f"select i1 {holds.text}, ptr {addresses[0]}, ptr {addresses[1]}")
+        return self.choose(holds.text, addresses[0], addresses[1], "ptr")
 
     def _is_kept(self, expr: Expr, phase: int) -> bool:
         """Whether an earlier phase wrote the expression to row scratch."""
@@ -187,21 +180,21 @@ class ExpressionPrinter(KernelFunction):
     def _known(self, expr: Expr, memo: Memo, phase: int) -> Scalar | None:
         """The value if it was computed at this point already, or is kept in row scratch."""
         found = memo.get(expr)
-        if found is None and not expr.inner:
+        if found is None and expr not in self.walk.varying:
             found = self.row_memo.get(expr)
         if found is not None:
             return found  # type: ignore[no-any-return]
         if isinstance(expr, RowResult):
             return self.row_memo["row", expr.number]  # type: ignore[no-any-return]
         if self._is_kept(expr, phase):
-            value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
+            value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.access)
             return value
         return None
 
     def _computed(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         emit = self.emit
         if isinstance(expr, Load):
-            return self.load(expr.buffer, expr.dtype, self.index(expr.positions[0], memo, phase))
+            return self.read(expr.buffer, expr.dtype, self.index(expr.positions[0], memo, phase))
         if isinstance(expr, Applied):
             args = [self.expr(a, memo, phase) for a in expr.args]
             value = expr.op.lower(emit, *args)
@@ -246,8 +239,8 @@ class ExpressionPrinter(KernelFunction):
         picked = self.row_memo.get(("address", expr))
         if picked is not None:
             start, walk = picked
-            address = self.element(start, expr.dtype, self.index(walk, memo, phase))
-            return self.emit.load(address, expr.dtype, self.attrs)
+            address = self.address(start, expr.dtype, self.index(walk, memo, phase))
+            return self.emit.load(address, expr.dtype, self.access)
         answers = {self.answers.get(guard) for guard in expr.guards}
         if False in answers or answers == {True}:
             return self.expr(outside if False in answers else inside, memo, phase)
@@ -255,20 +248,12 @@ class ExpressionPrinter(KernelFunction):
         otherwise = self.expr(outside, memo, phase)
         if not _reads_memory(inside):
             return self.emit.select(condition, self.expr(inside, memo, phase), otherwise)
-        then, join = self.label("in"), self.label("join")
-        before = self.block
-        self.lines.append(f"  br i1 {condition.text}, label %{then}, label %{join}")
-        self.start(then)
         kept = self.row_memo
         self.row_memo = dict(self.row_memo)  # what is computed in here is not known outside
-        value = self.expr(inside, dict(memo), phase)
+        with self.when(condition.text):
+            value = self.expr(inside, dict(memo), phase)
         self.row_memo = kept
-        end = self.block
-        self.lines.append(f"  br label %{join}")
-        self.start(join)
-        kind = register_type(expr.dtype)
-        name = self.line(f"phi {kind} [ {value.text}, %{end} ], [ {otherwise.text}, %{before} ]")
-        return Scalar(name, expr.dtype)
+        return Scalar(self.merge(register_type(expr.dtype), value.text, otherwise.text), expr.dtype)
 
     def _conditions(self, guards: Iterable[Guard], memo: Memo, phase: int) -> Scalar:
         parts: list[str] = []
@@ -276,12 +261,12 @@ class ExpressionPrinter(KernelFunction):
             at = self.index(index, memo, phase)
             least, greatest = index.bounds()
             if not surely_less(low - 1, least):
-                parts.append(self.line(f"icmp sge i64 {at}, {self.number(low)}"))
+                parts.append(self.test("sge", at, low))
             if not surely_less(greatest, high) or not parts:
-                parts.append(self.line(f"icmp slt i64 {at}, {self.number(high)}"))
+                parts.append(self.test("slt", at, high))
         total = parts[0]
         for part in parts[1:]:
-            total = self.line(f"and i1 {total}, {part}")
+            total = self.both(total, part)
         return Scalar(total, bool_)
 
     # -- addresses
@@ -295,12 +280,12 @@ class ExpressionPrinter(KernelFunction):
         for term, coefficient in index.terms:
             part = self._term(term, memo, phase)
             if coefficient != 1:
-                part = self.line(f"mul nsw i64 {part}, {self.number(coefficient)}")
-            total = part if total is None else self.line(f"add nsw i64 {total}, {part}")
+                part = self.binary("mul nsw", part, coefficient)
+            total = part if total is None else self.binary("add nsw", total, part)
         if total is None:
             total = self.number(index.offset)
         elif index.offset:
-            total = self.line(f"add nsw i64 {total}, {self.number(index.offset)}")
+            total = self.binary("add nsw", total, index.offset)
         memo[index] = total
         return total
 
@@ -312,7 +297,7 @@ class ExpressionPrinter(KernelFunction):
             if found is None:
                 base = self.index(term.base, memo, phase)
                 opcode = "udiv" if isinstance(term, Quotient) else "urem"
-                found = memo[term] = self.line(f"{opcode} i64 {base}, {self._divisor(term.divisor)}")
+                found = memo[term] = self.binary(opcode, base, self._divisor(term.divisor))
             return found
         return self.expr(self.program.lookups[term.text], memo, phase).text
 
@@ -320,21 +305,7 @@ class ExpressionPrinter(KernelFunction):
         """A size to divide by: 1 where it is 0 as the step counts it, for an index that points at nothing."""
         if surely_less(0, size):
             return self.number(size)
-        return self.line(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
-
-
-def _is_worth_keeping(expr: Expr) -> bool:
-    return expr.inner and expr.cost >= KEPT_COST and not isinstance(expr, Load)
-
-
-def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:
-    """The look-ups that positions depend on."""
-    for index in indices:
-        for term, _ in index.terms:
-            if isinstance(term, Opaque):
-                yield term.text
-            elif isinstance(term, Quotient | Remainder):
-                yield from _opaque_names((term.base,))
+        return self.value(f"call i64 @llvm.umax.i64(i64 {self.number(size)}, i64 1)")
 
 
 def _reads_memory(expr: Expr) -> bool:
@@ -342,7 +313,8 @@ def _reads_memory(expr: Expr) -> bool:
     stack, met = [expr], {expr}
     while stack:
         found = stack.pop()
-        if isinstance(found, Load | LookUp) or any(True for _ in _opaque_names(found.positions)):
+        looks_up = any(isinstance(term, Opaque) for index in found.positions for term in index.walk())
+        if looks_up or isinstance(found, Load | LookUp):
             return True
         for part in found.args:
             if part not in met:

@@ -24,9 +24,10 @@ from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
 from autojit.codegen.cpu.loop_expressions import Memo
 from autojit.codegen.cpu.piecewise import below, cuts, outcome
+from autojit.codegen.cpu.walk import Walk
 from autojit.core.config import config
 from autojit.core.sizes import size_max, surely_less
-from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.ir.index import LoopVariable
 from autojit.schedule.bands import Slices
 from autojit.schedule.expressions import Expr, Load
 from autojit.schedule.loops import Accumulator, LoopProgram, RowReduction, Store
@@ -53,8 +54,8 @@ class LoopPrinter(FoldPrinter):
     """Prints one kernel."""
 
     def __init__(self, program: LoopProgram, symbol: str, slices: Slices | None = None) -> None:
-        super().__init__(KernelModule(), symbol, program, is_checked=config.check)
-        self.plan = plan_chunks(program, slices)
+        super().__init__(KernelModule(), symbol, Walk(program), is_checked=config.check)
+        self.plan = plan_chunks(self.walk, slices)
         self.prepare_folds()
         self.overwritten = {
             value: [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
@@ -67,84 +68,73 @@ class LoopPrinter(FoldPrinter):
         self.pointers(self.argument_sizes())
         if self.cache_bytes:
             self.place_cache(len(self.sizes) - 1)
-        total = self.number(chunked_extent(program, self.plan.over_inner))
+        total = self.number(chunked_extent(self.walk, self.plan.over_inner))
         low, high = "0", total
         if self.plan.count != 1:
-            low = self.line(f"mul i64 %chunk, {self.number(self.plan.size)}")
-            top = self.line(f"add i64 {low}, {self.number(self.plan.size)}")
-            high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {total})")
+            low, high = self.chunk_bounds(self.plan.size, total)
         self.open_accumulators()
         if self.plan.over_inner:
             self.row((low, high))
         elif program.prefix:
-            self.loop("prefix", low, high, self._prefix_block)
+            with self.loop(low, high, stem="prefix") as position:
+                self._prefix_block(position)
         else:
             self._rows(low, high)
         self.close_accumulators()
         self.finish()
         if self.partial_bytes:
             print_combine(self)
-        return KernelText(
-            self.module.text(),
-            self.plan.count,
-            self.partial_bytes,
-            self.plan.estimate_ns,
-            reports=self.reports,
-            scratch_bytes=self.cache_bytes,
-            sizes=tuple(self.module.sizes),
-            failing=tuple(self.failing),
-        )
+        partial, scratch = self.partial_bytes, self.cache_bytes
+        return self.kernel_text(self.plan.count, self.plan.estimate_ns, partial_bytes=partial, scratch_bytes=scratch)
 
     # -- rows
 
     def _prefix_block(self, position: str) -> None:
         """The rows of one kept position: its columns are filled, then folded into."""
         program = self.program
-        folded = prod(v.extent for v in program.rows[program.prefix :])
+        folded = prod(v.extent for v in self.walk.rows[program.prefix :])
         for k, accumulator in enumerate(program.accumulators):
             if not accumulator.prefix:
                 continue
-            offset = self.line(f"mul i64 {position}, {self.number(program.inner_count)}")
+            offset = self.mul(position, self.walk.inner_count)
             base = f"%p{self.accumulator_argument(k)}"
-            self.bases[k] = self.element(base, accumulator.value.type.dtype, offset)
+            self.bases[k] = self.address(base, accumulator.value.type.dtype, offset)
             self.fill(k)
-        start = self.line(f"mul i64 {position}, {self.number(folded)}")
-        self._rows(start, self.line(f"add i64 {start}, {self.number(folded)}"))
+        start = self.mul(position, folded)
+        self._rows(start, self.add(start, folded))
 
     def _rows(self, low: str, high: str) -> None:
         """All rows of [low, high), in blocks that sums over the rows can end at."""
-        block = size_max(1, SUM_BLOCK // size_max(self.program.inner_count, 1))
-        if not self.totals or surely_less(self.program.row_count, block + 1):
-            self.loop("row", low, high, self._row_at)
-            return
-        self._blocks(low, high, block, lambda start, stop: self.loop("row", start, stop, self._row_at))
+        block = size_max(1, SUM_BLOCK // size_max(self.walk.inner_count, 1))
+        if not self.totals or surely_less(self.walk.row_count, block + 1):
+            self._rows_between(low, high)
+        else:
+            self._blocks(low, high, block, self._rows_between)
 
     def _blocks(self, low: str, high: str, size: int, body: Callable[[str, str], None]) -> None:
         """``body(start, stop)`` for blocks of ``size`` from low to high; running sums end with each block."""
-        span = self.line(f"sub i64 {high}, {low}")
-        rounded = self.line(f"add i64 {span}, {self.number(size - 1)}")
-        count = self.line(f"sdiv i64 {rounded}, {self.number(size)}")
-
-        def block(b: str) -> None:
-            start = self.line(f"add i64 {low}, {self.line(f'mul i64 {b}, {self.number(size)}')}")
-            top = self.line(f"add i64 {start}, {self.number(size)}")
-            body(start, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {high})"))
+        span = self.sub(high, low)
+        rounded = self.add(span, size - 1)
+        count = self.binary("sdiv", rounded, size)
+        with self.loop(0, count, stem="block") as b:
+            start = self.add(low, self.mul(b, size))
+            top = self.add(start, size)
+            body(start, self.least(top, high))
             self.flush_accumulators()
 
-        self.loop("block", "0", count, block)
-
-    def _row_at(self, row: str) -> None:
-        self.set_row(row)
-        self.row(None)
+    def _rows_between(self, low: str, high: str) -> None:
+        with self.loop(low, high, stem="row") as row:
+            self.set_row(row)
+            self.row(None)
 
     def set_row(self, row: str) -> None:
         """The row variables: digits of the row counter."""
         rest = row
-        rows = self.program.rows
+        rows = self.walk.rows
         for variable in reversed(rows[1:]):
             extent = self.number(variable.extent)
-            self.variables[variable] = self.line(f"urem i64 {rest}, {extent}")
-            rest = self.line(f"udiv i64 {rest}, {extent}")
+            self.variables[variable] = self.remainder(rest, extent)
+            rest = self.quotient(rest, extent)
         if rows:
             self.variables[rows[0]] = rest
 
@@ -157,8 +147,8 @@ class LoopPrinter(FoldPrinter):
 
     def _phases(self) -> list[Phase]:
         program = self.program
-        inner = [(k, s) for k, s in enumerate(program.stores) if self._is_full(s.expr, s.index)]
-        sums = [(k, a) for k, a in enumerate(program.accumulators) if _accumulates_inside(a)]
+        inner = [(k, s) for k, s in enumerate(program.stores) if self._is_full(s)]
+        sums = [(k, a) for k, a in enumerate(program.accumulators) if self._accumulates_inside(a)]
         roots = [*(r.expr for r in program.reductions), *(s.expr for _, s in inner), *(a.expr for _, a in sums)]
         last = max((root.phase for root in roots), default=-1)
         return [
@@ -172,8 +162,11 @@ class LoopPrinter(FoldPrinter):
             for number in range(last + 1)
         ]
 
-    def _is_full(self, expr: Expr, index: Index) -> bool:
-        return expr.inner or any(_varies(index, v) for v in self.program.inner)
+    def _is_full(self, store: Store) -> bool:
+        return store.expr in self.walk.varying or self.walk.moves(store.index)
+
+    def _accumulates_inside(self, accumulator: Accumulator) -> bool:
+        return accumulator.kind == "col" or accumulator.full or accumulator.expr in self.walk.varying
 
     # -- one phase
 
@@ -182,12 +175,12 @@ class LoopPrinter(FoldPrinter):
         if not roots:
             return
         seen: set[Expr] = set()
-        for root in (*roots, *self.lookups_of(store.index for _, store in phase.stores)):
+        for root in (*roots, *self.walk.lookups_of(store.index for _, store in phase.stores)):
             self.hoist(root, phase.number, seen)
         self.pick_addresses(roots, phase.number)
         for reduction in phase.reductions:
             self.open_reduction(reduction)
-        self._inner_loops(list(self.program.inner), bounds, phase)
+        self._inner_loops(list(self.walk.inner), bounds, phase)
         for reduction in phase.reductions:
             self.close_reduction(reduction)
 
@@ -199,12 +192,11 @@ class LoopPrinter(FoldPrinter):
         variable, rest = loops[0], loops[1:]
         low, high = bounds or ("0", self.number(variable.extent))
 
-        def inside(counter: str) -> None:
-            self.variables[variable] = counter
-            self._inner_loops(rest, None, phase)
-
         def part(start: str, stop: str) -> None:
-            self.loop("inner", start, stop, inside, is_parallel=not rest)
+            loop = self.loop(start, stop, stem="inner") if rest else self.parallel_loop(start, stop, "inner")
+            with loop as counter:
+                self.variables[variable] = counter
+                self._inner_loops(rest, None, phase)
 
         def strip(start: str, stop: str) -> None:
             part(start, stop)
@@ -215,7 +207,7 @@ class LoopPrinter(FoldPrinter):
         folds = bool(phase.reductions or self.totals)
         if folds and exceeds_block(variable.extent) and not rest:
             self._blocks(low, high, SUM_BLOCK, strip)
-        elif folds and exceeds_block(self.program.inner_count) and not rest:
+        elif folds and exceeds_block(self.walk.inner_count) and not rest:
             strip(low, high)
             self.flush_accumulators()
         else:
@@ -229,7 +221,7 @@ class LoopPrinter(FoldPrinter):
         Sums stay whole.
         """
         variable = loops[0]
-        exprs = list(below(phase.roots(), lambda e: not e.inner or self._is_kept(e, phase.number)))
+        exprs = list(below(phase.roots(), lambda e: e not in self.walk.varying or self._is_kept(e, phase.number)))
         places = [] if phase.reductions or self.totals else cuts(exprs, variable, prod(v.extent for v in loops[1:]))
         if not places:
             print_part(*(bounds or ("0", self.number(variable.extent))))
@@ -238,8 +230,8 @@ class LoopPrinter(FoldPrinter):
         for low, high in pairwise([0, *places, variable.extent]):
             start, stop = self.number(low), self.number(high)
             if bounds is not None:
-                start = self.line(f"call i64 @llvm.smax.i64(i64 {bounds[0]}, i64 {start})")
-                stop = self.line(f"call i64 @llvm.smin.i64(i64 {bounds[1]}, i64 {stop})")
+                start = self.most(bounds[0], start)
+                stop = self.least(bounds[1], stop)
             answers = {g: outcome(g, variable, low, high) for e in exprs for g in e.guards}
             self.answers = before | {guard: answer for guard, answer in answers.items() if answer is not None}
             print_part(start, stop)
@@ -263,7 +255,7 @@ class LoopPrinter(FoldPrinter):
         def is_known(expr: Expr) -> bool:
             if expr in self.cached and self.cached[expr][0] < phase.number:
                 return True
-            return not expr.inner and expr in self.row_memo
+            return expr in self.row_memo and expr not in self.walk.varying
 
         stored: list[tuple[int, Store]] = []
         for expr in emission_order(phase.roots(), is_known):
@@ -280,29 +272,16 @@ class LoopPrinter(FoldPrinter):
             value = self.expr(store.expr, memo, phase)
             for load in self.overwritten.get(store.value, ()):
                 self.expr(load, memo, phase)
-            self.store(len(self.program.loads) + slot, value, self.index(store.index, memo, phase))
+            self.write(len(self.program.loads) + slot, value, self.index(store.index, memo, phase))
 
     def _row_results(self) -> None:
         """Row-level stores and accumulators, after the last phase."""
         memo = self.row_memo
-        stores = [(k, s) for k, s in enumerate(self.program.stores) if not self._is_full(s.expr, s.index)]
+        stores = [(k, s) for k, s in enumerate(self.program.stores) if not self._is_full(s)]
         self._store_all(stores, memo)
         for k, accumulator in enumerate(self.program.accumulators):
-            if not _accumulates_inside(accumulator):
+            if not self._accumulates_inside(accumulator):
                 self.accumulate(k, self.expr(accumulator.expr, memo, accumulator.expr.phase), memo)
-
-
-def _varies(index: Index, variable: LoopVariable) -> bool:
-    for term, _ in index.terms:
-        if term == variable:
-            return True
-        if isinstance(term, Quotient | Remainder) and _varies(term.base, variable):
-            return True
-    return False
-
-
-def _accumulates_inside(accumulator: Accumulator) -> bool:
-    return accumulator.kind == "col" or accumulator.expr.inner or accumulator.full
 
 
 def print_loops(program: LoopProgram, symbol: str, slices: Slices | None = None) -> KernelText:

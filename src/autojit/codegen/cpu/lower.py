@@ -18,7 +18,14 @@ from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
 from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
 from autojit.codegen.cpu.nested import Kept, nested_entries
-from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
+from autojit.codegen.cpu.plan_records import (
+    ContractionWords,
+    CopyContext,
+    ProductContext,
+    ProductWords,
+    SlotSum,
+    SumContext,
+)
 from autojit.codegen.cpu.structured import print_structured
 from autojit.codegen.lowered import (
     Argument,
@@ -37,6 +44,7 @@ from autojit.codegen.lowered import (
     Sliced,
     Words,
 )
+from autojit.codegen.records import Record
 from autojit.codegen.target import HostTarget
 from autojit.core.config import config
 from autojit.core.dtypes import DType, float32, float64
@@ -205,30 +213,24 @@ class _Lowering:
         dtype = output.type.dtype
         size = dtype.size_bytes
         words, _, estimate = matmul_words(kernel)
-        slices, total = band.slices, words["k"]
-        m, n, k = words["m"], words["n"], slices.part(total)
+        slices = band.slices
+        m, n, k = words.m, words.n, slices.part(words.k)
         slot = aligned(m * n * size)
         scratch = self.worker_scratch
-        words.update(k=k, row_block=m, row_blocks=1, units_per_chunk=1, units=1, scratch_bytes=scratch)
-        words.update(col_block=n, col_blocks=1)
-        body = "matmul"
-        if not slices.is_even:
-            body = "contract"
-            known = {**words, "k": total, "k_block": k}
-            words = {name: known[name] for name in CONTRACT_WORDS}
+        body, part = _slice_words(words, k, scratch, slices)
         self.gemms.add(dtype.short)
         slots = Scratch(slot * slices.count, per_worker=False)
         a_step, b_step = k * kernel.a.strides[-1] * size, k * kernel.b.strides[-2] * size
-        arguments = (
-            _in_band(kernel.a.value, kernel.a.offset * size, a_step, band),
-            _in_band(kernel.b.value, kernel.b.offset * size, b_step, band),
-            Sliced(slots, 0, slot, is_local=False),
-            Words(tuple(words.values())),
-            Scratch(scratch, per_worker=True),
+        arguments = ProductContext(
+            a=_in_band(kernel.a.value, kernel.a.offset * size, a_step, band),
+            b=_in_band(kernel.b.value, kernel.b.offset * size, b_step, band),
+            c=Sliced(slots, 0, slot, is_local=False),
+            words=Words(part),
+            scratch=Scratch(scratch, per_worker=True),
         )
         label = f"matmul {m}x{k}x{n}"
         self.entries.append(Entry(f"@aj_{body}_{dtype.short}", "", arguments, 1, estimate, label))
-        added = (output, slots, Words((m * n, slices.count, slot)))
+        added = SumContext(to=output, slots=slots, words=Words(SlotSum(n=m * n, n_slots=slices.count, stride=slot)))
         sum_ns = 0.05 * m * n * typical(slices.count)
         return Entry(f"@aj_sum_slots_{dtype.short}", "", added, 1, sum_ns, "sum slices")
 
@@ -241,15 +243,14 @@ class _Lowering:
         words, chunks, estimate = matmul_words(kernel, None if band is None else band.slices)
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
-        m, n, k = words["m"], words["n"], words["k"]
-        scratch = self.worker_scratch or aligned(gemm.scratch_bytes(dtype, words["row_block"], words["col_block"], k))
-        words["scratch_bytes"] = scratch
-        arguments = (
-            _in_band(kernel.a.value, kernel.a.offset * size, 0, band),
-            _in_band(kernel.b.value, kernel.b.offset * size, 0, band),
-            _in_band(kernel.node.outputs[0], 0, 0, band),
-            Words(tuple(words.values())),
-            Scratch(scratch, per_worker=True),
+        m, n, k = words.m, words.n, words.k
+        scratch = self.worker_scratch or aligned(gemm.scratch_bytes(dtype, words.row_block, words.col_block, k))
+        arguments = ProductContext(
+            a=_in_band(kernel.a.value, kernel.a.offset * size, 0, band),
+            b=_in_band(kernel.b.value, kernel.b.offset * size, 0, band),
+            c=_in_band(kernel.node.outputs[0], 0, 0, band),
+            words=Words(words.but(scratch_bytes=scratch)),
+            scratch=Scratch(scratch, per_worker=True),
         )
         self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, chunks, estimate, f"matmul {m}x{k}x{n}"))
 
@@ -268,7 +269,12 @@ class _Lowering:
         """Copy, or clear when there is no source."""
         size = target.type.size_bytes
         block = max(COPY_BLOCK_BYTES, 1)
-        arguments = (target, Immediate(0) if source is None else source, Immediate(size), Immediate(block))
+        arguments = CopyContext(
+            to=target,
+            source=Immediate(0) if source is None else source,
+            bytes=Immediate(size),
+            block=Immediate(block),
+        )
         self.entries.append(Entry("@aj_copy", "", arguments, -(-size // block), typical(size) * 0.1, "copy"))
 
     def _structured(self, kernel: StructuredKernel) -> None:
@@ -326,20 +332,29 @@ def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None
     return Sliced(value, offset_bytes, step_bytes, is_local=False)
 
 
+def _slice_words(words: ProductWords, k: int, scratch: int, slices: Slices) -> tuple[str, Record[int]]:
+    """The body for the product of one slice, ``k`` of the steps or what is left of them, and its words."""
+    if slices.is_even:
+        one_unit = words.but(k=k, row_block=words.m, row_blocks=1, col_block=words.n, col_blocks=1, units=1)
+        return "matmul", one_unit.but(units_per_chunk=1, scratch_bytes=scratch)
+    strides = {name: getattr(words, name) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
+    return "contract", ContractionWords(m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides)
+
+
 def gemm_scratch(kernel: Kernel, cut: Cut, slices: Slices) -> int:
     """Bytes one worker needs for a matrix product of a band."""
     dtype = kernel.nodes[0].outputs[0].type.dtype
     if not isinstance(kernel, MatmulKernel) or dtype not in GEMM_GFLOPS:
         return 0
     words, _, _ = matmul_words(kernel, None if cut.contracts else slices)
-    m, n, k = words["m"], words["n"], words["k"]
+    m, n, k = words.m, words.n, words.k
     if cut.contracts:
         return aligned(gemm.scratch_bytes(dtype, m, n, slices.part(k)))
-    return aligned(gemm.scratch_bytes(dtype, size_min(m, words["row_block"]), n, k))
+    return aligned(gemm.scratch_bytes(dtype, size_min(m, words.row_block), n, k))
 
 
-def matmul_words(kernel: MatmulKernel, slices: Slices | None = None) -> tuple[dict[str, int], int, float]:
-    """The words of ``aj_matmul``, the number of chunks and the estimated time."""
+def matmul_words(kernel: MatmulKernel, slices: Slices | None = None) -> tuple[ProductWords, int, float]:
+    """The words of ``aj_matmul`` (no scratch yet), the number of chunks and the estimated time."""
     a, b = kernel.node.inputs[:2]
     *batch, m, k = a.type.shape
     n = b.type.shape[-1]
@@ -366,16 +381,16 @@ def matmul_words(kernel: MatmulKernel, slices: Slices | None = None) -> tuple[di
         col_block, col_blocks = _blocks(n, -(-wanted // max(count, 1)), COLUMN_BLOCK_STEP)
     units = count * row_blocks * col_blocks
     (ao, ai), (bo, bi), (co, ci), inner = _batch_strides(kernel, m * n)
-    words = {
-        "m": m, "n": n, "k": k,
-        "rsa": kernel.a.strides[-2], "csa": kernel.a.strides[-1],
-        "rsb": kernel.b.strides[-2], "csb": kernel.b.strides[-1],
-        "rsc": n, "csc": 1, "accumulate": int(kernel.init is not None),
-        "row_block": row_block, "row_blocks": row_blocks,
-        "units_per_chunk": units_per_chunk, "units": units, "inner_batch": inner,
-        "a_outer": ao, "a_inner": ai, "b_outer": bo, "b_inner": bi, "c_outer": co, "c_inner": ci,
-        "scratch_bytes": 0, "col_block": col_block, "col_blocks": col_blocks,
-    }  # fmt: skip
+    words = ProductWords(
+        m=m, n=n, k=k,
+        rsa=kernel.a.strides[-2], csa=kernel.a.strides[-1],
+        rsb=kernel.b.strides[-2], csb=kernel.b.strides[-1],
+        rsc=n, csc=1, accumulate=int(kernel.init is not None),
+        row_block=row_block, row_blocks=row_blocks,
+        units_per_chunk=units_per_chunk, units=units, inner_batch=inner,
+        a_outer=ao, a_inner=ai, b_outer=bo, b_inner=bi, c_outer=co, c_inner=ci,
+        scratch_bytes=0, col_block=col_block, col_blocks=col_blocks,
+    )  # fmt: skip
     chunks = -(-units // units_per_chunk) if units else 0
     return words, chunks, estimate
 
@@ -419,6 +434,7 @@ def program_key(program: LoopProgram) -> Any:
         tuple((v.name, v.extent) for v in program.rows),
         tuple((v.name, v.extent) for v in program.inner),
         program.prefix,
+        program.is_flat,
         tuple(e.structure() for e in program.exprs),
         tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
         tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),

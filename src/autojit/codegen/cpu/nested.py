@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.codegen.cpu.machine import aligned
+from autojit.codegen.cpu.plan_records import BranchContext, LastValue, LoopContext, LoopRow
 from autojit.codegen.lowered import (
     Argument,
     Counter,
@@ -28,7 +29,6 @@ from autojit.ops.while_sweeps import Sweep, WhileLoop
 from autojit.schedule.kernels import NestedKernel
 
 Lower = Callable[[Any], LoweredStep]
-Row = tuple[Argument, ...]
 
 Kept = tuple[Word, int, list[tuple[Tape, int]]]
 """A loop's number of steps, its sweeps, and the places of its tapes."""
@@ -63,44 +63,54 @@ def _branch(kernel: NestedKernel, plans: Sequence[LoweredStep]) -> Entry:
     outputs = kernel.node.outputs
     tables = [Nested(p, (*operands, *outputs), c) for p, c in zip(plans, counters, strict=True)]
     estimate = max(map(_estimate, plans))
-    return Entry("@aj_branch", "", (predicate, *tables, *counters), 1, estimate, "cond")
+    context = BranchContext(
+        predicate=predicate, on_true=tables[0], on_false=tables[1], true_runs=counters[0], false_runs=counters[1]
+    )
+    return Entry("@aj_branch", "", context, 1, estimate, "cond")
 
 
-def _fixed(at: Argument, stride: int = 0) -> Row:
+def _row(first: Argument, even: Argument, odd: Argument, stride: Argument = ZERO) -> LoopRow:
+    return LoopRow(is_on_tape=ZERO, first=first, even=even, odd=odd, stride=stride, last=ZERO)
+
+
+def _fixed(at: Argument, stride: int = 0) -> LoopRow:
     """An entry at one place, or moving by ``stride`` bytes a step."""
-    return Immediate(0), at, at, at, Immediate(stride), ZERO
+    return _row(at, at, at, Immediate(stride))
 
 
-def _moving(stack: Value, one: Value, op: Scan) -> Row:
+def _moving(stack: Value, one: Value, op: Scan) -> LoopRow:
     """Slices of a stack, each of the size of ``one``."""
     stride = one.type.size_bytes
     return _fixed(Offset(stack, (op.length - 1) * stride), -stride) if op.reverse else _fixed(stack, stride)
 
 
-def _carried(start: Argument, size_bytes: int, target: Argument) -> tuple[Row, Row]:
+def _carried(start: Argument, size_bytes: int, target: Argument) -> tuple[LoopRow, LoopRow]:
     """A carry, (read, written): in two places by turns, of which one is where the last value belongs."""
     other = Scratch(aligned(size_bytes), per_worker=False)
-    read = (Immediate(0), start, other, target, ZERO, ZERO)
-    return read, (Immediate(0), target, target, other, ZERO, ZERO)
+    return _row(start, other, target), _row(target, target, other)
 
 
 def _loop_entry(
-    plan: LoweredStep, rows: Sequence[Row], finals: Sequence[Row], head: Sequence[Argument], label: str, steps: float
+    plan: LoweredStep,
+    rows: Sequence[LoopRow],
+    finals: Sequence[LastValue],
+    head: Sequence[Argument],
+    label: str,
+    steps: float,
 ) -> Entry:
     """``head``: steps, whether their number is open, whether tapes go backwards, tape."""
     count, is_open, is_back, tape = head
     counter = Counter()
-    table = Nested(plan, tuple(ZERO for _ in rows), counter)
-    context = (
-        count,
-        is_open,
-        is_back,
-        table,
-        ErrorWords(),
-        tape,
-        counter,
-        Immediate(len(rows)),
-        Immediate(len(finals)),
+    context = LoopContext(
+        steps=count,
+        is_open=is_open,
+        is_back=is_back,
+        table=Nested(plan, tuple(ZERO for _ in rows), counter),
+        error=ErrorWords(),
+        tape=tape,
+        counter=counter,
+        n_rows=Immediate(len(rows)),
+        n_last=Immediate(len(finals)),
     )
     flat = [word for row in (*rows, *finals) for word in row]
     return Entry("@aj_loop", "", (*context, *flat), 1, steps * _estimate(plan), label)
@@ -109,15 +119,15 @@ def _loop_entry(
 def _scan(kernel: NestedKernel, op: Scan, plan: LoweredStep) -> list[Entry]:
     first, rest = op.carries, op.carries + op.stacks
     operands, outputs, body = kernel.operands, kernel.node.outputs, op.body
-    read: list[Row] = []
-    written: list[Row] = []
-    finals: list[Row] = []
+    read: list[LoopRow] = []
+    written: list[LoopRow] = []
+    finals: list[LastValue] = []
     for k in range(first):
         size = body.inputs[k].type.size_bytes
         into, out = _carried(operands[k], size, outputs[k])
         read.append(into)
         written.append(out)
-        finals.append((Immediate(k), outputs[k], Immediate(size)))
+        finals.append(LastValue(source=Immediate(k), target=outputs[k], bytes=Immediate(size)))
     read += [_moving(operands[k], body.inputs[k], op) for k in range(first, rest)]
     read += [_fixed(x) for x in operands[rest:]]
     written += [_moving(y, one, op) for y, one in zip(outputs[first:], body.outputs[first:], strict=True)]
@@ -156,16 +166,16 @@ def _records(sweep: Sweep) -> tuple[Tape, list[tuple[Tape, int]]]:
 def _sweep(kernel: NestedKernel, op: WhileLoop, sweep: Sweep, plan: LoweredStep, parts: Any) -> Entry:
     is_open, start, steps, tapes, (tape, places) = parts
     constants = kernel.operands[op.n_outputs :]
-    read: list[Row] = []
-    written: list[Row] = []
-    finals: list[Row] = []
+    read: list[LoopRow] = []
+    written: list[LoopRow] = []
+    finals: list[LastValue] = []
     for k in range(sweep.carries):
         size = sweep.body.inputs[k].type.size_bytes
         target = kernel.node.outputs[start + k]
         into, out = _carried(kernel.operands[start + k], size, target)
         read.append(into)
         written.append(out)
-        finals.append((Immediate(k), target, Immediate(size)))
+        finals.append(LastValue(source=Immediate(k), target=target, bytes=Immediate(size)))
     read += [_on_tape(*tapes[k]) for k in sweep.reads]
     read += [_fixed(x) for x in constants]
     written += [_on_tape(*place) for place in places]
@@ -173,5 +183,5 @@ def _sweep(kernel: NestedKernel, op: WhileLoop, sweep: Sweep, plan: LoweredStep,
     return _loop_entry(plan, [*read, *written], finals, head, "while_loop", UNKNOWN_STEPS)
 
 
-def _on_tape(tape: Tape, place: int) -> Row:
-    return Immediate(1), tape, Immediate(place), ZERO, ZERO, ZERO
+def _on_tape(tape: Tape, place: int) -> LoopRow:
+    return LoopRow(is_on_tape=Immediate(1), first=tape, even=Immediate(place), odd=ZERO, stride=ZERO, last=ZERO)

@@ -126,9 +126,9 @@ def _varies(index: Index, inner: Collection[LoopVariable]) -> bool:
 
     Look-ups are of the second kind, and divisions by open sizes, which may be 0 there.
     """
-    for term, _ in index.terms:
-        if isinstance(term, Opaque) or term in inner:
-            return True
-        if isinstance(term, Quotient | Remainder) and (is_symbolic(term.divisor) or _varies(term.base, inner)):
-            return True
-    return False
+    return any(
+        isinstance(term, Opaque)
+        or term in inner
+        or (isinstance(term, Quotient | Remainder) and is_symbolic(term.divisor))
+        for term in index.walk()
+    )

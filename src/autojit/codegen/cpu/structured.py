@@ -6,7 +6,7 @@ printer here is called back from the step through its eager rule, and counted.
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.cpu.structured_concatenation import print_concatenation
 from autojit.codegen.cpu.structured_convolution import print_convolution
 from autojit.codegen.cpu.structured_matmul import print_matmul
@@ -15,10 +15,9 @@ from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.codegen.cpu.structured_search import print_search
 from autojit.codegen.cpu.structured_sort import print_row_order, print_sort
+from autojit.codegen.kernel_function import WritesKernel
 from autojit.codegen.target import HostTarget
-from autojit.core.config import config
 from autojit.ir.graph import Node
-from autojit.ops.base import Structured
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import Counting, Extent
 from autojit.ops.joining import Concatenate
@@ -47,8 +46,10 @@ def print_structured(node: Node, target: HostTarget) -> KernelText | None:
         return print_search(node)
     if isinstance(node.op, Counting):
         return print_extent(node) if isinstance(node.op, Extent) else print_positions(node)
-    if isinstance(node.op, Structured) and node.op.lowering == "own":
-        return node.op.print_kernel(node)  # type: ignore[attr-defined, no-any-return]
+    if isinstance(node.op, WritesKernel):
+        kernel = CpuKernel.alone()
+        estimate = node.op.write_kernel(kernel, node)
+        return None if estimate is None else kernel.finished(1, estimate)
     if isinstance(node.op, Concatenate):
         return print_concatenation(node)
     return _print_constant(node) if isinstance(node.op, Constant) else None
@@ -58,11 +59,9 @@ def _print_constant(node: Node) -> KernelText:
     """The table as a global of the module, copied to the result."""
     assert isinstance(node.op, Constant)
     data = bytes.fromhex(node.op.data)
-    module = KernelModule()
     escaped = "".join(f"\\{byte:02X}" for byte in data)
-    module.definitions["@table"] = f'@table = private constant [{len(data)} x i8] c"{escaped}", align 64'
-    function = KernelFunction(module, "kernel", is_checked=config.check)
+    function = CpuKernel.alone()
+    function.module.definitions["@table"] = f'@table = private constant [{len(data)} x i8] c"{escaped}", align 64'
     function.pointers([node.outputs[0].type.size])
-    function.copy_bytes("%p0", "@table", str(len(data)))
-    function.finish()
-    return KernelText(module.text(), 1, 0, 10.0 + 0.1 * len(data), reports=function.reports)
+    function.copy_bytes("%p0", "@table", len(data))
+    return function.finished(1, 10.0 + 0.1 * len(data))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from autojit.codegen.cpu.chunks import CHUNK_NS
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
-from autojit.core.config import config
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.core.sizes import typical
 from autojit.ir.graph import Node
 
@@ -16,21 +15,18 @@ def print_concatenation(node: Node) -> KernelText:
     """The kernel of a concatenation along the outermost axis of extent above 1 (the schedule sends no others)."""
     sizes = [v.type.size for v in node.inputs]
     item_bytes = node.outputs[0].type.dtype.size_bytes
-    function = KernelFunction(KernelModule(), "kernel", is_checked=config.check)
+    function = CpuKernel.alone()
     function.pointers([*sizes, node.outputs[0].type.size])
     estimate = BYTE_NS * typical(node.outputs[0].type.size_bytes) + BLOCK_NS * len(sizes)
     wanted = max(1, int(estimate / CHUNK_NS))
     per_chunk = max(1, -(-len(sizes) // wanted))
     start: int = 0
     for first in range(0, len(sizes), per_chunk):
-        is_ours = function.line(f"icmp eq i64 %chunk, {first // per_chunk}")
+        is_ours = function.test("eq", "%chunk", first // per_chunk)
         with function.when(is_ours):
             for k in range(first, min(first + per_chunk, len(sizes))):
                 place = function.number(start * item_bytes)
-                target = function.line(f"getelementptr i8, ptr %p{len(sizes)}, i64 {place}")
-                function.copy_bytes(target, f"%p{k}", function.number(sizes[k] * item_bytes))
+                target = function.at(f"%p{len(sizes)}", place)
+                function.copy_bytes(target, f"%p{k}", sizes[k] * item_bytes)
                 start += sizes[k]
-    function.finish()
-    chunks = -(-len(sizes) // per_chunk)
-    words = tuple(function.module.sizes)
-    return KernelText(function.module.text(), chunks, 0, estimate, reports=function.reports, sizes=words)
+    return function.finished(-(-len(sizes) // per_chunk), estimate)

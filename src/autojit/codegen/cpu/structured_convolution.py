@@ -25,22 +25,21 @@ from autojit.codegen.cpu.convolution_pack import (
     VECTOR_BYTES,
     Lanes,
     aligned,
-    clear,
-    copy,
     divide,
-    more,
     offset,
-    open_sizes,
-    pack_function,
+    pack_signature,
+    write_pack,
 )  # fmt: skip
 from autojit.codegen.cpu.convolution_plan import Layout, Phase, forward_layout, transposed_layout
 from autojit.codegen.cpu.convolution_tiles import Registers, best_cut
-from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.structured_convolution_weight import print_convolution_weight
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
+from autojit.codegen.function_text import Operand, State
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.errors import SpecializeSize
-from autojit.core.sizes import expression_of, is_symbolic, size_max, typical
+from autojit.core.sizes import expression_of, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
 
@@ -105,7 +104,7 @@ class _Printer:
         self.cut = best_cut(layouts, self.rows, self.channels, self.lanes.lanes, registers)
         self.layout, self.tiling, self.together = self.cut.layout, self.cut.tiling, registers.together
         self.places = prod(self.layout.result)
-        self.sizes = open_sizes(self.layout)
+        self.module, self.is_open = VectorModule(), self.layout.is_open
         self._plan_taps()
         self._plan_units(taps)
         self._plan_scratch()
@@ -114,7 +113,7 @@ class _Printer:
         """Whether a tile's function writes out all taps, or a line of them and a table says which lines, or one."""
         sums = self.tiling.height * len(self._vectors(self.tiling.width))
         phases = self.layout.phases
-        is_few = self.sizes is not None or sum(len(p.taps) for p in phases) * sums <= MOST_UNROLLED
+        is_few = self.is_open or sum(len(p.taps) for p in phases) * sums <= MOST_UNROLLED
         self.is_unrolled = is_few and not self.cut.trims
         lines = sum(p.line for p in phases) * sums
         self.by_lines = not self.is_unrolled and (is_few or lines <= 2 * MOST_UNROLLED)
@@ -131,9 +130,7 @@ class _Printer:
         image_ns = per_place * typical(places) + 0.3 * typical(self.places)
         self.estimate = 1000.0 + typical(self.images) * image_ns
         outer = self.images * self.groups * self.layout.bands
-        image_ps = (
-            round(1000 * image_ns) if self.sizes is None else round(1000 * per_place) * places + 300 * self.places
-        )
+        image_ps = round(1000 * per_place) * places + 300 * self.places if self.is_open else round(1000 * image_ns)
         wanted = wanted_chunks(self.estimate, self.images * image_ps, MAX_CHUNKS)
         tiles = -(-self.rows // self.tiling.height) if self.rows else 1
         blocks = min(tiles, max(1, typical(wanted) // max(typical(outer), 1)))
@@ -150,66 +147,52 @@ class _Printer:
 
     def print(self) -> KernelText:
         shapes = list(product(self.tiling.heights, self.tiling.widths))
-        functions = [self._kernel(), pack_function(self.layout, self.lanes, self.sizes)]
-        if self.is_unrolled or self.by_lines:
-            for number, phase in enumerate(self.layout.phases):
-                functions += [self._tile_function(h, w, number, phase) for h, w in shapes]
-        else:
-            functions += [self._tile_function(h, w, None, None) for h, w in shapes]
-        phases = self.layout.phases if self.sizes is None else ()
-        tables = [self._table(number, phase) for number, phase in enumerate(phases)]
-        vectors = dict.fromkeys(v for w in self.tiling.widths for v in (*self._vectors(w), self.lanes))
-        declared = dict.fromkeys(line for v in vectors for line in v.declarations())
-        text = "\n".join([*functions, *tables, *declared, MODULE_TAIL])
+        kernel = self._kernel()
+        write_pack(self.module, self.layout, self.lanes)
+        is_shared = not (self.is_unrolled or self.by_lines)
+        for number, phase in [(None, None)] if is_shared else enumerate(self.layout.phases):
+            for height, grains in shapes:
+                self._tile_function(height, grains, number, phase)
+        for number, phase in enumerate(() if self.is_open else self.layout.phases):
+            self._write_table(number, phase)
         scratch = self.packed_bytes + self.staged_bytes
-        sizes = tuple(filter(is_symbolic, (self.units_per_chunk, self.units)))
-        if self.sizes is not None:
-            sizes = tuple(self.sizes.words)
-        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch, sizes=sizes)
+        return kernel.kernel_text(self.chunks, self.estimate, scratch_bytes=scratch)
 
     # -- the kernel
 
-    def _kernel(self) -> str:
-        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0", self.sizes)
-        names = ("image", "weight", "result", "scratch")
-        for k, name in enumerate(names):
-            text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
-        if self.sizes is not None:
-            text.read_sizes(len(names))
-        text.line(f"%skip = mul i64 %worker, {text.number(self.packed_bytes + self.staged_bytes)}")
-        text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
-        text.line(f"%staged = getelementptr i8, ptr %packed, i64 {text.number(self.packed_bytes)}")
-        cut: list[str | int] = [self.units_per_chunk, self.units]
-        per_chunk, units = cut if self.sizes is not None else text.sizes(len(names), (self.units_per_chunk, self.units))
-        first = text.mul("%chunk", per_chunk)
-        stop = text.least(text.add(first, per_chunk), units)
-        with text.loop(first, stop, 1) as unit:
+    def _kernel(self) -> VectorKernel:
+        text = VectorKernel(self.module, "kernel")
+        self.image, self.weight, self.result, scratch = text.pointers([0] * 4)
+        self.packed = text.at(scratch, text.mul("%worker", self.packed_bytes + self.staged_bytes))
+        self.staged = text.at(self.packed, self.packed_bytes)
+        with text.loop(*text.chunk_bounds(self.units_per_chunk, self.units)) as unit:
             self._unit(text, unit)
-        return text.finish()
+        text.finish()
+        return text
 
-    def _unit(self, text: FunctionText, unit: str) -> None:
+    def _unit(self, text: VectorText, unit: str) -> None:
         layout = self.layout
         rest, block = divide(text, unit, self.blocks)
         image, band = divide(text, rest, layout.bands)
         axis = layout.band_axis
         start = text.least(text.mul(band, layout.band[axis]), layout.places[axis] - layout.band[axis])
-        clear(text, "%packed", self.packed_bytes)
-        source = text.at("%image", text.mul(image, self.channels * prod(layout.image) * self.size))
-        text.line(f"call void @pack(i64 {self.channels}, ptr {source}, i64 {start}, ptr %packed{more(self.sizes)})")
+        text.fill_bytes(self.packed, 0, self.packed_bytes)
+        source = text.at(self.image, text.mul(image, self.channels * prod(layout.image) * self.size))
+        text.call(pack_signature(layout), self.channels, source, start, self.packed)
         _, group = divide(text, image, self.groups)
-        result = text.at("%result", text.mul(image, self.rows * self.places * self.size))
-        weight = text.at("%weight", text.mul(group, self.weights_per_group * self.size))
+        result = text.at(self.result, text.mul(image, self.rows * self.places * self.size))
+        weight = text.at(self.weight, text.mul(group, self.weights_per_group * self.size))
         low = text.mul(block, self.block_rows)
         high = text.least(text.add(low, self.block_rows), self.rows)
         for number, phase in enumerate(layout.phases):
             self._phase(text, number, phase, (low, high), (weight, result, start))
 
     def _phase(
-        self, text: FunctionText, number: int, phase: Phase, rows: tuple[str, str], where: tuple[str, str, str]
+        self, text: VectorText, number: int, phase: Phase, rows: tuple[str, str], where: tuple[str, str, str]
     ) -> None:
         """All tiles of the unit's rows: whole ones, then what is left."""
         low, high = rows
-        whole = text.sub(high, text.value(f"urem i64 {text.sub(high, low)}, {self.tiling.height}"))
+        whole = text.sub(high, text.remainder(text.sub(high, low), self.tiling.height))
         with text.loop(low, whole, self.tiling.height) as row:
             self._rows(text, number, phase, (row, self.tiling.height), where)
         if self.tiling.last:
@@ -217,7 +200,7 @@ class _Printer:
                 self._rows(text, number, phase, (whole, self.tiling.last), where)
 
     def _rows(
-        self, text: FunctionText, number: int, phase: Phase, tile: tuple[str, int], where: tuple[str, str, str]
+        self, text: VectorText, number: int, phase: Phase, tile: tuple[str, int], where: tuple[str, str, str]
     ) -> None:
         layout, cut = self.layout, self.cut
         weight, result, start = where
@@ -225,9 +208,9 @@ class _Printer:
         weights = text.at(weight, text.mul(row, self.weight_row * self.size))
         target = text.at(result, text.mul(row, self.places * self.size))
         _, rows, columns = layout.packed
-        with text.loop(0, layout.band[0], 1) as d, text.loop(0, cut.count, 1) as run:
+        with text.loop(0, layout.band[0]) as d, text.loop(0, cut.count) as run:
             h = text.least(text.mul(run, cut.rows), layout.band[1] - cut.rows)
-            base = text.at("%packed", text.mul(offset(text, [(d, rows * columns), (h, columns)]), self.size))
+            base = text.at(self.packed, text.mul(offset(text, [(d, rows * columns), (h, columns)]), self.size))
             if cut.is_direct:
                 first = self._position(text, phase, start, d, h)
                 place = text.at(target, text.mul(first, self.size))
@@ -236,34 +219,39 @@ class _Printer:
             else:
                 stride = cut.padded * self.size
                 lines = self._lines(text, number, phase, (h, start))
-                self._tiles(text, (number, height), (weights, base, "%staged"), stride, lines)
+                self._tiles(text, (number, height), (weights, base, self.staged), stride, lines)
                 self._copy_out(text, phase, height, (target, start, d, h))
 
-    def _position(self, text: FunctionText, phase: Phase, start: str, d: str, h: str) -> str | int:
+    def _position(self, text: VectorText, phase: Phase, start: str, d: str, h: str) -> Operand:
         """Where the row of places at (d, h) of the band begins in a channel of the result."""
         _, height, width = self.layout.result
         steps = self.layout.result_step
         strides = (height * width, width, 1)
-        terms: list[tuple[str | int, int]] = [(d, steps[0] * strides[0]), (h, steps[1] * strides[1])]
+        terms: list[tuple[Operand, int]] = [(d, steps[0] * strides[0]), (h, steps[1] * strides[1])]
         axis = self.layout.band_axis
         terms.append((start, steps[axis] * strides[axis]))
         return offset(text, terms, sum(f * s for f, s in zip(phase.first, strides, strict=True)))
 
-    def _lines(self, text: FunctionText, number: int, phase: Phase, row: tuple[str, str]) -> str:
+    def _lines(self, text: VectorText, number: int, phase: Phase, row: tuple[str, str]) -> tuple[Operand, ...]:
         """The last arguments of a tile's function: the table of taps or lines of taps, and how many."""
         if self.is_unrolled:
-            return ""
+            return ()
         if not (self.by_lines and self.cut.trims):
             line = max(phase.line, 1) if self.by_lines else 1
-            return f", ptr @taps_{number}, i64 {len(phase.taps) // line}"
+            return f"@taps_{number}", len(phase.taps) // line
         place = text.add(*row) if self.layout.band_axis == 1 else row[0]
         words = text.at(f"@seen_{number}", text.mul(place, 16))
-        first, stop = (text.value(f"load i64, ptr {text.at(words, 8 * k)}, align 8") for k in (0, 1))
+        first, stop = (text.load("i64", text.at(words, 8 * k)) for k in (0, 1))
         table = text.at(f"@taps_{number}", text.mul(first, 16 * phase.line))
-        return f", ptr {table}, i64 {text.sub(stop, first)}"
+        return table, text.sub(stop, first)
 
     def _tiles(
-        self, text: FunctionText, which: tuple[int, int], places: tuple[str, str, str], stride: int, lines: str
+        self,
+        text: VectorText,
+        which: tuple[int, int],
+        places: tuple[str, str, str],
+        stride: int,
+        lines: tuple[Operand, ...],
     ) -> None:
         """Tiles from left to right over one run."""
         number, height = which
@@ -272,11 +260,10 @@ class _Printer:
         width, tail = (grains * self.lanes.lanes for grains in (tiling.width, tiling.tail))
         length = self.cut.length if self.cut.is_direct else self.cut.padded
 
-        def tile(grains: int, first: str | int) -> None:
+        def tile(grains: int, first: Operand) -> None:
             at = first * size if isinstance(first, int) else text.mul(first, size)
             b, c = text.at(base, at), text.at(target, at)
-            arguments = f"ptr {weights}, ptr {b}, ptr {c}, i64 {text.number(stride)}{lines}{more(self.sizes)}"
-            text.line(f"call void @{self._tile_name(height, grains, number)}({arguments})")
+            text.call(self._tile(height, grains, number), weights, b, c, stride, *lines)
 
         if tiling.tail:
             with text.loop(0, self.cut.padded - tail, width) as first:
@@ -286,15 +273,18 @@ class _Printer:
         with text.loop(0, length, width) as first:
             tile(tiling.width, text.least(first, length - width))
 
-    def _tile_name(self, height: int, grains: int, number: int | None) -> str:
+    def _tile(self, height: int, grains: int, number: int | None) -> Signature:
+        """One tile; without a number, or by lines, the taps come as a table."""
         is_shared = number is None or not (self.is_unrolled or self.by_lines)
-        return f"tile_{height}_{grains}" + ("" if is_shared else f"_{number}")
+        table = "" if self.is_unrolled else ", ptr taps, i64 count"
+        symbol = f"tile_{height}_{grains}" + ("" if is_shared else f"_{number}")
+        return Signature(symbol, f"ptr a, ptr b, ptr c, i64 stride{table}", takes_sizes=self.is_open)
 
-    def _copy_out(self, text: FunctionText, phase: Phase, height: int, where: tuple[str, str, str, str]) -> None:
+    def _copy_out(self, text: VectorText, phase: Phase, height: int, where: tuple[str, str, str, str]) -> None:
         """From the stage to the result: the places that the phase has."""
         target, start, d, h = where
         layout, size = self.layout, self.size
-        counts: list[str | int] = list(phase.counts)
+        counts: list[Operand] = list(phase.counts)
         axis = layout.band_axis
         counts[axis] = text.sub(phase.counts[axis], start)
         rows = text.least(text.sub(counts[1], h), self.cut.rows)
@@ -302,39 +292,32 @@ class _Printer:
         stride = self.cut.padded
         first = self._position(text, phase, start, d, h)
         step = layout.result_step[2]
-        with text.when(text.test("slt", d, counts[0])), text.loop(0, height, 1) as r, text.loop(0, rows, 1) as i:
-            source = text.at("%staged", text.mul(offset(text, [(r, stride), (i, layout.packed[2])]), size))
+        with text.when(text.test("slt", d, counts[0])), text.loop(0, height) as r, text.loop(0, rows) as i:
+            source = text.at(self.staged, text.mul(offset(text, [(r, stride), (i, layout.packed[2])]), size))
             line = layout.result_step[1] * layout.result[2]
             to = text.at(target, text.mul(text.add(offset(text, [(r, self.places), (i, line)]), first), size))
             if step == 1:
-                copy(text, to, source, columns * size if isinstance(columns, int) else text.mul(columns, size))
+                text.copy_bytes(to, source, columns * size if isinstance(columns, int) else text.mul(columns, size))
             else:
                 self._scatter_row(text, columns, source, to)
 
-    def _scatter_row(self, text: FunctionText, columns: str | int, source: str, to: str) -> None:
+    def _scatter_row(self, text: VectorText, columns: Operand, source: str, to: str) -> None:
         size, element = self.size, self.lanes.element
-        with text.loop(0, columns, 1) as j:
-            value = text.value(f"load {element}, ptr {text.at(source, text.mul(j, size))}, align {size}")
-            place = text.at(to, text.mul(j, self.layout.result_step[2] * size))
-            text.line(f"store {element} {value}, ptr {place}, align {size}")
+        with text.loop(0, columns) as j:
+            value = text.load(element, text.at(source, text.mul(j, size)))
+            text.store(element, value, text.at(to, text.mul(j, self.layout.result_step[2] * size)))
 
     # -- tiles
 
-    def _table(self, number: int, phase: Phase) -> str:
-        words = [n * self.size for tap in phase.taps for n in tap] or [0]
-        listed = ", ".join(f"i64 {word}" for word in words)
-        table = f"@taps_{number} = internal constant [{len(words)} x i64] [{listed}], align 16"
-        if not self.cut.trims:
-            return table
-        seen = [n for row in range(self.layout.places[1]) for n in self.layout.seen(phase, row)]
-        listed = ", ".join(f"i64 {word}" for word in seen)
-        return f"{table}\n@seen_{number} = internal constant [{len(seen)} x i64] [{listed}], align 16"
+    def _write_table(self, number: int, phase: Phase) -> None:
+        self.module.table(f"@taps_{number}", [n * self.size for tap in phase.taps for n in tap] or [0])
+        if self.cut.trims:
+            seen = [n for row in range(self.layout.places[1]) for n in self.layout.seen(phase, row)]
+            self.module.table(f"@seen_{number}", seen)
 
-    def _tile_function(self, height: int, grains: int, number: int | None, phase: Phase | None) -> str:
-        """``void (weights, places, target, stride)``: one tile; without a phase the taps come as a table."""
-        table = "" if self.is_unrolled else ", ptr %taps, i64 %count"
-        parameters = f"ptr %a, ptr %b, ptr %c, i64 %stride{table}{more(self.sizes)}"
-        text = FunctionText(f"internal void @{self._tile_name(height, grains, number)}({parameters}) #1", self.sizes)
+    def _tile_function(self, height: int, grains: int, number: int | None, phase: Phase | None) -> None:
+        signature = self._tile(height, grains, number)
+        text = VectorText(self.module, signature, linkage="internal", attributes=INTERNAL)
         tile = _Tile(height, self._vectors(grains))
         sums = ["zeroinitializer"] * len(tile.kinds)
         if self.channels and (phase is None or phase.taps):
@@ -345,52 +328,51 @@ class _Printer:
         for row in range(height):
             line = text.at("%c", text.mul("%stride", row))
             for k, (vector, place) in enumerate(zip(tile.vectors, tile.places, strict=True)):
-                text.store(vector, sums[row * len(tile.vectors) + k], text.at(line, place))
-        return text.finish()
+                text.store_vector(vector, sums[row * len(tile.vectors) + k], text.at(line, place))
+        text.finish()
 
-    def _sum_unrolled(self, text: FunctionText, tile: _Tile, phase: Phase, sums: list[str]) -> list[str]:
-        def channel(state: list[str]) -> list[str]:
+    def _sum_unrolled(self, text: VectorText, tile: _Tile, phase: Phase, sums: State) -> State:
+        def channel(state: State) -> State:
             left, a, b, *totals = state
             for tap, place in phase.taps:
                 totals = self._tap(text, tile, (text.at(a, tap * self.size), text.at(b, place * self.size)), totals)
             return [text.sub(left, 1), *self._next_channel(text, a, b), *totals]
 
         kinds = ["i64", "ptr", "ptr", *tile.kinds]
-        return text.repeat(kinds, [str(self.channels), "%a", "%b", *sums], channel)[3:]
+        return text.repeat(kinds, [self.channels, "%a", "%b", *sums], channel)[3:]
 
-    def _sum_table(self, text: FunctionText, tile: _Tile, phase: Phase | None, sums: list[str]) -> list[str]:
+    def _sum_table(self, text: VectorText, tile: _Tile, phase: Phase | None, sums: State) -> State:
         """Walk the table by taps, or by lines of taps that lie alike in every line."""
         line = ((0, 0),) if phase is None else phase.taps[: phase.line]
         shifts = [((a - line[0][0]) * self.size, (b - line[0][1]) * self.size) for a, b in line]
         kinds = ["i64", "ptr", "ptr", *tile.kinds]
 
-        def channel(state: list[str]) -> list[str]:
+        def channel(state: State) -> State:
             left, a, b, *totals = state
 
-            def tap(inner: list[str]) -> list[str]:
+            def tap(inner: State) -> State:
                 remaining, row, *rest = inner
-                shift_a, shift_b = (text.value(f"load i64, ptr {text.at(row, 8 * k)}, align 8") for k in (0, 1))
+                shift_a, shift_b = (text.load("i64", text.at(row, 8 * k)) for k in (0, 1))
                 first_a, first_b = text.at(a, shift_a), text.at(b, shift_b)
                 for more_a, more_b in shifts:
                     rest = self._tap(text, tile, (text.at(first_a, more_a), text.at(first_b, more_b)), rest)
                 return [text.sub(remaining, 1), text.at(row, 16 * len(shifts)), *rest]
 
             looped = ["i64", "ptr", *kinds[3:]]
-            totals = text.repeat_while(1, looped, ["%count", "%taps", *totals], tap)[2:]
+            totals = text.while_left(1, looped, ["%count", "%taps", *totals], tap)[2:]
             return [text.sub(left, 1), *self._next_channel(text, a, b), *totals]
 
-        return text.repeat(kinds, [str(self.channels), "%a", "%b", *sums], channel)[3:]
+        return text.repeat(kinds, [self.channels, "%a", "%b", *sums], channel)[3:]
 
-    def _next_channel(self, text: FunctionText, a: str, b: str) -> list[str]:
+    def _next_channel(self, text: VectorText, a: str, b: str) -> list[str]:
         return [text.at(a, self.weight_channel * self.size), text.at(b, self.layout.plane * self.size)]
 
-    def _tap(self, text: FunctionText, tile: _Tile, at: tuple[str, str], totals: list[str]) -> list[str]:
+    def _tap(self, text: VectorText, tile: _Tile, at: tuple[str, str], totals: State) -> State:
         a, b = at
-        seen = [text.load(v, text.at(b, place)) for v, place in zip(tile.vectors, tile.places, strict=True)]
+        seen = [text.load_vector(v, text.at(b, place)) for v, place in zip(tile.vectors, tile.places, strict=True)]
         found: list[str] = []
         for row in range(tile.height):
-            address = text.at(a, row * self.weight_row * self.size)
-            factor = text.value(f"load {self.lanes.element}, ptr {address}, align {self.size}")
+            factor = text.load(self.lanes.element, text.at(a, row * self.weight_row * self.size))
             spread = {v: text.splat(factor, v.element, v.lanes) for v in dict.fromkeys(tile.vectors)}
             for vector, places in zip(tile.vectors, seen, strict=True):
                 found.append(vector.multiply_add(text, spread[vector], places, totals[len(found)]))

@@ -25,18 +25,17 @@ from autojit.codegen.cpu.convolution_pack import (
     VECTOR_BYTES,
     Lanes,
     aligned,
-    clear,
-    copy,
     divide,
-    more,
     offset,
-    open_sizes,
-    pack_function,
+    pack_signature,
+    write_pack,
 )  # fmt: skip
 from autojit.codegen.cpu.convolution_plan import Layout, forward_layout
 from autojit.codegen.cpu.convolution_tiles import packing_cycles
-from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
+from autojit.codegen.function_text import Operand, State
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node
@@ -53,6 +52,11 @@ NEAR_BYTES = 128 << 10
 
 MOST_UNROLLED = 4
 """Vectors of a stretch that are written out one by one."""
+
+_PARAMETERS = {
+    "spread": "i64 channels, ptr output, i64 start, i64 done, ptr target",
+    "dots": "i64 count, i64 outputs, i64 columns, ptr packed, ptr spread, ptr weights, i64 accumulate",
+}
 
 MAX_CHUNKS = 16
 MULTIPLY_NS = {4: 0.012, 8: 0.024}
@@ -81,7 +85,7 @@ class _Printer:
         row_bytes = max(self.block_inputs, 1) * self.size
         laid_out = partial(forward_layout, op, image.shape[2:], op.extents, output.shape[2:], row_bytes)
         self.layout = laid_out()
-        self.sizes = open_sizes(self.layout)
+        self.module, self.is_open = VectorModule(), self.layout.is_open
         self.tile = _tile(min(self.outputs, self.block_outputs), self.block_inputs * self.taps, target)
         self._plan_stretches(laid_out(True))
         self._plan_rounds()
@@ -114,7 +118,7 @@ class _Printer:
         """What lies together in outputs and images: whole rows, all rows of an image packed in copies, or a line."""
         layout, lanes = self.layout, self.lanes.lanes
         (depth, height, width), places = layout.band, prod(layout.places)
-        is_plain = self.sizes is None and layout.bands == 1
+        is_plain = not self.is_open and layout.bands == 1
         by_rows = is_plain and depth == 1 and width % lanes == 0 and width // lanes <= MOST_UNROLLED
         self.is_spread = not by_rows
         if is_plain and not by_rows and copied.bands == 1:
@@ -154,47 +158,38 @@ class _Printer:
         self.rounds = -(-self.pieces // self.round)
 
     def print(self) -> KernelText:
-        functions = [self._kernel(), pack_function(self.layout, self.lanes, self.sizes), self._dots_function()]
+        kernel = self._kernel()
+        write_pack(self.module, self.layout, self.lanes)
+        self._dots_function()
         if self.is_spread:
-            functions.append(self._spread_function())
-        tables = []
-        if self.sizes is None:
-            words = ", ".join(f"i64 {place * self.size}" for _, place in self.layout.phases[0].taps)
-            tables.append(f"@taps = internal constant [{self.taps} x i64] [{words}], align 16")
-        text = "\n".join(
-            [*functions, *tables, *self.lanes.declarations(), self.lanes.masked_declaration(), MODULE_TAIL]
-        )
+            self._spread_function()
+        if not self.is_open:
+            self.module.table("@taps", [place * self.size for _, place in self.layout.phases[0].taps])
         scratch = self.round * (self.image_bytes + self.spread_bytes)
-        sizes = tuple(filter(is_symbolic, (self.pieces, self.rounds)))
-        if self.sizes is not None:
-            sizes = tuple(self.sizes.words)
-        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch, sizes=sizes)
+        return kernel.kernel_text(self.chunks, self.estimate, scratch_bytes=scratch)
+
+    def _signature(self, symbol: str) -> Signature:
+        return Signature(symbol, _PARAMETERS[symbol], takes_sizes=self.is_open)
+
+    def _internal(self, symbol: str) -> VectorText:
+        return VectorText(self.module, self._signature(symbol), linkage="internal", attributes=INTERNAL)
 
     # -- the kernel
 
-    def _kernel(self) -> str:
-        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0", self.sizes)
-        names = ("image", "output", "weight", "scratch")
-        for k, name in enumerate(names):
-            text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
-        self.open: list[str | int] = [self.pieces, self.rounds]
-        if self.sizes is None:
-            self.open = text.sizes(len(names), (self.pieces, self.rounds))
-        else:
-            text.read_sizes(len(names))
-        text.line(f"%skip = mul i64 %worker, {text.number(self.round * (self.image_bytes + self.spread_bytes))}")
-        text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
-        text.line(f"%spread = getelementptr i8, ptr %packed, i64 {text.number(self.round * self.image_bytes)}")
-        first = text.mul("%chunk", self.units_per_chunk)
-        stop = text.least(text.add(first, self.units_per_chunk), self.units)
-        with text.loop(first, stop, 1) as unit:
+    def _kernel(self) -> VectorKernel:
+        text = VectorKernel(self.module, "kernel")
+        self.image, self.output, self.weight, scratch = text.pointers([0] * 4)
+        self.packed = text.at(scratch, text.mul("%worker", self.round * (self.image_bytes + self.spread_bytes)))
+        self.spread = text.at(self.packed, self.round * self.image_bytes)
+        with text.loop(*text.chunk_bounds(self.units_per_chunk, self.units)) as unit:
             if self.pieces != 0:
                 self._unit(text, unit)
             else:
                 self._clear_unit(text, unit)
-        return text.finish()
+        text.finish()
+        return text
 
-    def _bounds(self, text: FunctionText, unit: str) -> tuple[str, str, str, str, str]:
+    def _bounds(self, text: VectorText, unit: str) -> tuple[str, str, str, str, str]:
         """Group, first input, number of inputs, first output, number of outputs."""
         rest, block_out = divide(text, unit, self.output_blocks)
         group, block_in = divide(text, rest, self.input_blocks)
@@ -203,44 +198,41 @@ class _Printer:
         outputs = text.least(text.sub(self.outputs, first_out), self.block_outputs)
         return group, first_in, inputs, first_out, outputs
 
-    def _weights_at(self, text: FunctionText, group: str, first_in: str, first_out: str) -> str:
+    def _weights_at(self, text: VectorText, group: str, first_in: str, first_out: str) -> str:
         row = self.inputs * self.taps
         start = offset(text, [(group, self.outputs * row), (first_out, row), (first_in, self.taps)])
-        return text.at("%weight", text.mul(start, self.size))
+        return text.at(self.weight, text.mul(start, self.size))
 
-    def _clear_unit(self, text: FunctionText, unit: str) -> None:
+    def _clear_unit(self, text: VectorText, unit: str) -> None:
         group, first_in, inputs, first_out, outputs = self._bounds(text, unit)
         weights = self._weights_at(text, group, first_in, first_out)
-        with text.loop(0, outputs, 1) as row:
+        with text.loop(0, outputs) as row:
             line = text.at(weights, text.mul(row, self.inputs * self.taps * self.size))
-            clear(text, line, text.mul(inputs, self.taps * self.size))
+            text.fill_bytes(line, 0, text.mul(inputs, self.taps * self.size))
 
-    def _unit(self, text: FunctionText, unit: str) -> None:
+    def _unit(self, text: VectorText, unit: str) -> None:
         group, first_in, inputs, first_out, outputs = self._bounds(text, unit)
         weights = self._weights_at(text, group, first_in, first_out)
         channel_in = offset(text, [(group, self.inputs), (first_in, 1)])
         channel_out = offset(text, [(group, self.outputs), (first_out, 1)])
-        pieces, rounds = self.open
-        with text.loop(0, rounds, 1) as number:
+        with text.loop(0, self.rounds) as number:
             first = text.mul(number, self.round)
-            count = text.least(text.sub(pieces, first), self.round)
-            clear(text, "%packed", text.mul(count, self.image_bytes))
+            count = text.least(text.sub(self.pieces, first), self.round)
+            text.fill_bytes(self.packed, 0, text.mul(count, self.image_bytes))
             if self.is_spread:
-                clear(text, "%spread", text.mul(count, self.spread_bytes))
-            with text.loop(0, count, 1) as k:
+                text.fill_bytes(self.spread, 0, text.mul(count, self.spread_bytes))
+            with text.loop(0, count) as k:
                 self._piece(text, text.add(first, k), k, (channel_in, inputs, channel_out, outputs))
-            later = text.value(f"zext i1 {text.test('sgt', number, 0)} to i64")
-            outputs_at = "%spread" if self.is_spread else self._outputs_at(text, first, channel_out)
-            text.line(
-                f"call void @dots(i64 {count}, i64 {outputs}, i64 {text.mul(inputs, self.taps)}, ptr %packed, "
-                f"ptr {outputs_at}, ptr {weights}, i64 {later}{more(self.sizes)})"
-            )
+            later = text.convert("zext", text.test("sgt", number, 0), "i1")
+            outputs_at = self.spread if self.is_spread else self._outputs_at(text, first, channel_out)
+            columns = text.mul(inputs, self.taps)
+            text.call(self._signature("dots"), count, outputs, columns, self.packed, outputs_at, weights, later)
 
-    def _outputs_at(self, text: FunctionText, image: str, channel: str | int) -> str:
+    def _outputs_at(self, text: VectorText, image: str, channel: Operand) -> str:
         made = offset(text, [(image, self.groups * self.outputs), (channel, 1)])
-        return text.at("%output", text.mul(made, prod(self.layout.places) * self.size))
+        return text.at(self.output, text.mul(made, prod(self.layout.places) * self.size))
 
-    def _piece(self, text: FunctionText, piece: str, k: str, channels: tuple[str | int, str, str | int, str]) -> None:
+    def _piece(self, text: VectorText, piece: str, k: str, channels: tuple[Operand, str, Operand, str]) -> None:
         """Pack one band of one image and spread its outputs."""
         layout, size = self.layout, self.size
         channel_in, inputs, channel_out, outputs = channels
@@ -249,58 +241,49 @@ class _Printer:
         begin = text.mul(band, layout.band[axis])
         start = text.least(begin, layout.places[axis] - layout.band[axis])
         seen = offset(text, [(image, self.groups * self.inputs), (channel_in, 1)])
-        source = text.at("%image", text.mul(seen, prod(layout.image) * size))
-        packed = text.at("%packed", text.mul(k, self.image_bytes))
-        text.line(f"call void @pack(i64 {inputs}, ptr {source}, i64 {start}, ptr {packed}{more(self.sizes)})")
+        source = text.at(self.image, text.mul(seen, prod(layout.image) * size))
+        packed = text.at(self.packed, text.mul(k, self.image_bytes))
+        text.call(pack_signature(layout), inputs, source, start, packed)
         if not self.is_spread:
             return
         output = self._outputs_at(text, image, channel_out)
-        spread = text.at("%spread", text.mul(k, self.spread_bytes))
+        spread = text.at(self.spread, text.mul(k, self.spread_bytes))
         done = text.sub(begin, start)
-        arguments = f"i64 {outputs}, ptr {output}, i64 {start}, i64 {done}, ptr {spread}{more(self.sizes)}"
-        text.line(f"call void @spread({arguments})")
+        text.call(self._signature("spread"), outputs, output, start, done, spread)
 
-    def _spread_function(self) -> str:
-        """``void (channels, output, start, done, target)``: rows of places at their packed positions.
+    def _spread_function(self) -> None:
+        """Rows of places at their packed positions.
 
         The last band overlaps the one before: its first ``done`` places along the cut axis were counted there.
         """
-        parameters = f"i64 %channels, ptr %output, i64 %start, i64 %done, ptr %target{more(self.sizes)}"
-        text = FunctionText(f"internal void @spread({parameters}) #1", self.sizes)
+        text = self._internal("spread")
         layout, size = self.layout, self.size
-        firsts: list[str | int] = ["%done" if axis == layout.band_axis else 0 for axis in range(3)]
-        starts: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
+        firsts: list[Operand] = ["%done" if axis == layout.band_axis else 0 for axis in range(3)]
+        starts: list[Operand] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
         _, rows, columns = layout.packed
         height, width = layout.places[1:]
         with (
-            text.loop(0, "%channels", 1) as channel,
-            text.loop(firsts[0], layout.band[0], 1) as d,
-            text.loop(firsts[1], layout.band[1], 1) as h,
+            text.loop(0, "%channels") as channel,
+            text.loop(firsts[0], layout.band[0]) as d,
+            text.loop(firsts[1], layout.band[1]) as h,
         ):
-            lines: list[tuple[str | int, int]] = [(channel, self.positions), (d, rows * columns), (h, columns)]
+            lines: list[tuple[Operand, int]] = [(channel, self.positions), (d, rows * columns), (h, columns)]
             to = offset(text, [*lines, (firsts[2], 1)])
-            places: list[tuple[str | int, int]] = [(channel, prod(layout.places)), (d, height * width), (h, width)]
+            places: list[tuple[Operand, int]] = [(channel, prod(layout.places)), (d, height * width), (h, width)]
             strides = (height * width, width, 1)
             moved = [(start, stride) for start, stride in zip(starts, strides, strict=True)]
             from_ = offset(text, [*places, *moved, (firsts[2], 1)])
             count = layout.band[2] if firsts[2] == 0 else text.sub(layout.band[2], firsts[2])
             bytes_ = count * size if isinstance(count, int) else text.mul(count, size)
-            copy(text, text.at("%target", text.mul(to, size)), text.at("%output", text.mul(from_, size)), bytes_)
-        return text.finish()
+            text.copy_bytes(text.at("%target", text.mul(to, size)), text.at("%output", text.mul(from_, size)), bytes_)
+        text.finish()
 
     # -- dot products
 
-    def _dots_function(self) -> str:
-        """``void (count, outputs, columns, packed, spread, weights, accumulate)``: all tiles of a unit.
-
-        Tiles that stick out repeat the last row or column: it is computed, and stored, twice.
-        """
-        text = FunctionText(
-            "internal void @dots(i64 %count, i64 %outputs, i64 %columns, ptr %packed, ptr %spread, ptr %weights, "
-            f"i64 %accumulate{more(self.sizes)}) #1",
-            self.sizes,
-        )
-        self.table = "@taps" if self.sizes is None else self._open_table(text)
+    def _dots_function(self) -> None:
+        """All tiles of a unit; those that stick out compute the last row or column again and store it twice."""
+        text = self._internal("dots")
+        self.table = self._open_table(text) if self.is_open else "@taps"
         size, (high, wide) = self.size, self.tile
         with text.loop(0, "%outputs", high) as row, text.loop(0, "%columns", wide) as column:
             rows = [text.least(text.add(row, k), text.sub("%outputs", 1)) for k in range(high)]
@@ -314,30 +297,30 @@ class _Printer:
                 for c in columns
             ]
             self._store(text, totals, places)
-        return text.finish()
+        text.finish()
 
-    def _open_table(self, text: FunctionText) -> str:
+    def _open_table(self, text: VectorText) -> str:
         """The table of taps, written at the start of a call."""
-        table = text.value(f"alloca [{self.taps} x i64], align 16")
+        table = text.local(f"[{self.taps} x i64]", 16)
         for number, (_, place) in enumerate(self.layout.phases[0].taps):
-            text.line(f"store i64 {text.number(place * self.size)}, ptr {text.at(table, 8 * number)}, align 8")
+            text.store("i64", place * self.size, text.at(table, 8 * number))
         return table
 
-    def _image_of(self, text: FunctionText, column: str) -> str:
+    def _image_of(self, text: VectorText, column: str) -> str:
         """What the weight of a column sees from the first place on."""
         channel, tap = divide(text, column, self.taps)
-        shift = text.value(f"load i64, ptr {text.at(self.table, text.mul(tap, 8))}, align 8")
+        shift = text.load("i64", text.at(self.table, text.mul(tap, 8)))
         return text.at("%packed", text.add(text.mul(channel, self.layout.plane * self.size), shift))
 
-    def _sums(self, text: FunctionText, outputs: list[str], images: list[str]) -> list[str]:
+    def _sums(self, text: VectorText, outputs: list[str], images: State) -> State:
         pointers = [*outputs, *images]
         zeros = ["zeroinitializer"] * (len(outputs) * len(images))
         sums = [self.lanes.text] * len(zeros)
 
-        def piece(state: list[str]) -> list[str]:
+        def piece(state: State) -> State:
             left, starts, totals = state[0], state[1 : 1 + len(pointers)], state[1 + len(pointers) :]
 
-            def stretch(inner: list[str]) -> list[str]:
+            def stretch(inner: State) -> State:
                 remaining, output, image, *totals = inner
                 places = [text.at(p, image if k >= len(outputs) else output) for k, p in enumerate(starts)]
                 totals = self._stretch(text, places, totals)
@@ -347,7 +330,7 @@ class _Printer:
             if self.stretches == 1:
                 totals = self._stretch(text, starts, totals)
             else:
-                first = [str(self.stretches), "0", "0", *totals]
+                first: list[Operand] = [self.stretches, 0, 0, *totals]
                 totals = text.repeat(["i64", "i64", "i64", *sums], first, stretch)[3:]
             steps = [self.output_piece] * len(outputs) + [self.image_bytes] * len(images)
             moved = [text.at(p, s) for p, s in zip(starts, steps, strict=True)]
@@ -356,29 +339,29 @@ class _Printer:
         kinds = ["i64", *["ptr"] * len(pointers), *sums]
         return text.repeat(kinds, ["%count", *pointers, *zeros], piece)[1 + len(pointers) :]
 
-    def _stretch(self, text: FunctionText, starts: list[str], totals: list[str]) -> list[str]:
+    def _stretch(self, text: VectorText, starts: list[str], totals: State) -> State:
         """The products of one stretch of all outputs and images of a tile: whole vectors, then what is left of one."""
         if not is_symbolic(self.vectors) and self.vectors <= MOST_UNROLLED:
             for k in range(self.vectors):
                 totals = self._products(text, [text.at(p, k * VECTOR_BYTES) for p in starts], totals)
-            end: str | int = self.vectors * VECTOR_BYTES
+            end: Operand = self.vectors * VECTOR_BYTES
         else:
 
-            def step(state: list[str]) -> list[str]:
+            def step(state: State) -> State:
                 left, at, *sums = state
                 sums = self._products(text, [text.at(p, at) for p in starts], sums)
                 return [text.sub(left, 1), text.add(at, VECTOR_BYTES), *sums]
 
             kinds = ["i64", "i64", *[self.lanes.text] * len(totals)]
-            _, end, *totals = text.repeat(kinds, [str(text.number(self.vectors)), "0", *totals], step)
+            _, end, *totals = text.repeat(kinds, [self.vectors, 0, *totals], step)
         if not self.left:
             return totals
         lanes = ", ".join(f"i1 {'true' if k < self.left else 'false'}" for k in range(self.lanes.lanes))
         return self._products(text, [text.at(p, end) for p in starts], totals, f"<{lanes}>")
 
-    def _products(self, text: FunctionText, places: list[str], totals: list[str], mask: str = "") -> list[str]:
+    def _products(self, text: VectorText, places: list[str], totals: list[str], mask: str = "") -> list[str]:
         def read(place: str) -> str:
-            return text.masked_load(self.lanes, place, mask) if mask else text.load(self.lanes, place)
+            return text.masked_load(self.lanes, place, mask) if mask else text.load_vector(self.lanes, place)
 
         high, wide = self.tile
         outputs, found = [read(place) for place in places[:high]], list(totals)
@@ -389,24 +372,16 @@ class _Printer:
                 found[k] = self.lanes.multiply_add(text, output, seen, found[k])
         return found
 
-    def _store(self, text: FunctionText, totals: list[str], places: list[str]) -> None:
+    def _store(self, text: VectorText, totals: list[str], places: list[str]) -> None:
         """All old values are read before any is written: a repeated place is then added to once."""
-        lanes, size = self.lanes, self.size
+        lanes, element = self.lanes, self.lanes.element
         sums = [lanes.sum(text, total) for total in totals]
-        adds = text.test("ne", "%accumulate", 0)
-        read, joined, before = text.label("read"), text.label("joined"), text.block
-        text.line(f"br i1 {adds}, label %{read}, label %{joined}")
-        text.start(read)
-        olds = [text.value(f"load {lanes.element}, ptr {place}, align {size}") for place in places]
-        news = [lanes.add(text, old, new) for old, new in zip(olds, sums, strict=True)]
-        text.jump(joined)
-        text.start(joined)
-        found = [
-            text.value(f"phi {lanes.element} [ {new}, %{read} ], [ {alone}, %{before} ]")
-            for new, alone in zip(news, sums, strict=True)
-        ]
+        with text.when(text.test("ne", "%accumulate", 0)):
+            olds = [text.load(element, place) for place in places]
+            news = [lanes.add(text, old, new) for old, new in zip(olds, sums, strict=True)]
+        found = [text.merge(element, new, alone) for new, alone in zip(news, sums, strict=True)]
         for value, place in zip(found, places, strict=True):
-            text.line(f"store {lanes.element} {value}, ptr {place}, align {size}")
+            text.store(element, value, place)
 
 
 def _tile(outputs: int, weights: int, target: HostTarget) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule, KernelText
 from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
 from autojit.core.dtypes import DType, float32, float64, int64
@@ -35,7 +35,7 @@ def print_scan(node: Node) -> KernelText:
     return _ScanPrinter(node).print()
 
 
-class _ScanPrinter(KernelFunction):
+class _ScanPrinter(CpuKernel):
     def __init__(self, node: Node) -> None:
         super().__init__(KernelModule(), "kernel", is_checked=config.check)
         assert isinstance(node.op, Scan)
@@ -62,17 +62,22 @@ class _ScanPrinter(KernelFunction):
         blocks = size_max(1, -(-self.inner // size_max(width, 1)))
         units = self.outer * blocks
         size = size_max(1, -(-units // wanted))
-        low = self.line(f"mul i64 %chunk, {self.number(size)}")
-        top = self.line(f"add i64 {low}, {self.number(size)}")
-        high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(units)})")
+        bounds = self.chunk_bounds(size, units)
+        if surely_less(0, self.length):
+            self._units(bounds, blocks, width)
+        elif self.length != 0:
+            with self.when(self.test("sgt", self.length, 0)):
+                self._units(bounds, blocks, width)
+        return self.finished(size_max(1, -(-units // size)), estimate)
 
-        def unit(number: str) -> None:
-            line = self.line(f"udiv i64 {number}, {self.number(blocks)}")
-            start = self.line(f"mul i64 {line}, {self.number(self.length * self.inner)}")
-            block = self.line(f"urem i64 {number}, {self.number(blocks)}")
-            first = self.line(f"mul i64 {block}, {self.number(width)}")
-            top = self.line(f"add i64 {first}, {self.number(width)}")
-            last = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(self.inner)})")
+    def _units(self, bounds: tuple[str, str], blocks: int, width: int) -> None:
+        """Lines, or blocks of lines, one after the other."""
+        with self.loop(*bounds, stem="unit") as number:
+            line = self.quotient(number, blocks)
+            start = self.mul(line, self.length * self.inner)
+            block = self.remainder(number, blocks)
+            first = self.mul(block, width)
+            last = self.least(self.add(first, width), self.inner)
             if self.inner == 1:
                 self._line(start)
             elif self.kept[0] is self.node.outputs[0].type.dtype:
@@ -80,34 +85,22 @@ class _ScanPrinter(KernelFunction):
             else:
                 self._wide_columns(start, first, last)
 
-        if surely_less(0, self.length):
-            self.loop("unit", low, high, unit)
-        elif self.length != 0:
-            with self.when(self.line(f"icmp sgt i64 {self.number(self.length)}, 0")):
-                self.loop("unit", low, high, unit)
-        self.finish()
-        chunks = size_max(1, -(-units // size))
-        return KernelText(self.module.text(), chunks, 0, estimate, reports=self.reports, sizes=tuple(self.module.sizes))
-
     def _place(self, start: str, step: str, column: str) -> str:
         """The position of a step's element; step 0 comes first in scan order."""
         if self.is_reversed:
-            step = self.line(f"sub i64 {self.number(self.length - 1)}, {step}")
-        row = self.line(f"mul i64 {step}, {self.number(self.inner)}")
-        return self.line(f"add i64 {self.line(f'add i64 {start}, {row}')}, {column}")
+            step = self.sub(self.length - 1, step)
+        row = self.mul(step, self.inner)
+        return self.add(self.add(start, row), column)
 
     def _line(self, start: str) -> None:
         """One line with the state in local variables."""
         place = self._place(start, "0", "0")
         slots = [(self.slot(dtype), dtype) for dtype in self.kept]
         self._keep(place, self._initial(place), slots)
-
-        def step(i: str) -> None:
+        with self.loop(1, self.length, stem="step") as i:
             place = self._place(start, i, "0")
             state = tuple(self.get(slot, dtype) for slot, dtype in slots)
             self._keep(place, self._next(place, i, state), slots)
-
-        self.loop("step", "1", self.number(self.length), step)
 
     def _keep(self, place: str, state: State, slots: Sequence[tuple[str, DType]]) -> None:
         self._write(place, state)
@@ -116,73 +109,50 @@ class _ScanPrinter(KernelFunction):
 
     def _columns(self, start: str, first: str, last: str) -> None:
         """A block of neighbouring lines, step by step."""
-
-        def initial(column: str) -> None:
-            with self.parallel():
-                place = self._place(start, "0", column)
-                self._write(place, self._initial(place))
-
-        def step(i: str) -> None:
-            before = self.line(f"sub i64 {i}, 1")
-
-            def element(column: str) -> None:
-                with self.parallel():
-                    old = self._place(start, before, column)
-                    place = self._place(start, i, column)
-                    state = tuple(
-                        self.load(self.first_result + k, v.type.dtype, old) for k, v in enumerate(self.node.outputs)
-                    )
-                    self._write(place, self._next(place, i, state))
-
-            self.loop("column", first, last, element, is_parallel=True)
-
-        self.loop("first", first, last, initial, is_parallel=True)
-        self.loop("step", "1", self.number(self.length), step)
+        kept = [(self.first_result + k, v.type.dtype) for k, v in enumerate(self.node.outputs)]
+        with self.parallel_loop(first, last, "first") as column:
+            place = self._place(start, "0", column)
+            self._write(place, self._initial(place))
+        with self.loop(1, self.length, stem="step") as i:
+            before = self.sub(i, 1)
+            with self.parallel_loop(first, last, "column") as column:
+                old = self._place(start, before, column)
+                place = self._place(start, i, column)
+                state = tuple(self.read(result, dtype, old) for result, dtype in kept)
+                self._write(place, self._next(place, i, state))
 
     def _wide_columns(self, start: str, first: str, last: str) -> None:
         """Blocks of ``WIDE_LANES`` neighbouring lines, whose states are wider than the results and kept beside them."""
         (wide,) = self.kept
         totals = self.array(wide, WIDE_LANES)
-        span = self.line(f"sub i64 {last}, {first}")
-        blocks = self.line(f"udiv i64 {self.line(f'add i64 {span}, {WIDE_LANES - 1}')}, {WIDE_LANES}")
-
-        def block(number: str) -> None:
-            low = self.line(f"add i64 {first}, {self.line(f'mul i64 {number}, {WIDE_LANES}')}")
-            high = self.line(f"call i64 @llvm.smin.i64(i64 {self.line(f'add i64 {low}, {WIDE_LANES}')}, i64 {last})")
+        span = self.sub(last, first)
+        blocks = self.quotient(self.add(span, WIDE_LANES - 1), WIDE_LANES)
+        with self.loop(0, blocks, stem="block") as number:
+            low = self.add(first, self.mul(number, WIDE_LANES))
+            high = self.least(self.add(low, WIDE_LANES), last)
 
             def kept(column: str) -> str:
-                return self.element(totals, wide, self.line(f"sub i64 {column}, {low}"))
+                return self.address(totals, wide, self.sub(column, low))
 
             def leave(column: str, place: str, state: State) -> None:
-                self.emit.store(state[0], kept(column), self.attrs)
+                self.emit.store(state[0], kept(column), self.access)
                 self._write(place, state)
 
-            def initial(column: str) -> None:
-                with self.parallel():
-                    place = self._place(start, "0", column)
-                    leave(column, place, self._initial(place))
-
-            def step(i: str) -> None:
-                def element(column: str) -> None:
-                    with self.parallel():
-                        place = self._place(start, i, column)
-                        before = self.emit.load(kept(column), wide, self.attrs)
-                        leave(column, place, self._next(place, i, (before,)))
-
-                self.loop("column", low, high, element, is_parallel=True)
-
-            self.loop("first", low, high, initial, is_parallel=True)
-            self.loop("step", "1", self.number(self.length), step)
-
-        self.loop("block", "0", blocks, block)
+            with self.parallel_loop(low, high, "first") as column:
+                place = self._place(start, "0", column)
+                leave(column, place, self._initial(place))
+            with self.loop(1, self.length, stem="step") as i, self.parallel_loop(low, high, "column") as column:
+                place = self._place(start, i, column)
+                before = self.emit.load(kept(column), wide, self.access)
+                leave(column, place, self._next(place, i, (before,)))
 
     def _write(self, place: str, state: State) -> None:
         for k, value in enumerate(state):
-            self.store(self.first_result + k, self.emit.cast(value, self.node.outputs[k].type.dtype), place)
+            self.write(self.first_result + k, self.emit.cast(value, self.node.outputs[k].type.dtype), place)
 
     def _operand(self, number: int, place: str) -> Scalar:
         dtype = self.node.inputs[number].type.dtype
-        found = self.load(number, dtype, place)
+        found = self.read(number, dtype, place)
         return self.emit.cast(found, self.kept[0]) if isinstance(self.op, Cumulative) else found
 
     def _initial(self, place: str) -> State:

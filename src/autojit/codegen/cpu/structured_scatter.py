@@ -7,22 +7,18 @@ chunks cut the columns of one wide inner loop. ``result`` may be ``base`` itself
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 from autojit.codegen.cpu.chunks import CHUNK_NS, ChunkPlan
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import LoopPrinter
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.core.sizes import size_max, size_min, surely_less, typical
-from autojit.ir.graph import Node, Value
+from autojit.ir.graph import Node
 from autojit.ir.index import Index, LoopVariable, Opaque, linearize
 from autojit.ops.scattering import Scattering
-from autojit.schedule.expressions import Applied, Expr, Load, LookUp
+from autojit.schedule.expressions import Applied, Expr, Expressions, Load, LookUp
 from autojit.schedule.loops import LoopProgram, Store
 from autojit.schedule.pull import Indices, loop_indices
 from autojit.schedule.refine import settle
-
-E = TypeVar("E", bound=Expr)
 
 MAX_COLUMN_CHUNKS = 8
 LEAST_COLUMNS = 32
@@ -41,7 +37,7 @@ class _ScatterPrinter(LoopPrinter):
         program = scatter_program(node)
         super().__init__(program, "kernel")
         self.base = node.inputs[0].type
-        rows, elements = typical(program.row_count), typical(program.row_count * program.inner_count)
+        rows, elements = typical(self.walk.row_count), typical(self.walk.row_count * self.walk.inner_count)
         estimate = 50.0 + ROW_NS * rows + ELEMENT_NS * elements + COPY_NS * typical(self.base.size_bytes)
         self.columns = self._whole_columns()
         wanted = size_min(min(MAX_COLUMN_CHUNKS, int(estimate / CHUNK_NS)), self.columns // LEAST_COLUMNS)
@@ -52,15 +48,14 @@ class _ScatterPrinter(LoopPrinter):
 
     def _whole_columns(self) -> int:
         """The extent of the inner loop if it covers whole contiguous lines of the base, else 0."""
-        program = self.program
-        if len(program.inner) != 1:
+        if len(self.walk.inner) != 1:
             return 0
-        (variable,) = program.inner
+        (variable,) = self.walk.inner
         shape = list(self.base.shape)
         line = 1
         while shape and surely_less(line, variable.extent):
             line *= shape.pop()
-        coefficient = dict(program.stores[0].index.terms).get(variable)
+        coefficient = dict(self.program.stores[0].index.terms).get(variable)
         return line if coefficient == 1 and line == variable.extent else 0
 
     def print(self) -> KernelText:
@@ -69,39 +64,27 @@ class _ScatterPrinter(LoopPrinter):
         self.pointers([v.type.size for v in (*program.loads, program.stores[0].value)])
         bounds = None
         if self.plan.count != 1:
-            low = self.line(f"mul i64 %chunk, {self.number(self.plan.size)}")
-            top = self.line(f"add i64 {low}, {self.number(self.plan.size)}")
-            bounds = low, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(self.columns)})")
+            bounds = self.chunk_bounds(self.plan.size, self.columns)
         result = f"%p{len(program.loads)}"
-        with self.when(self.line(f"icmp ne ptr {result}, %p0")):
+        with self.when(self.test("ne", result, "%p0", "ptr")):
             self._copy_base(result, bounds)
-
-        def row(number: str) -> None:
+        with self.loop(0, self.walk.row_count, stem="row") as number:
             self.set_row(number)
             self.row(bounds)
-
-        self.loop("row", "0", self.number(program.row_count), row)
-        self.finish()
-        sizes = tuple(self.module.sizes)
-        return KernelText(
-            self.module.text(), self.plan.count, 0, self.plan.estimate_ns, reports=self.reports, sizes=sizes
-        )
+        return self.finished(self.plan.count, self.plan.estimate_ns)
 
     def _copy_base(self, result: str, bounds: tuple[str, str] | None) -> None:
         size = self.base.dtype.size_bytes
         if bounds is None:
-            self.copy_bytes(result, "%p0", self.number(self.base.size_bytes))
+            self.copy_bytes(result, "%p0", self.base.size_bytes)
             return
         low, high = bounds
-        length = self.line(f"mul i64 {self.line(f'sub i64 {high}, {low}')}, {size}")
+        length = self.mul(self.sub(high, low), size)
         kind = memory_type(self.base.dtype)
-
-        def line(number: str) -> None:
-            start = self.line(f"add i64 {self.line(f'mul i64 {number}, {self.number(self.columns)}')}, {low}")
-            target, source = (self.line(f"getelementptr {kind}, ptr {p}, i64 {start}") for p in (result, "%p0"))
+        with self.loop(0, self.base.size // self.columns, stem="line") as number:
+            start = self.add(self.mul(number, self.columns), low)
+            target, source = (self.element(p, kind, start) for p in (result, "%p0"))
             self.copy_bytes(target, source, length)
-
-        self.loop("line", "0", self.number(self.base.size // self.columns), line)
 
 
 class _Fold:
@@ -122,33 +105,39 @@ def scatter_program(node: Node) -> LoopProgram:
     assert isinstance(op, Scattering)
     src = node.inputs[1].type
     axes = loop_indices(src.shape)
-    program = LoopProgram(rows=[], inner=[], prefix=0, loads=list(node.inputs))
-
-    def make(kind: type[E], value: Value, **parts: Any) -> E:
-        expr = kind(len(program.exprs), value.type.dtype, **parts)
-        program.exprs.append(expr)
-        return expr
-
+    exprs = Expressions()
     looked: set[LoopVariable] = set()
 
     def fetch(operand: int, where: Indices, extent: int) -> Index:
         value = node.inputs[operand]
         looked.update(t for index in where for t, _ in index.terms if isinstance(t, LoopVariable))
-        position = make(Load, value, buffer=operand, positions=(linearize(where, value.type.shape),))
+        position = linearize(where, value.type.shape)
+        index = exprs.make(Load, value.type.dtype, positions=(position,), buffer=operand)
         name = f"x{operand}"
-        program.lookups[name] = make(LookUp, value, args=(position,), extent=extent)
-        program.lookup_nodes[name] = node
+        exprs.lookups[name] = exprs.make(LookUp, value.type.dtype, (index,), extent=extent)
         return Index.of(Opaque(name, extent))
 
     target = op.target_index_at(axes, [v.type for v in node.inputs], fetch)
     place = linearize(target, node.inputs[0].type.shape)
-    variables = [t for axis in axes for t, _ in axis.terms if isinstance(t, LoopVariable)]
+    variables = tuple([t for axis in axes for t, _ in axis.terms if isinstance(t, LoopVariable)])
     last = max((k for k, v in enumerate(variables) if v in looked), default=-1)
-    program.rows, program.inner = variables[: last + 1], variables[last + 1 :]
-    element: Expr = make(Load, node.inputs[1], buffer=1, positions=(linearize(axes, src.shape),))
+    element: Expr = exprs.make(Load, src.dtype, positions=(linearize(axes, src.shape),), buffer=1)
+    result = node.outputs[0]
     if op.combine != "set":
-        old = make(Load, node.outputs[0], buffer=len(node.inputs), positions=(place,))
-        element = make(Applied, node.outputs[0], op=_Fold(op.combine), args=(old, element))
-    program.stores.append(Store(node.outputs[0], element, place))
-    settle(program)
-    return program
+        old = exprs.make(Load, result.type.dtype, positions=(place,), buffer=len(node.inputs))
+        element = exprs.make(Applied, result.type.dtype, (old, element), op=_Fold(op.combine))
+    return settle(
+        LoopProgram(
+            rows=variables[: last + 1],
+            inner=variables[last + 1 :],
+            prefix=0,
+            is_flat=False,
+            exprs=tuple(exprs.made),
+            reductions=(),
+            stores=(Store(result, element, place),),
+            accumulators=(),
+            loads=node.inputs,
+            lookups=exprs.lookups,
+            lookup_nodes=dict.fromkeys(exprs.lookups, node),
+        )
+    )

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from math import prod
 
 from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule, KernelText
 from autojit.codegen.cpu.machine import aligned
+from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar, is_half
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.sizes import is_symbolic, size_max, typical
@@ -26,10 +27,9 @@ SHORT = 64  # lines up to this length are sorted by counting
 BUCKETS = 256
 COUNT_NS = 0.12  # one comparison of a short line
 DIGIT_NS = 2.5  # one element in one pass over a digit
-Body = Callable[[str], None]
 
 
-class _Sorter(KernelFunction):
+class _Sorter(CpuKernel):
     """A kernel with two buffers of keys and places per worker, which passes over a digit fill by turns."""
 
     def __init__(self, dtype: DType, length: int) -> None:
@@ -45,146 +45,113 @@ class _Sorter(KernelFunction):
 
     def buffers(self, argument: int) -> None:
         """The worker's buffers: keys and places in turn, and how often each digit occurs."""
-        skip = self.line(f"mul i64 %worker, {self.number(self.scratch_bytes)}")
-        own = self.line(f"getelementptr i8, ptr %p{argument}, i64 {skip}")
-        starts = [self.line(f"getelementptr i8, ptr {own}, i64 {self.number(o)}") for o in self.offsets]
+        skip = self.mul("%worker", self.scratch_bytes)
+        own = self.at(f"%p{argument}", skip)
+        starts = [self.at(own, o) for o in self.offsets]
         self.counts = starts.pop()
-        self.slots = [self._alloca("ptr") for _ in starts]  # keys, other keys, places, other places
+        self.slots = [self.local("ptr") for _ in starts]  # keys, other keys, places, other places
         self.starts = starts
 
     def reset(self) -> None:
         for slot, start in zip(self.slots, self.starts, strict=True):
-            self.lines.append(f"  store ptr {start}, ptr {slot}")
+            self.store("ptr", start, slot)
 
     def buffer(self, number: int) -> str:
-        return self.line(f"load ptr, ptr {self.slots[number]}")
+        return self.load("ptr", self.slots[number])
 
-    def at(self, pointer: str, kind: str, index: str) -> str:
-        return self.line(f"load {kind}, ptr {self.line(f'getelementptr {kind}, ptr {pointer}, i64 {index}')}")
+    def item(self, pointer: str, kind: str, index: Operand) -> str:
+        return self.load(kind, self.element(pointer, kind, index))
 
-    def set(self, pointer: str, kind: str, index: str, value: str) -> None:
-        self.lines.append(
-            f"  store {kind} {value}, ptr {self.line(f'getelementptr {kind}, ptr {pointer}, i64 {index}')}"
-        )
+    def put_item(self, pointer: str, kind: str, index: Operand, value: str) -> None:
+        self.store(kind, value, self.element(pointer, kind, index))
 
     def key(self, x: Scalar, descending: bool) -> str:
         """An element as an unsigned integer in the order of the elements."""
         kind, dtype = self.kind, self.dtype
         if dtype is bool_:
-            key = self.line(f"zext i1 {x.text} to {kind}")
+            key = self.convert("zext", x.text, "i1", kind)
         elif dtype.kind in ("int", "uint"):
-            key = x.text if dtype.kind == "uint" else self.line(f"xor {kind} {x.text}, {self._sign()}")
+            key = x.text if dtype.kind == "uint" else self.binary("xor", x.text, self._sign(), kind)
         else:
             real = "double" if self.key_bytes == 8 else "float"
-            positive = self.line(f"fadd {real} {x.text}, 0.0")  # of both zeros
-            bits = self.line(f"bitcast {real} {positive} to {kind}")
-            flip = self.line(f"ashr {kind} {bits}, {8 * self.key_bytes - 1}")
-            ordered = self.line(f"xor {kind} {bits}, {self.line(f'or {kind} {flip}, {self._sign()}')}")
-            is_nan = self.line(f"fcmp uno {real} {x.text}, {x.text}")
-            key = self.line(f"select i1 {is_nan}, {kind} -1, {kind} {ordered}")
-        return self.line(f"xor {kind} {key}, -1") if descending else key
+            positive = self.binary("fadd", x.text, "0.0", real)  # of both zeros
+            bits = self.convert("bitcast", positive, real, kind)
+            flip = self.binary("ashr", bits, 8 * self.key_bytes - 1, kind)
+            ordered = self.binary("xor", bits, self.binary("or", flip, self._sign(), kind), kind)
+            is_nan = self.binary("fcmp uno", x.text, x.text, real)
+            key = self.choose(is_nan, -1, ordered, kind)
+        return self.binary("xor", key, -1, kind) if descending else key
 
     def _sign(self) -> int:
         return -(1 << (8 * self.key_bytes - 1))
 
     def by_counting(self, take: Callable[[str, str], None]) -> None:
         """``take(place, position)`` for every key in the first buffer: its position, and its place in the order."""
-        keys, kind = self.buffer(0), self.kind
+        keys = self.buffer(0)
         before = self.slot(int64)
 
-        def count(relation: str, mine: str) -> Body:
-            def compare(j: str) -> None:
-                comes = self.line(f"icmp {relation} {kind} {self.at(keys, kind, j)}, {mine}")
-                one = Scalar(self.line(f"zext i1 {comes} to i64"), int64)
+        def count(stem: str, relation: str, start: Operand, stop: Operand) -> None:
+            with self.loop(start, stop, stem=stem) as j:
+                comes = self.test(relation, self.item(keys, self.kind, j), mine, self.kind)
+                one = Scalar(self.convert("zext", comes, "i1"), int64)
                 self.put(before, self.emit.add(self.get(before, int64), one))
 
-            return compare
-
-        def element(i: str) -> None:
-            mine = self.at(keys, kind, i)
+        with self.loop(0, self.n, stem="key") as i:
+            mine = self.item(keys, self.kind, i)
             self.put(before, self.emit.constant(0, int64))
-            self.loop("before", "0", i, count("ule", mine))
-            self.loop("behind", self.line(f"add i64 {i}, 1"), self.n, count("ult", mine))
+            count("before", "ule", 0, i)
+            count("behind", "ult", self.add(i, 1), self.n)
             take(self.get(before, int64).text, i)
 
-        self.loop("key", "0", self.n, element)
-
     def clear_counts(self) -> None:
-        size = self.key_bytes * BUCKETS * 8
-        self.lines.append(f"  call void @llvm.memset.p0.i64(ptr {self.counts}, i8 0, i64 {size}, i1 false)")
+        self.fill_bytes(self.counts, 0, self.key_bytes * BUCKETS * 8)
 
     def count_digits(self, key: str) -> None:
         """Count the digits of one key."""
-
-        def digit(d: str) -> None:
+        with self.loop(0, self.key_bytes, stem="digit") as d:
             at = self._bucket(key, d)
-            self.set(self.counts, "i64", at, self.line(f"add i64 {self.at(self.counts, 'i64', at)}, 1"))
-
-        self.loop("digit", "0", str(self.key_bytes), digit)
+            self.put_item(self.counts, "i64", at, self.add(self.item(self.counts, "i64", at), 1))
 
     def _bucket(self, key: str, digit: str) -> str:
         """The place of the count of a key's digit."""
-        shift: str = self.line(f"shl i64 {digit}, 3")
-        wide = key if self.kind == "i64" else self.line(f"zext {self.kind} {key} to i64")
-        low = self.line(f"and i64 {self.line(f'lshr i64 {wide}, {shift}')}, {BUCKETS - 1}")
-        return self.line(f"add i64 {self.line(f'mul i64 {digit}, {BUCKETS}')}, {low}")
+        shift: str = self.binary("shl", digit, 3)
+        wide = key if self.kind == "i64" else self.convert("zext", key, self.kind)
+        low = self.binary("and", self.binary("lshr", wide, shift), BUCKETS - 1)
+        return self.add(self.mul(digit, BUCKETS), low)
 
     def by_digits(self) -> None:
         """Sort the keys in the current buffer and their places, whose digits are counted: at least one element."""
-
-        def one_pass(d: str) -> None:
-            first = self._bucket(self.at(self.buffer(0), self.kind, "0"), d)
-            is_shared = self.line(f"icmp eq i64 {self.at(self.counts, 'i64', first)}, {self.n}")
-            with self.when(self.line(f"xor i1 {is_shared}, true")):
+        with self.loop(0, self.key_bytes, stem="pass") as d:
+            first = self._bucket(self.item(self.buffer(0), self.kind, 0), d)
+            is_shared = self.test("eq", self.item(self.counts, "i64", first), self.n)
+            with self.when(self.negate(is_shared)):
                 self._starts(d)
                 self._spread(d)
-
-        self.loop("pass", "0", str(self.key_bytes), one_pass)
 
     def _starts(self, d: str) -> None:
         """From how often each digit occurs to where its elements begin."""
         total = self.slot(int64)
         self.put(total, self.emit.constant(0, int64))
-        base = self.line(f"mul i64 {d}, {BUCKETS}")
-
-        def bucket(b: str) -> None:
-            at = self.line(f"add i64 {base}, {b}")
-            count = self.at(self.counts, "i64", at)
+        base = self.mul(d, BUCKETS)
+        with self.loop(0, BUCKETS, stem="bucket") as b:
+            at = self.add(base, b)
+            count = self.item(self.counts, "i64", at)
             start = self.get(total, int64)
-            self.set(self.counts, "i64", at, start.text)
+            self.put_item(self.counts, "i64", at, start.text)
             self.put(total, self.emit.add(start, Scalar(count, int64)))
-
-        self.loop("bucket", "0", str(BUCKETS), bucket)
 
     def _spread(self, d: str) -> None:
         """Move every key with its place to where its digit stands; the buffers change roles."""
         keys, other_keys, places, other_places = map(self.buffer, range(4))
-
-        def element(i: str) -> None:
-            key = self.at(keys, self.kind, i)
+        with self.loop(0, self.n, stem="element") as i:
+            key = self.item(keys, self.kind, i)
             bucket = self._bucket(key, d)
-            target = self.at(self.counts, "i64", bucket)
-            self.set(self.counts, "i64", bucket, self.line(f"add i64 {target}, 1"))
-            self.set(other_keys, self.kind, target, key)
-            self.set(other_places, "i64", target, self.at(places, "i64", i))
-
-        self.loop("element", "0", self.n, element)
+            target = self.item(self.counts, "i64", bucket)
+            self.put_item(self.counts, "i64", bucket, self.add(target, 1))
+            self.put_item(other_keys, self.kind, target, key)
+            self.put_item(other_places, "i64", target, self.item(places, "i64", i))
         for slot, pointer in zip(self.slots, (other_keys, keys, other_places, places), strict=True):
-            self.lines.append(f"  store ptr {pointer}, ptr {slot}")
-
-    def either(self, condition: str, yes: Callable[[], None], no: Callable[[], None]) -> None:
-        """One of two bodies."""
-        with self.when(condition):
-            yes()
-        with self.when(self.line(f"xor i1 {condition}, true")):
-            no()
-
-    def text(self, chunks: int, estimate_ns: float) -> KernelText:
-        self.finish()
-        sizes = tuple(self.module.sizes)
-        return KernelText(
-            self.module.text(), chunks, 0, estimate_ns, reports=False, scratch_bytes=self.scratch_bytes, sizes=sizes
-        )
+            self.store("ptr", pointer, slot)
 
 
 def print_sort(node: Node) -> KernelText:
@@ -210,47 +177,42 @@ class _LineSorter(_Sorter):
         work = lines * self.length * round(1000 * DIGIT_NS) * self.key_bytes
         wanted = wanted_chunks(estimate, work, MAX_CHUNKS)
         size = size_max(1, -(-lines // wanted))
-        low = self.line(f"mul i64 %chunk, {self.number(size)}")
-        top = self.line(f"add i64 {low}, {self.number(size)}")
-        high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(lines)})")
-        with self.when(self.line(f"icmp sgt i64 {self.n}, 0")):
-            self.loop("line", low, high, self._line)
-        return self.text(size_max(1, -(-lines // size)), estimate)
+        bounds = self.chunk_bounds(size, lines)
+        with self.when(self.test("sgt", self.n, 0)), self.loop(*bounds, stem="line") as number:
+            self._line(number)
+        return self.finished(size_max(1, -(-lines // size)), estimate, scratch_bytes=self.scratch_bytes)
 
     def _line_ns(self, length: int) -> float:
         return length * length * COUNT_NS if length <= SHORT else self.key_bytes * (BUCKETS + DIGIT_NS * length)
 
     def _line(self, number: str) -> None:
-        outer = self.line(f"udiv i64 {number}, {self.number(self.inner)}")
-        column = self.line(f"urem i64 {number}, {self.number(self.inner)}")
-        start, target = (
-            self.line(f"add i64 {self.line(f'mul i64 {outer}, {self.number(extent * self.inner)}')}, {column}")
-            for extent in (self.length, self.kept)
-        )
+        outer = self.quotient(number, self.inner)
+        column = self.remainder(number, self.inner)
+        start, target = (self.add(self.mul(outer, extent * self.inner), column) for extent in (self.length, self.kept))
         self.reset()
         if is_symbolic(self.length):
-            is_short = self.line(f"icmp sle i64 {self.n}, {SHORT}")
-            self.either(is_short, lambda: self._short(start, target), lambda: self._long(start, target))
+            with self.when(self.test("sle", self.n, SHORT)):
+                self._short(start, target)
+            with self.otherwise():
+                self._long(start, target)
         else:
             (self._short if self.length <= SHORT else self._long)(start, target)
 
     def _element(self, start: str, i: str) -> Scalar:
-        step = self.line(f"mul i64 {i}, {self.number(self.inner)}")
-        return self.load(0, self.dtype, self.line(f"add i64 {start}, {step}"))
+        step = self.mul(i, self.inner)
+        return self.read(0, self.dtype, self.add(start, step))
 
     def _short(self, start: str, target: str) -> None:
         keys = self.buffer(0)
-        self.loop(
-            "load", "0", self.n,
-            lambda i: self.set(keys, self.kind, i, self.key(self._element(start, i), self.op.descending)),
-        )  # fmt: skip
+        with self.loop(0, self.n, stem="load") as i:
+            self.put_item(keys, self.kind, i, self.key(self._element(start, i), self.op.descending))
 
         def take(place: str, i: str) -> None:
             if self.op.ranks is None:
                 self._store(start, target, place, i)
                 return
-            rank = self.line(f"sub i64 {place}, {self.number(self.ranks[0])}")
-            with self.when(self.line(f"icmp ult i64 {rank}, {self.number(self.kept)}")):
+            rank = self.sub(place, self.ranks[0])
+            with self.when(self.test("ult", rank, self.kept)):
                 self._store(start, target, rank, i)
 
         self.by_counting(take)
@@ -258,27 +220,21 @@ class _LineSorter(_Sorter):
     def _long(self, start: str, target: str) -> None:
         keys, places = self.buffer(0), self.buffer(2)
         self.clear_counts()
-
-        def load(i: str) -> None:
+        with self.loop(0, self.n, stem="load") as i:
             key = self.key(self._element(start, i), self.op.descending)
-            self.set(keys, self.kind, i, key)
-            self.set(places, "i64", i, i)
+            self.put_item(keys, self.kind, i, key)
+            self.put_item(places, "i64", i, i)
             self.count_digits(key)
-
-        self.loop("load", "0", self.n, load)
         self.by_digits()
         order = self.buffer(2)
-
-        def store(i: str) -> None:
-            rank = self.line(f"add i64 {i}, {self.number(self.ranks[0])}")
-            self._store(start, target, i, self.at(order, "i64", rank))
-
-        self.loop("store", "0", self.number(self.kept), store)
+        with self.loop(0, self.kept, stem="store") as i:
+            rank = self.add(i, self.ranks[0])
+            self._store(start, target, i, self.item(order, "i64", rank))
 
     def _store(self, start: str, target: str, rank: str, position: str) -> None:
-        at = self.line(f"add i64 {target}, {self.line(f'mul i64 {rank}, {self.number(self.inner)}')}")
-        self.store(1, self._element(start, position), at)
-        self.store(2, Scalar(position, int64), at)
+        at = self.add(target, self.mul(rank, self.inner))
+        self.write(1, self._element(start, position), at)
+        self.write(2, Scalar(position, int64), at)
 
 
 def print_row_order(node: Node) -> KernelText:
@@ -289,27 +245,21 @@ def print_row_order(node: Node) -> KernelText:
     sorter.buffers(2)
     sorter.reset()
     places = sorter.buffer(2)
-    sorter.loop("place", "0", sorter.n, lambda i: sorter.set(places, "i64", i, i))
+    with sorter.loop(0, sorter.n, stem="place") as i:
+        sorter.put_item(places, "i64", i, i)
     width = sorter.number(columns)
-
-    def by_column(k: str) -> None:
-        column = sorter.line(f"sub i64 {sorter.line(f'sub i64 {width}, 1')}, {k}")
+    with sorter.when(sorter.test("sgt", sorter.n, 0)), sorter.loop(0, width, stem="column") as k:
+        column = sorter.sub(sorter.sub(width, 1), k)
         keys, order = sorter.buffer(0), sorter.buffer(2)
         sorter.clear_counts()
-
-        def load(i: str) -> None:
-            row = sorter.line(f"mul i64 {sorter.at(order, 'i64', i)}, {width}")
-            x = sorter.load(0, sorter.dtype, sorter.line(f"add i64 {row}, {column}"))
-            key = sorter.key(x, False)
-            sorter.set(keys, sorter.kind, i, key)
+        with sorter.loop(0, sorter.n, stem="load") as i:
+            row = sorter.mul(sorter.item(order, "i64", i), width)
+            key = sorter.key(sorter.read(0, sorter.dtype, sorter.add(row, column)), False)
+            sorter.put_item(keys, sorter.kind, i, key)
             sorter.count_digits(key)
-
-        sorter.loop("load", "0", sorter.n, load)
         sorter.by_digits()
-
-    with sorter.when(sorter.line(f"icmp sgt i64 {sorter.n}, 0")):
-        sorter.loop("column", "0", width, by_column)
     order = sorter.buffer(2)
-    sorter.loop("store", "0", sorter.n, lambda i: sorter.store(1, Scalar(sorter.at(order, "i64", i), int64), i))
+    with sorter.loop(0, sorter.n, stem="store") as i:
+        sorter.write(1, Scalar(sorter.item(order, "i64", i), int64), i)
     estimate = 50.0 + typical(columns) * sorter.key_bytes * (BUCKETS + DIGIT_NS * typical(rows))
-    return sorter.text(1, estimate)
+    return sorter.finished(1, estimate, scratch_bytes=sorter.scratch_bytes)

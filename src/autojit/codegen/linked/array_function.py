@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.linked.definitions import function_texts
 from autojit.codegen.linked.module_text import Linked
 from autojit.codegen.scalar import Scalar, memory_type, register_type
-from autojit.core.config import config
 from autojit.core.dtypes import bool_, int32
 from autojit.core.sizes import typical
 from autojit.core.types import TensorType
@@ -22,10 +21,10 @@ from autojit.ir.op import Op
 ELEMENT_NS = 2.0  # a guess at the time per element: what the function does is not known
 
 
-def print_array_call(op: Op, code: Linked, operands: Sequence[TensorType], results: Sequence[TensorType]) -> KernelText:
-    """The kernel of a node: arguments are the operands', then the results' buffers."""
-    module = KernelModule()
-    kernel = KernelFunction(module, "kernel", is_checked=config.check)
+def write_array_call(
+    kernel: KernelFunction, op: Op, code: Linked, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> float:
+    """The kernel of a node, whose buffers are the operands', then the results'; its time in nanoseconds."""
     kernel.pointers([t.size for t in (*operands, *results)])
     parts = ["ptr %results", "ptr %failure"]
     for k, type in enumerate((*operands, *results)):
@@ -36,30 +35,20 @@ def print_array_call(op: Op, code: Linked, operands: Sequence[TensorType], resul
         "  %failure = alloca i64, align 8",
         "  store i64 0, ptr %failure",
     ]
-    status = kernel.line(f"call i32 @{code.functions[0].name}({', '.join(parts)})")
-    number = kernel.line(f"trunc i64 {kernel.line('load i64, ptr %failure')} to i32")
-    least = kernel.line(f"call i32 @llvm.umax.i32(i32 {number}, i32 1)")
-    is_well = kernel.line(f"icmp eq i32 {status}, 0")
-    kernel.emit.failures.append(Scalar(kernel.line(f"select i1 {is_well}, i32 0, i32 {least}"), int32))
+    status = kernel.value(f"call i32 @{code.functions[0].name}({', '.join(parts)})")
+    number = kernel.convert("trunc", kernel.load("i64", "%failure"), "i64", "i32")
+    least = kernel.value(f"call i32 @llvm.umax.i32(i32 {number}, i32 1)")
+    is_well = kernel.test("eq", status, 0, "i32")
+    kernel.emit.failures.append(Scalar(kernel.choose(is_well, 0, least, "i32"), int32))
     kernel.collect_failures(op)
-    kernel.emit.definitions.update(function_texts(code, "nounwind"))
-    kernel.finish()
-    elements = sum(typical(t.size) for t in (*operands, *results))
-    return KernelText(
-        module.text(),
-        1,
-        0,
-        100.0 + ELEMENT_NS * elements,
-        reports=kernel.reports,
-        sizes=tuple(module.sizes),
-        failing=tuple(kernel.failing),
-    )
+    kernel.emit.definitions.update(function_texts(code, kernel.emitter, "nounwind"))
+    return 100.0 + ELEMENT_NS * sum(typical(t.size) for t in (*operands, *results))
 
 
 def _number(kernel: KernelFunction, argument: int, type: TensorType) -> str:
-    value = kernel.load(argument, type.dtype, "0")
+    value = kernel.read(argument, type.dtype, "0")
     if type.dtype is bool_:
-        return f"i8 {kernel.line(f'zext i1 {value.text} to i8')}"
+        return f"i8 {kernel.convert('zext', value.text, 'i1', 'i8')}"
     return f"{register_type(type.dtype)} {value.text}"
 
 

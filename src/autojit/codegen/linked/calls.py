@@ -22,7 +22,7 @@ def call(
 
     A result of type ``bool`` is a byte in LLVM's text; integers of the same width have one LLVM type, signed or not.
     """
-    symbol, texts = definitions(function)
+    symbol, texts = definitions(function, type(emit))
     emit.definitions.update(texts)
     arguments = ", ".join(_argument(emit, x, kind) for x, kind in zip(operands, function.operands, strict=True))
     kinds = [kind for _, kind in function.results]

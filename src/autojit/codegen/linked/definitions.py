@@ -31,29 +31,29 @@ _CALL = re.compile(r"^(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call ")
 _PURE = "nounwind willreturn memory(none)"
 
 
-def definitions(function: ScalarFunction) -> tuple[str, dict[str, str]]:
-    """The symbol of the function that kernels call, and all texts it needs by symbol."""
-    texts = function_texts(function.code, "alwaysinline nounwind")
+def definitions(function: ScalarFunction, emitter: type[ScalarEmitter]) -> tuple[str, dict[str, str]]:
+    """The symbol of the function that kernels call, and all texts it needs by symbol, printed by a target's emitter."""
+    texts = function_texts(function.code, emitter, "alwaysinline nounwind")
     symbol = f"@{function.symbol}.value"
     texts[symbol] = _value_text(function, symbol)
     return symbol, texts
 
 
-def function_texts(code: Linked, attributes: str) -> dict[str, str]:
+def function_texts(code: Linked, emitter: type[ScalarEmitter], attributes: str) -> dict[str, str]:
     """The texts of a function and of what it refers to, by symbol."""
     texts: dict[str, str] = {f"@{name}": text for name, text in code.globals.items()}
     for part in code.functions:
-        texts[f"@{part.name}"] = _text(part, texts, attributes)
+        texts[f"@{part.name}"] = _text(part, emitter, texts, attributes)
     return texts
 
 
-def _text(function: Function, texts: dict[str, str], attributes: str) -> str:
+def _text(function: Function, emitter: type[ScalarEmitter], texts: dict[str, str], attributes: str) -> str:
     parameters = ", ".join(f"{kind} {name}" for kind, name in function.parameters)
     lines = [f"define internal {function.returns} @{function.name}({parameters}) {attributes} {{"]
     latches = unrolled_latches(function)
     for label, block in function.blocks:
         lines.append(f"{label}:")
-        lines += [f"  {_with_our_functions(line, texts)}" for line in block]
+        lines += [f"  {_with_our_functions(line, emitter, texts)}" for line in block]
         if label in latches:
             lines[-1] += _unrolled(function, label, texts)
     return "\n".join([*lines, "}"])
@@ -69,12 +69,12 @@ def _unrolled(function: Function, latch: str, texts: dict[str, str]) -> str:
     return f", !llvm.loop !{number}"
 
 
-def _with_our_functions(line: str, texts: dict[str, str]) -> str:
+def _with_our_functions(line: str, emitter: type[ScalarEmitter], texts: dict[str, str]) -> str:
     if " frem " in line:
         instruction = read_instruction(line)
         _, kind, a, b = binary(instruction.rest)
         if kind in _BY_TYPE:
-            symbol = _ours("fmod", kind, texts)
+            symbol = _ours("fmod", kind, emitter, texts)
             return f"{instruction.result} = call {kind} {symbol}({kind} {a}, {kind} {b})"
         return line
     if not _CALL.match(line):
@@ -84,7 +84,7 @@ def _with_our_functions(line: str, texts: dict[str, str]) -> str:
     result = f"{instruction.result} = " if instruction.result else ""
     name = plain_name(call.callee)
     if call.type in _BY_TYPE and name in vector_math.FUNCTIONS:
-        call = call._replace(callee=_ours(name, call.type, texts)[1:])
+        call = call._replace(callee=_ours(name, call.type, emitter, texts)[1:])
     elif call.type in _BY_TYPE and name in _INTRINSICS:
         call = call._replace(callee=f"llvm.{name}.{_BY_TYPE[call.type].short}")
     elif not call.callee.startswith(("llvm.", "aj.op.")):
@@ -94,8 +94,8 @@ def _with_our_functions(line: str, texts: dict[str, str]) -> str:
     return result + call.text()
 
 
-def _ours(name: str, kind: str, texts: dict[str, str]) -> str:
-    found = vector_math.definition(name, _BY_TYPE[kind], ScalarEmitter)
+def _ours(name: str, kind: str, emitter: type[ScalarEmitter], texts: dict[str, str]) -> str:
+    found = vector_math.definition(name, _BY_TYPE[kind], emitter)
     texts.update(found.texts)
     return found.symbol
 

@@ -17,7 +17,7 @@ from autojit.ops.composites_loss import pick
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.composite_boundary import composed
+from autojit.tensor.composite_nodes import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node

@@ -11,8 +11,9 @@ from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.nn.functional.reduction import COMMON
+from autojit.ops.composed import ADDMM
 from autojit.tensor import Tensor
-from autojit.tensor.composite_nodes import ADDMM, in_one_node
+from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import in_one_step
 from autojit.tensor.op_node import rename_node

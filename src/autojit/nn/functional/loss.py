@@ -22,7 +22,7 @@ from autojit.nn.functional.reduction import (
 from autojit.ops.composed import MseLoss, is_common
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.composite_boundary import composed
+from autojit.tensor.composite_nodes import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Any
 
 import autojit as aj
+from autojit import ops
 from autojit.autograd import no_grad
 from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.nn import functional as F
@@ -112,11 +113,11 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
                 "use_trivialization=False."
             )
-        a, tau = aj.geqrf(q)
+        a, tau = ops.geqrf(q)
         signs = a.diagonal(dim1=-2, dim2=-1).sign()
-        signs = aj.where(tau == 0.0, -signs, signs)
+        signs = aj.where(tau.eq(0.0), -signs, signs)
         found: Tensor = a.tril(-1) + a.triu(1)
-        return found + aj.nn.functional.pad(aj.diag_embed(signs), (0, 0, 0, q.shape[-2] - q.shape[-1]))
+        return found + F.pad(aj.diag_embed(signs), (0, 0, 0, q.shape[-2] - q.shape[-1]))
 
 
 def orthogonal(

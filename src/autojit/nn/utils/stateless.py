@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.user_warnings import warn
+from autojit.nn.functional_call import functional_call as call_of_func
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
@@ -21,8 +22,6 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """``autojit.func.functional_call`` under its older path, with a warning that says so."""
-    from autojit.func.modules import functional_call as call_of_func  # it loads the compiler
-
     warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future "
         "version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from autojit.core.module_paths import provide as _provide
+from autojit.core.lazy_modules import provide as _provide
 
-_provide(
-    "autojit.utils.data",
-    {
-        "_utils": "autojit.utils.data.collate",
-        "_utils.collate": "autojit.utils.data.collate",
-        "_utils.worker": "autojit.utils.data.dataloader",
-    },
-)
+_provide("autojit.utils.data", {"_utils": "collate", "_utils.collate": "collate", "_utils.worker": "dataloader"})

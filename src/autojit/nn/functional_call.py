@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import autojit
 from autojit import ops
 from autojit.core.errors import UsageError
+from autojit.nn.batchnorm import _BatchNorm
+from autojit.nn.module import Module
 from autojit.tensor import Tensor
-
-if TYPE_CHECKING:
-    from autojit.nn import Module
 
 
 def functional_call(
@@ -139,9 +137,8 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
         >>> aj.func.replace_all_batch_norm_modules_(aj.nn.BatchNorm1d(2)).running_mean is None
         True
     """
-    batch_norm: Any = autojit.nn.batchnorm._BatchNorm
     for module in root.modules():
-        if isinstance(module, batch_norm):
+        if isinstance(module, _BatchNorm):
             module.running_mean = None
             module.running_var = None
             module.num_batches_tracked = None

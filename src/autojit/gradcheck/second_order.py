@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autojit.autograd.analytic_jacobians import Function, as_tuple, differentiable
 from autojit.autograd.derivatives import grad
 from autojit.core.errors import DifferentiationError
+from autojit.gradcheck.analytic_jacobians import Function, as_tuple, differentiable
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import complex as complex_from
 from autojit.tensor.random import rand

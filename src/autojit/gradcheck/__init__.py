@@ -1,22 +1,17 @@
-"""gradcheck and gradgradcheck: what they take. The checks themselves are loaded when the first one runs."""
+"""Derivatives held against differences: gradcheck and gradgradcheck, the contents of ``autojit.autograd.gradcheck``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from autojit.core.user_warnings import warn
+from autojit.gradcheck.checks import check
+from autojit.gradcheck.errors import GradcheckError, PrivateNameWarning
+from autojit.gradcheck.parts import first_jacobians, reverse_jacobians
+from autojit.gradcheck.second_order import gradient_of
 
 __all__ = ["GradcheckError", "get_analytical_jacobian", "get_numerical_jacobian", "gradcheck", "gradgradcheck"]
-
-
-class GradcheckError(RuntimeError):
-    """Analytic and numerical derivatives differ, or a derivative does not keep one of its promises."""
-
-
-class PrivateNameWarning(UserWarning, FutureWarning):
-    """A name is used that torch keeps only for code written when it was not private yet."""
 
 
 def gradcheck(
@@ -71,9 +66,8 @@ def gradcheck(
         True
     """
     options = {name: value for name, value in locals().items() if name not in ("func", "inputs", "raise_exception")}
-    run = import_module("autojit.autograd.gradient_checks").check
     try:
-        return bool(run(func, inputs, **options))
+        return check(func, inputs, **options)
     except GradcheckError:
         if raise_exception:
             raise
@@ -122,7 +116,6 @@ def gradgradcheck(
     for name in ("check_undefined_grad", "check_batched_grad"):
         if options[name] and not check_rev_over_rev:
             raise AssertionError(f"Setting {name}=True requires check_rev_over_rev to be True")
-    gradient_of = import_module("autojit.autograd.gradient_function").gradient_of
     gradient, arguments = gradient_of(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
     return gradcheck(
         gradient, arguments, check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, **options
@@ -150,8 +143,7 @@ def get_numerical_jacobian(
         ValueError: ``grad_out`` is not 1.
     """
     _warn_private("get_numerical_jacobian", grad_out)
-    found: tuple[Any, ...] = import_module("autojit.autograd.gradient_parts").first_jacobians(fn, inputs, target, eps)
-    return found
+    return first_jacobians(fn, inputs, target, eps)
 
 
 def get_analytical_jacobian(
@@ -163,7 +155,4 @@ def get_analytical_jacobian(
         ValueError: ``grad_out`` is not 1.
     """
     _warn_private("get_analytical_jacobian", grad_out)
-    found: tuple[tuple[Any, ...], bool, bool, bool] = import_module(
-        "autojit.autograd.gradient_parts"
-    ).reverse_jacobians(inputs, output, nondet_tol)
-    return found
+    return reverse_jacobians(inputs, output, nondet_tol)

@@ -13,10 +13,10 @@ import numpy as np
 
 from autojit.autograd import forward_ad
 from autojit.autograd.derivatives import grad
-from autojit.autograd.finite_differences import Array
-from autojit.autograd.gradcheck import GradcheckError
 from autojit.core.layout import strided
 from autojit.core.types import TensorType
+from autojit.gradcheck.errors import GradcheckError
+from autojit.gradcheck.finite_differences import Array
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of, wrap
 

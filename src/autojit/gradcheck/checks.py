@@ -1,8 +1,8 @@
 """The checks behind ``gradcheck``, in order; and the comparisons of analytic derivatives with differences.
 
 How to read: ``check`` runs everything. ``_compare`` and ``_compare_forward`` look at one real-valued part of the
-function (``gradient_parts.py``), element by element or by one random projection. What else a derivative must keep is in
-``gradient_promises.py``.
+function (``parts.py``), element by element or by one random projection. What else a derivative must keep is in
+``promises.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.autograd.analytic_jacobians import Function, Slot, as_tuple, columns, outputs_of, products, push, rows
-from autojit.autograd.finite_differences import (
+from autojit.gradcheck.analytic_jacobians import Function, Slot, as_tuple, columns, outputs_of, products, push, rows
+from autojit.gradcheck.errors import GradcheckError
+from autojit.gradcheck.finite_differences import (
     Array,
     numerical_jacobians,
     numerical_products,
@@ -21,9 +22,8 @@ from autojit.autograd.finite_differences import (
     weights,
     worst_place,
 )
-from autojit.autograd.gradcheck import GradcheckError
-from autojit.autograd.gradient_parts import Part, check_inputs, check_outputs, input_parts, output_parts, slots_of
-from autojit.autograd.gradient_promises import (
+from autojit.gradcheck.parts import Part, check_inputs, check_outputs, input_parts, output_parts, slots_of
+from autojit.gradcheck.promises import (
     check_batched_gradients,
     check_batched_tangents,
     check_missing_gradients,

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from autojit.autograd import forward_ad
-from autojit.autograd.analytic_jacobians import (
+from autojit.autograd.derivatives import grad
+from autojit.core.user_warnings import warn
+from autojit.gradcheck.analytic_jacobians import (
     Function,
     Slot,
     differentiable,
@@ -17,10 +19,8 @@ from autojit.autograd.analytic_jacobians import (
     outputs_of,
     values_of,
 )
-from autojit.autograd.derivatives import grad
-from autojit.autograd.finite_differences import unit_vector
-from autojit.autograd.gradcheck import GradcheckError
-from autojit.core.user_warnings import warn
+from autojit.gradcheck.errors import GradcheckError
+from autojit.gradcheck.finite_differences import unit_vector
 from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import over_batch
 from autojit.tensor.factories import zeros_like

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.autograd.analytic_jacobians import (
+from autojit.core.dtypes import complex128, float64
+from autojit.core.user_warnings import warn
+from autojit.gradcheck.analytic_jacobians import (
     Function,
     Slot,
     as_tuple,
@@ -22,10 +24,8 @@ from autojit.autograd.analytic_jacobians import (
     slot_of,
     values_of,
 )
-from autojit.autograd.finite_differences import Array, numerical_jacobians, shares_elements
-from autojit.autograd.gradcheck import GradcheckError
-from autojit.core.dtypes import complex128, float64
-from autojit.core.user_warnings import warn
+from autojit.gradcheck.errors import GradcheckError
+from autojit.gradcheck.finite_differences import Array, numerical_jacobians, shares_elements
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import complex as complex_from
 from autojit.tensor.functions_elementwise import imag, real

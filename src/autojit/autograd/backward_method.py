@@ -1,0 +1,28 @@
+"""``Tensor.backward``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.autograd import derivatives
+from autojit.core.tracebacks import trim
+from autojit.tensor import Tensor
+from autojit.tensor.gradients import renamed
+
+
+def backward(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+    *,
+    retain_variables: bool | None = None,
+) -> None:
+    """Add the derivative of this tensor to ``.grad`` of the leaves it depends on; see ``autograd.backward``."""
+    retain_graph = renamed("retain_variables", retain_variables, "retain_graph", retain_graph)
+    try:
+        derivatives.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    except Exception as error:
+        trim(error)
+        raise

@@ -1,0 +1,125 @@
+"""Functions with explicit vectors: products and convolutions, which choose what the registers hold.
+
+Counters, extents and byte strides are ``i64``; addresses are a ``ptr`` plus a number of bytes. The text is unrolled and
+vectorised as far as it pays, so LLVM is told to leave the loops as they are: more would only cost compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
+from autojit.codegen.function_text import FunctionText, Operand, State
+from autojit.core.dtypes import DType
+
+INTERNAL = "nounwind noinline"
+"""Attributes of a function that others of its module call often: inlined, each call would be compiled again."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """``<lanes x element>``, the contents of one vector register.
+
+    Args:
+        dtype: float32 or float64.
+        lanes: how many elements.
+    """
+
+    dtype: DType
+    lanes: int
+
+    @property
+    def element(self) -> str:
+        return "double" if self.dtype.size_bytes == 8 else "float"
+
+    @property
+    def text(self) -> str:
+        return f"<{self.lanes} x {self.element}>"
+
+    @property
+    def suffix(self) -> str:
+        """How intrinsics spell the type."""
+        return f"v{self.lanes}{self.dtype.short}"
+
+    @property
+    def mask(self) -> str:
+        return f"<{self.lanes} x i1>"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.lanes * self.dtype.size_bytes
+
+
+class VectorModule(KernelModule):
+    """A module of such functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes += [
+            "!2 = distinct !{!2, !3, !4}",
+            '!3 = !{!"llvm.loop.unroll.disable"}',
+            '!4 = !{!"llvm.loop.vectorize.enable", i1 false}',
+        ]
+
+
+class VectorText(FunctionText):
+    """A function with vectors."""
+
+    wrapping: ClassVar[str] = "nsw "
+    back_edge: ClassVar[str] = ", !llvm.loop !2"
+
+    def while_left(
+        self, at_least: int, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]
+    ) -> State:
+        """``while state[0] >= at_least: state = turn(state)``."""
+        return self.repeat_while(kinds, first, lambda state: self.test("sge", state[0], at_least), turn)
+
+    def mask_below(self, vector: Vector, count: str, first: int = 0) -> str:
+        """Mask of the lanes ``first + lane < count`` (an i64)."""
+        lane = "i32" if vector.dtype.size_bytes == 4 else "i64"
+        narrow = self.convert("trunc", count, "i64", "i32") if lane == "i32" else count
+        kind = f"<{vector.lanes} x {lane}>"
+        limit = self.splat(narrow, lane, vector.lanes)
+        numbers = ", ".join(f"{lane} {first + i}" for i in range(vector.lanes))
+        return self.value(f"icmp slt {kind} <{numbers}>, {limit}")
+
+    def splat(self, scalar: str, element: str, lanes: int) -> str:
+        """All lanes equal to one scalar."""
+        kind = f"<{lanes} x {element}>"
+        single = self.value(f"insertelement {kind} poison, {element} {scalar}, i64 0")
+        return self.value(f"shufflevector {kind} {single}, {kind} poison, <{lanes} x i32> zeroinitializer")
+
+    def load_vector(self, vector: Vector, address: str) -> str:
+        return self.value(f"load {vector.text}, ptr {address}, align {vector.dtype.size_bytes}")
+
+    def store_vector(self, vector: Vector, value: str, address: str) -> None:
+        self.line(f"store {vector.text} {value}, ptr {address}, align {vector.dtype.size_bytes}")
+
+    def masked_load(self, vector: Vector, address: str, mask: str, otherwise: str = "zeroinitializer") -> str:
+        return self.value(
+            f"call {vector.text} @llvm.masked.load.{vector.suffix}.p0(ptr align {vector.dtype.size_bytes} {address}, "
+            f"{vector.mask} {mask}, {vector.text} {otherwise})"
+        )
+
+    def masked_store(self, vector: Vector, value: str, address: str, mask: str) -> None:
+        self.line(
+            f"call void @llvm.masked.store.{vector.suffix}.p0({vector.text} {value}, "
+            f"ptr align {vector.dtype.size_bytes} {address}, {vector.mask} {mask})"
+        )
+
+    def shuffle(self, vector: Vector, a: str, b: str, lanes: Sequence[int]) -> str:
+        picked = ", ".join(f"i32 {lane}" for lane in lanes)
+        return self.value(f"shufflevector {vector.text} {a}, {vector.text} {b}, <{len(lanes)} x i32> <{picked}>")
+
+    def multiply_add(self, vector: Vector, a: str, b: str, total: str, *, fused: bool) -> str:
+        """``a * b + total``, in one rounding where the machine has the instruction."""
+        v = vector.text
+        if fused:
+            return self.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
+        return self.value(f"fadd {v} {total}, {self.value(f'fmul {v} {a}, {b}')}")
+
+
+class VectorKernel(CpuKernel, VectorText):
+    """A kernel's first function, with vectors."""
