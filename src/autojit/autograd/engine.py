@@ -396,7 +396,7 @@ def behind_masks(
                 on = {number for k, number in numbers if _hands_mask_on(user, k, found, behind)}
                 outputs[node] |= on
             behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])
-            found.update([node.edges[k][0] for k in behind[node] if node.edges[k] is not None])  # type: ignore[index]
+            found.update([edge[0] for k in behind[node] if (edge := node.edges[k]) is not None])
             continue
         else:
             is_on = node.op.masks_cotangents or node in found

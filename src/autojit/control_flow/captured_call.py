@@ -169,14 +169,14 @@ class CapturedCall(Call):
                 bar._requires_grad = True
                 bars.append(bar)
             tensors = [self._outputs[k][1] for k in self.with_history]
-            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
+            roots: list[Any] = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in self.wanted]
-            targets = [edge_of(leaf) for leaf in leaves]
+            targets: list[Any] = [edge_of(leaf) for leaf in leaves]
             with anomaly.collected([]) as checks:
-                found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
-            grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
+                found = run_backward(roots, True, True, targets, False, closed=True)
+            grads: list[Any] = [found.get(edge) for edge in targets]
             layer.cut([g for g in grads if g is not None])
-            grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
+            grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]
             with below(layer):
                 anomaly.require_numbers(checks, bars)
                 outputs = [(value_of(g), g if wants_grad(g) else None) for g in grads]

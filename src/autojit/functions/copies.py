@@ -35,8 +35,7 @@ def _copying(view: Callable[..., Any], name: str | None = None) -> Callable[...,
     copy.__name__ = copy.__qualname__ = f"{name or view.__name__}_copy"
     copy.__module__ = __name__
     copy.__doc__ = f"The elements that ``{name or view.__name__}`` shows, in new memory."
-    copied: Any = with_out(copy)
-    return copied  # type: ignore[no-any-return]
+    return with_out(copy)
 
 
 def _of(method: str) -> Callable[..., Any]:

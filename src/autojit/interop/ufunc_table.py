@@ -11,7 +11,8 @@ Function = Callable[..., Any]
 
 
 def _same(name: str) -> Function:
-    return getattr(aj, name)  # type: ignore[no-any-return]
+    found: Function = getattr(aj, name)
+    return found
 
 
 def _special(name: str) -> Function:

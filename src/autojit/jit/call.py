@@ -7,7 +7,7 @@ because that pass is recorded with its own history, the next order works the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -84,7 +84,7 @@ class CompiledCall(CompiledGraph):
         read = {v for node in nodes for v in node.inputs} | set(wanted)
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
-        self.n_outputs = len(wanted)  # type: ignore[misc]
+        self.n_outputs = len(wanted)
         self.memory: Mapping[Value | None, int] = {}  # of inputs, as ``lasting_histories.identity`` knows it
         self.shown: Mapping[int, int] = {}  # the same of the outputs that eager mode keeps for some derivative
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
@@ -136,10 +136,14 @@ class CompiledCall(CompiledGraph):
             if t is not None and t._requires_grad and v.type.dtype.is_differentiable
         ]
 
+    def _leaves(self, places: Iterable[int]) -> list[Tensor]:
+        """The operands at places where gradients are wanted."""
+        return [t for k in places if (t := self._inputs[k][1]) is not None]
+
     def ends(self) -> tuple[list[Edge | None], set[HistoryNode]]:
         """Where derivatives begin, and the nodes where they end."""
         starts = [edge_of(t) for _, t in self._outputs if t is not None]
-        edges = [edge_of(self._inputs[k][1]) for k in self.wanted()]  # type: ignore[arg-type]
+        edges = [edge_of(t) for t in self._leaves(self.wanted())]
         return starts, {edge[0] for edge in edges if edge is not None}
 
     def _with_history(self) -> list[int]:
@@ -158,7 +162,7 @@ class CompiledCall(CompiledGraph):
         if found is None:
             wanted, some = self.wanted(), [k for k in self._with_history() if k in reached]
             with _recording, self.trace.resumed():
-                targets: list[Any] = [edge_of(self._inputs[k][1]) for k in wanted]  # type: ignore[arg-type]
+                targets: list[Any] = [edge_of(t) for t in self._leaves(wanted)]
                 roots: list[Any] = [edge_of(self._outputs[k][1]) for k in some]
                 walk = Walk(True, targets, False, closed=True, is_masked=[k in masked for k in some])
                 walk.plan(roots)
@@ -220,7 +224,7 @@ class CompiledCall(CompiledGraph):
         if found is None:
             kept = memory_kept(
                 [edge_of(self._outputs[k][1]) for k in taken],
-                {edge_of(t)[0] for _, t in (self._inputs[k] for k in wanted)},  # type: ignore[arg-type, index]
+                {edge[0] for edge in map(edge_of, self._leaves(wanted)) if edge is not None},
             )
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
             found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
@@ -252,19 +256,19 @@ class CompiledCall(CompiledGraph):
             bars = []
             for place, k in enumerate(outputs):
                 kind = self._outputs[k][0].type
-                bar = wrap_value(self.trace.builder.input(kind))
+                value = self.trace.builder.input(kind)
+                bar = wrap_value(value)
                 bar._requires_grad = True
-                bars.append(bar)
+                bars.append((value, bar))
                 if kinds and kinds[place] is not None:
-                    self.trace.set_order(bar._value, of_kind(kinds[place], kind))  # type: ignore[arg-type]
+                    self.trace.set_order(value, of_kind(kinds[place], kind))
             tensors = [self._outputs[k][1] for k in outputs]
-            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
-            leaves = [self._inputs[k][1] for k in wanted]
-            targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
-            found = run_backward(roots, True, True, targets, False, closed=True, is_masked=masked)  # type: ignore[arg-type]
-            grads = {k: found.get(edge) for k, edge in zip(wanted, targets, strict=True)}  # type: ignore[arg-type]
+            roots: list[Any] = [(edge_of(t), bar) for t, (_, bar) in zip(tensors, bars, strict=True)]
+            targets: list[Any] = [edge_of(t) for t in self._leaves(wanted)]
+            found = run_backward(roots, True, True, targets, False, closed=True, is_masked=masked)
+            grads = {k: found.get(edge) for k, edge in zip(wanted, targets, strict=True)}
             made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
-            call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
+            call = CompiledCall(self.trace, [*self._inputs, *bars], made, first)
             call.reached = [k for k, g in grads.items() if g is not None]
             call.lay_out(layouts_of(self.trace, call.graph))
             call.forms = self.forms

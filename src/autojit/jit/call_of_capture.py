@@ -235,7 +235,9 @@ def _stages(
     for k in changed:
         value, t = outputs[k]
         if value not in known and value not in (outputs[j][0] for j in nodes):
-            nodes[k] = edge_of(t)[0]  # type: ignore[index]
+            edge = edge_of(t)
+            assert edge is not None
+            nodes[k] = edge[0]
     levels: dict[int, int] = {}
 
     def level(k: int) -> int:

@@ -304,7 +304,8 @@ def span_of(x: Any) -> Range:
 
 def _operand(x: Any, kind: type) -> Any:
     if is_symbolic(x):
-        x = state.trace.size_number(x)  # type: ignore[union-attr]
+        assert state.trace is not None
+        x = state.trace.size_number(x)
     if isinstance(x, TracedNumber):
         return x.tensor.to(int64 if kind is int else float64)
     return kind(x)

@@ -7,7 +7,7 @@ that reads little. A captured step, a transform and other unusual operands get t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,6 +37,9 @@ from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_sum: Callable[..., Any] = np.add.reduce  # NumPy's own annotations do not have the positions that are None here
+_maximum: Callable[..., Any] = np.maximum.reduce
 
 _MANY = 4096  # elements: from here on one node costs less than the temporaries of its parts
 
@@ -79,7 +82,7 @@ class Mean(Composed):
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        total = np.add.reduce(x, self.axes, None, None, self.keepdim)  # type: ignore[call-overload]
+        total = _sum(x, self.axes, None, None, self.keepdim)
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count
 
@@ -140,8 +143,8 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
-        e *= 1 / np.add.reduce(e, self.axis, None, None, True)  # type: ignore[call-overload]
+        e = np.exp(x - _maximum(x, self.axis, None, None, True))
+        e *= 1 / _sum(e, self.axis, None, None, True)
         return e
 
     def expand(self, *operands: Any) -> Any:
@@ -158,8 +161,8 @@ class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]
-        shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))  # type: ignore[call-overload]
+        shifted = x - _maximum(x, self.axis, None, None, True)
+        shifted -= np.log(_sum(np.exp(shifted), self.axis, None, None, True))
         return shifted
 
     def expand(self, *operands: Any) -> Any:
@@ -222,7 +225,7 @@ class MseLoss(Composed):
 
     def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         d = x - y
-        return np.add.reduce(d * d, None) / d.size
+        return _sum(d * d, None) / d.size
 
     def expand(self, *operands: Any) -> Any:
         x, y = operands
@@ -256,7 +259,7 @@ class NllLoss(Composed):
 
     def eager(self, x: NDArray[Any], target: NDArray[Any]) -> Any:
         picked = x[np.arange(x.shape[0]), target]
-        return -np.add.reduce(picked, None) / x.dtype.type(picked.size)
+        return -_sum(picked, None) / x.dtype.type(picked.size)
 
     def expand(self, *operands: Any) -> Any:
         x, target = operands

@@ -111,7 +111,8 @@ class NamedComposite(Composite, abstract=True):
             return super().new_graph(types)
         inner, (wanted, is_masked) = self.after(self.adjoints[:-1]), self.adjoints[-1]
         graph = inner.graph_of(types[: len(types) - inner.n_outputs])
-        return transforms_port().adjoint(graph, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
+        backward: Graph = transforms_port().adjoint(graph, wanted, is_masked=is_masked)
+        return backward
 
     def wanted_of(self, primals: Operands) -> Sequence[int]:
         return super().wanted_of(primals) if self.wanted is None else self.wanted

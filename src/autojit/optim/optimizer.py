@@ -100,7 +100,7 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
             hook(self, args, kwargs)
         return result
 
-    hooked._has_step_hooks = True  # type: ignore[attr-defined]
+    vars(hooked)["_has_step_hooks"] = True
     return hooked
 
 

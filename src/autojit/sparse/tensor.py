@@ -181,7 +181,8 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Tensor | None:
         """The gradient: sparse, with the same places."""
-        return self._from_part(self._values_part.grad)  # type: ignore[no-any-return]
+        found: Tensor | None = self._from_part(self._values_part.grad)
+        return found
 
     @grad.setter
     def grad(self, value: Any) -> None:

@@ -197,7 +197,11 @@ class UntypedStorage:
         if owner._array is None and state.trace is None:
             raise _without_memory(owner)
         storage = storage_of(owner)
-        self._array = storage.array if storage.array is not None else state.trace.memory_of(storage)  # type: ignore[union-attr]
+        array = storage.array
+        if array is None:
+            assert state.trace is not None
+            array = state.trace.memory_of(storage)
+        self._array = array
         self.device = owner.device
         self._owner = owner
 

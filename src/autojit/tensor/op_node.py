@@ -221,8 +221,9 @@ class NotImplementedNode(OpNode):
         return "NotImplemented"
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        rule: Any = type(self.op).vjp
         raise NotImplementedError(
-            f"the derivative for '{self.op.name}' is not implemented: {type(self.op).vjp.not_differentiable}\n"  # type: ignore[attr-defined]
+            f"the derivative for '{self.op.name}' is not implemented: {rule.not_differentiable}\n"
             f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"
         )
 

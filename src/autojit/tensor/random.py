@@ -152,8 +152,8 @@ def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
     source = generator or default_generator
     if dtype.is_complex:
-        both = _normal((*shape, 2), dtype.to_real(), generator) * 0.5**0.5
-        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
+        both: Tensor = _normal((*shape, 2), dtype.to_real(), generator) * 0.5**0.5
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
     key = source._take(prod(shape) * draws.words_per_normal(dtype))
     if _by_kernel(shape, dtype):
         return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
