@@ -49,6 +49,10 @@ test-machines: $(VENV)/installed-test ## as on other machines: BLAS, registers, 
 golden: $(VENV)/installed-test ## graphs, schedules, plans and kernels of 300 steps as recorded (ARGS="--write" records)
 	$(BIN)/python -m tests.golden $(ARGS)
 
+.PHONY: index
+index: $(VENV)/installed-test ## which module has which name that is imported when first used, as the functions say
+	$(BIN)/python tools/make_index.py $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/installed-test ## random programs in changing environments, eager against compiled (ARGS="--seconds 600")
 	$(BIN)/python -m autojit.testing.fuzz --workers $(WORKERS) $(ARGS)

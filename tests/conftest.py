@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,6 +29,8 @@ _OWN_CACHE = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long campaigns too")
+    device = os.environ.get("AUTOJIT_TEST_DEVICE", "cpu")
+    parser.addoption("--device", choices=("cpu", "second"), default=device, help="where tensors are made")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,6 +69,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _default_device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """``--device second``: tensors are made on a second device, in memory of its own, unless a test says otherwise."""
+    if request.config.getoption("--device") == "cpu":
+        yield
+        return
+    from autojit.core.device import device, set_default_device
+    from autojit.testing import second_device
+
+    with second_device("second", copies_for_numpy=True) as name:
+        set_default_device(device(name))
+        try:
+            yield
+        finally:
+            set_default_device(None)
 
 
 @pytest.fixture

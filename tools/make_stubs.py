@@ -107,13 +107,16 @@ def signatures(function: Callable[..., Any]) -> list[inspect.Signature]:
     What the wrappers around a function take beside it (``out``) is put to each.
     """
     inner = inspect.unwrap(function)
-    forms = [inspect.signature(f) for f in get_overloads(inner)] or [inspect.signature(inner)]
+    home = vars(sys.modules[inner.__module__]).get(inner.__qualname__) if isinstance(inner, FunctionType) else None
+    overloads = get_overloads(inner) if home is not None and inspect.unwrap(home) is inner else ()
+    forms = [inspect.signature(f) for f in overloads] or [inspect.signature(inner)]
     wrapper: Any = function
     takes_numpy_names = False
     while wrapper is not inner:
         outer = inspect.signature(wrapper, follow_wrapped=False).parameters.values()
-        forms = [_with(form, [p for p in outer if p.kind is p.KEYWORD_ONLY]) for form in forms]
-        takes_numpy_names = takes_numpy_names or in_our_names.__name__ in wrapper.__code__.co_names
+        forms = [_with(form, [p for p in outer if p.name == "out"]) for form in forms]
+        if isinstance(wrapper, FunctionType):
+            takes_numpy_names |= not {in_our_names.__name__, "_by_name"}.isdisjoint(wrapper.__code__.co_names)
         wrapper = wrapper.__wrapped__
     if takes_numpy_names:
         forms += [numpy for form in forms if (numpy := _in_numpy_names(form)) is not None]
@@ -236,7 +239,7 @@ def module_stub(module: ModuleType, offered: list[str]) -> str:
     lines: list[str] = []
     for name in offered:
         value = getattr(module, name)
-        home, original = _home(name, value)
+        home, original = _home(name, value) if callable(value) or module is aj else origins(module.__name__)[name]
         if original and original != name and not original.startswith("_") and "." not in original:
             lines.append(f"{name} = {names.use(original, home, original)}")
         elif original:
@@ -252,6 +255,7 @@ def module_stub(module: ModuleType, offered: list[str]) -> str:
         else:
             lines.append(f"{name}: {names.use(type(value).__name__, type(value).__module__, type(value).__qualname__)}")
     imports = "".join(f"from {home} import {', '.join(shown[home])}\n" for home in sorted(shown))
+    lines.append(f"__all__: {names.use('list', 'builtins', 'list')}[{names.use('str', 'builtins', 'str')}]")
     body = "".join(f"{line}\n" for line in lines)
     return f"{HEAD.format(f'What {module.__name__} offers')}{names.text()}{imports}\n{body}"
 
@@ -300,7 +304,9 @@ def main(arguments: list[str]) -> int:
     stubs[PACKAGE / "tensor" / "tensor_methods.pyi"] = method_stub()
     for name in WITH_OUT:
         module = importlib.import_module(f"autojit.{name}")
-        stubs[PACKAGE / name / "__init__.pyi"] = module_stub(module, sorted(module.__all__))
+        stubs[PACKAGE / name / "__init__.pyi"] = module_stub(
+            module, sorted({*module.__all__, *(n for n in vars(module) if n.isupper())})
+        )
     old = [path for path, text in stubs.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if "--check" in arguments:
         for path in old:

@@ -53,6 +53,16 @@ OBSERVED = ("tests/jit", "tests/control_flow", "tests/functions", "tests/interop
 """What bytecode, classes of the standard library and NumPy's newest version decide."""
 
 
+SECOND_DEVICE = (
+    *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/autograd/test_rows_*.py")),
+    "tests/ops/test_laws.py",
+    "tests/codegen/test_compiled.py",
+    "tests/acceptance/test_programs.py",
+    "tests/testing/test_second_device.py",
+)
+"""What must hold wherever tensors are: the reference of autograd, the ops' laws, whole programs."""
+
+
 class Row(NamedTuple):
     """One machine: its name, what the environment says of it, the tests that could notice, other versions' packages,
     and the interpreter.
@@ -90,6 +100,7 @@ def rows() -> Iterator[Row]:
             print(f"registers of {width} bytes: this machine has none; assembled only (tests/runtime/test_llvm.py)")
     for threads in (1, 2, 3):
         yield Row(f"{threads} threads", {"AUTOJIT_NUM_THREADS": str(threads)}, THREADED)
+    yield Row("second device", {"AUTOJIT_TEST_DEVICE": "second"}, SECOND_DEVICE, is_short=True)
     yield Row("checked kernels", {"AUTOJIT_CHECK": "1", "AUTOJIT_NUM_THREADS": "3"}, is_short=True)
     yield Row("oldest versions", {}, VERSIONED, _versions(oldest=True))
     yield Row("newest versions", {}, VERSIONED, _versions(oldest=False))
@@ -153,7 +164,7 @@ def environment_of(row: Row) -> str:
 def run(row: Row, workers: str, is_short: bool) -> tuple[bool, str]:
     """Run one row's tests: whether they passed, and pytest's last line."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **row.environment}
-    tests = SHORT if is_short else row.tests
+    tests = SHORT if is_short and row.tests is NUMERIC else row.tests
     command = [environment_of(row), "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:

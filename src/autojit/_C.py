@@ -22,6 +22,7 @@ from autojit.autograd.graph import (
     saved_tensors_hooks,
 )
 from autojit.autograd.running import current_walk
+from autojit.core.top_level import TOP_LEVEL, top_level
 from autojit.tensor import Tensor
 from autojit.tensor.functions_counted import unique
 from autojit.tensor.node import AccumulateGrad
@@ -162,6 +163,7 @@ def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...])
         storage_of(t).version = version
 
 
+@top_level
 def _unique2(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -171,6 +173,7 @@ def _unique2(
     return values, inverse if return_inverse else nothing, counts if return_counts else nothing
 
 
+@top_level
 def _unique(input: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
     """``unique`` that always returns two tensors: the values and the inverse, empty unless it was asked for."""
     return _unique2(input, sorted, return_inverse)[:2]
@@ -198,6 +201,7 @@ _autograd = SimpleNamespace(
     _pop_saved_tensors_default_hooks=_pop_hooks,
     _unsafe_set_version_counter=_set_version_counter,
 )
+TOP_LEVEL["_VF"] = __name__
 _VF = SimpleNamespace(unique_dim=_unique_dim)
 _ImperativeEngine = ExecutionEngine
 has_lapack = True

@@ -6,7 +6,6 @@ Write ordinary imperative tensor code; ``@autojit.jit`` turns a whole training s
 from __future__ import annotations
 
 from math import e, inf, nan, pi
-from types import ModuleType as _ModuleType
 
 from autojit.core.device import device
 from autojit.core.dtypes import (
@@ -42,7 +41,6 @@ from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, 
 from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
-from autojit.tensor.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
 from autojit.tensor.exchange import from_dlpack
 from autojit.tensor.factories import (
     arange,
@@ -70,7 +68,6 @@ from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
 from autojit.tensor.memory import MemoryFormat as memory_format
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
-from autojit.tensor.method_forms import function_of as _function_of
 from autojit.tensor.namespace import (
     are_deterministic_algorithms_enabled,
     can_cast,
@@ -127,45 +124,19 @@ short = int16
 cfloat = complex64
 cdouble = complex128
 globals().update(_KINDS)
-_QUESTIONS = (
-    "detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel",
-    "resize_as_",
-)  # fmt: skip
-globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIONS})
-
 _attach_later(_functions.METHODS)
 
 _MODULES = """
     _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda custom distributed
     distributions fft func interop io jit linalg masked multiprocessing nn numpy optim overrides profiler random
     serialization signal sparse special testing types utils version"""
-_NAMES = {
-    "set_printoptions": "autojit.tensor.printing", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
-    "get_num_threads": "autojit.runtime.pool",
-    "op": "autojit.custom", "save": "autojit.io", "load": "autojit.io",
-    "_VF": "autojit._C", "_unique": "autojit._C", "_unique2": "autojit._C",
-    "jvp": "autojit.func", "vmap": "autojit.func",
-    "cond": "autojit.control_flow", "while_loop": "autojit.control_flow", "scan": "autojit.control_flow",
-    "associative_scan": "autojit.control_flow",
-    "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
-    "__version__": "autojit.version",
-}  # fmt: skip
-_NETWORK_FUNCTIONS = """
-    adaptive_avg_pool1d avg_pool1d bilinear celu celu_ channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d
-    conv_transpose2d conv_transpose3d cosine_similarity hardshrink max_pool1d max_pool1d_with_indices max_pool2d
-    max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle rms_norm selu selu_ threshold threshold_"""
-
-
-def _prepare(module: _ModuleType, name: str) -> None:
-    if name in _functions.PLACES:
-        _name_arguments_in_errors(vars(module), (name,))
 
 
 __getattr__ = _LazyNames(
     __name__,
-    _functions.PLACES | dict.fromkeys(_NETWORK_FUNCTIONS.split(), "autojit.nn.functional") | _NAMES,
+    _functions.PLACES | {"__version__": "autojit.version"},
     modules=_MODULES,
-    prepare=_prepare,
+    get=_functions.public_value,
 )
 __dir__ = __getattr__.all_names
 

@@ -64,12 +64,12 @@ def compiling_by(backend: Backend, kind: str = CPU.type) -> Iterator[None]:
 
 
 def backend_of(graph: Graph) -> Backend:
-    """The back end of the device that a graph's values lie on.
+    """The back end of the device that a graph's values are on; some may be on the CPU, which runs their kernels then.
 
     Raises:
-        DeviceError: they lie on several devices, or on one that nothing compiles for.
+        DeviceError: they are on several devices besides, or on one that nothing compiles for.
     """
-    places = _devices(graph)
+    places = [place for place in _devices(graph) if place != CPU]
     if len(places) > 1:
         shown = ", ".join(map(str, places))
         raise DeviceError("a compiled step has values on several devices", {"devices": shown}, "move them before")

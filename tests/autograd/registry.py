@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit.core.device import default_device, with_index
 from autojit.ir import Op
 from autojit.tensor.dispatch import apply
+from tests.elsewhere import op_on
 
 Sample = tuple[str, Op, tuple[Any, ...]]
 
@@ -41,6 +43,8 @@ def tensors(arrays: Sequence[Any]) -> list[Any]:
 
 def function_of(op: Op) -> Callable[..., Any]:
     """The op as a function of tensors; only outputs with a derivative are returned."""
+
+    op = op_on(op, with_index(default_device()))
 
     def function(*given: Any) -> Any:
         result = apply(op, *given)

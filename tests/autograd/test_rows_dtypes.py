@@ -55,7 +55,7 @@ def gradients_of(op: Any) -> Callable[..., list[Any]]:
         for k, y in enumerate(outputs):
             generator = np.random.default_rng(k)
             values = generator.uniform(0.5, 1.5, y.shape) * generator.choice([-1.0, 1.0], y.shape)
-            bars.append(aj.tensor(values, dtype=y.dtype))
+            bars.append(aj.tensor(values, dtype=y.dtype, device=y.device))
         leaves = [x for x in xs if x.requires_grad]
         return list(aj.autograd.grad(outputs, leaves, bars, allow_unused=True))
 

@@ -319,23 +319,23 @@ def test_the_second_device_keeps_apart_what_lies_on_it() -> None:
         x = aj.ones(3, device=other, requires_grad=True)
         y = x.detach().clone()
         wrong = [
-            lambda: x + aj.ones(3),
-            lambda: y.add_(aj.ones(3)),
-            lambda: aj.cat([x, aj.ones(1)]),
+            lambda: x + aj.ones(3, device="cpu"),
+            lambda: y.add_(aj.ones(3, device="cpu")),
+            lambda: aj.cat([x, aj.ones(1, device="cpu")]),
         ]
         for mixed in wrong:
             with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least"):
                 mixed()
         with pytest.raises(RuntimeError, match="device"):
-            x.grad = aj.ones(3)
+            x.grad = aj.ones(3, device="cpu")
         with pytest.raises(RuntimeError, match="device"):
-            (x * 2).backward(aj.ones(3))
+            (x * 2).backward(aj.ones(3, device="cpu"))
         with pytest.raises(TypeError, match="can't convert fake:0 device type tensor to numpy"):
             y.numpy()
-        assert (x * 2 + aj.tensor(1.0)).device == x.device  # numbers may lie anywhere
+        assert (x * 2 + aj.tensor(1.0, device="cpu")).device == x.device  # numbers may lie anywhere
         y[0] = 5.0
         assert x.tolist() == [1.0, 1.0, 1.0]
-        host = aj.zeros(3)
+        host = aj.zeros(3, device="cpu")
         host.copy_(x)
         host.sum().backward()
         assert x.grad is not None
@@ -347,7 +347,7 @@ def test_the_second_device_keeps_apart_what_lies_on_it() -> None:
 
 
 def test_types_have_names() -> None:
-    x = aj.zeros(2, 3)
+    x = aj.zeros(2, 3, device="cpu")
     assert x.type() == "autojit.FloatTensor"
     for kind, dtype in ((aj.DoubleTensor, aj.float64), (aj.IntTensor, aj.int32), (aj.ByteTensor, aj.uint8)):
         y = x.type(kind)

@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autojit.compiler import Compiled, compile
+from autojit.core.device import CPU, default_device, space_at, with_index
+from autojit.core.device_array import host_copy
 from autojit.ir import Graph, evaluate
+from tests.elsewhere import graph_on
 
 Arrays = Sequence[NDArray[Any]]
 
@@ -53,12 +56,14 @@ def check_compiled(graph: Graph, inputs: Arrays, ulps: float = 8.0) -> Compiled:
     contiguous = [np.ascontiguousarray(x).reshape(x.shape) for x in inputs]
     before = [x.copy() for x in contiguous]
     expected = evaluate(graph, contiguous)
-    compiled = compile(graph)
+    place = with_index(default_device())
+    compiled = compile(graph if place == CPU else graph_on(graph, place))
+    given = contiguous if place == CPU else [space_at(place).copied_in(x) for x in contiguous]
     for attempt in ("first", "second"):
-        for position, (y, reference) in enumerate(zip(compiled.executable.run(contiguous), expected, strict=True)):
-            wrong = disagreement(y, reference, ulps)
+        for position, (y, reference) in enumerate(zip(compiled.executable.run(given), expected, strict=True)):
+            wrong = disagreement(host_copy(y), reference, ulps)
             assert not wrong, f"output {position}, {attempt} run: {wrong}\n{graph}\n{compiled.schedule}"
-    for position, (x, kept) in enumerate(zip(contiguous, before, strict=True)):
+    for position, (x, kept) in enumerate(zip(map(host_copy, given), before, strict=True)):
         assert x.tobytes() == kept.tobytes(), f"input {position} was overwritten\n{graph}\n{compiled.schedule}"
     return compiled
 

@@ -16,6 +16,7 @@ from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.cpu.lower import lower
 from autojit.codegen.lowered import Callback, Counter, LoweredStep, Nested, Scratch, Tape, Word
 from autojit.codegen.target import HostTarget
+from autojit.core.device import Device
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ir.printing import names_of, print_graph
@@ -69,6 +70,8 @@ class Printer:
         """Anything that stands in a plan."""
         if isinstance(thing, Value):
             return self._names.get(thing) or thing.name or "?"
+        if isinstance(thing, Device):
+            return str(thing)
         if isinstance(thing, str) and "\n" in thing:
             return self._kernel(thing)
         if isinstance(thing, tuple | list):

@@ -12,10 +12,11 @@ from autojit.core.errors import DeviceError
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.ir.builder import Tracer
-from autojit.ir.graph import Node, Value
 from autojit.ops import sources
+from autojit.ops.base import Elementwise
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
+from tests.elsewhere import op_on
 from tests.on_cpu import optimize
 from tests.ops.laws import type_of
 
@@ -29,27 +30,7 @@ def devices_of(graph: Graph) -> set[Device]:
 
 
 def there(op: Op) -> Op:
-    """The op with its graphs, and what these make of nothing, elsewhere."""
-    fields = {name: moved(getattr(op, name)) for name in op.__match_args__}
-    if op.name in SOURCES:
-        fields["device"] = THERE
-    return type(op)(**fields)
-
-
-def moved(parameter: object) -> object:
-    if isinstance(parameter, tuple):
-        return tuple(map(moved, parameter))
-    if not isinstance(parameter, Graph):
-        return parameter
-    values = {
-        v: Value(v.type.on(THERE), v.name)
-        for v in (*parameter.inputs, *(v for node in parameter.nodes for v in node.outputs))
-    }
-    nodes = [
-        Node(there(n.op), tuple(values[v] for v in n.inputs), tuple(values[v] for v in n.outputs), n.source)
-        for n in parameter.nodes
-    ]
-    return Graph(tuple(values[v] for v in parameter.inputs), tuple(nodes), tuple(values[v] for v in parameter.outputs))
+    return op_on(op, THERE)
 
 
 def graph_there(op: Op, inputs: list[np.ndarray]) -> Graph:
@@ -146,3 +127,38 @@ def test_a_graph_of_elsewhere_evaluates_as_here() -> None:
     elsewhere = verify(parse_graph(text.format("cuda:1", ", device=device('cuda:1')")))
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(evaluate(here, [x])[0], evaluate(elsewhere, [x])[0])
+
+
+def _mixed_samples() -> list[tuple[Op, list[np.ndarray], int]]:
+    """Elementwise ops with one operand that is a number: which one."""
+    found = []
+    for op_class in OPS:
+        if not issubclass(op_class, Elementwise):
+            continue
+        for op, inputs in op_class.samples(float32)[:1]:
+            if len(inputs) > 1 and not any(isinstance(getattr(op, n), Graph) for n in op.__match_args__):
+                found += [(op, list(inputs), place) for place in range(len(inputs))]
+    return found
+
+
+@pytest.mark.parametrize("is_literal", [False, True])
+@pytest.mark.parametrize(("op", "inputs", "place"), _mixed_samples(), ids=str)
+def test_numbers_on_the_cpu_go_with_operands_elsewhere_through_every_pass(
+    op: Op, inputs: list[np.ndarray], place: int, is_literal: bool
+) -> None:
+    builder = GraphBuilder()
+    operands = []
+    for k, x in enumerate(inputs):
+        kind = type_of(x).on(THERE)
+        if k != place:
+            operands.append(builder.input(kind))
+        elif is_literal:
+            one = True if kind.dtype.kind == "bool" else 1
+            operands += builder.apply(sources.Full(one, kind.dtype, ()), ())
+        else:
+            operands.append(builder.input(TensorType((), kind.dtype)))
+    graph = verify(builder.finish(builder.apply(op, operands)))
+    assert {v.type.device for v in graph.outputs} == {THERE}
+    for made in (optimize(graph), optimize(adjoint(graph)) if op.is_differentiable else graph):
+        verify(made)
+        assert {v.type.device for v in made.outputs if v.type.shape} <= {THERE}

@@ -11,9 +11,11 @@ from autojit.core.device import device
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.epoch import note_switch
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
 from autojit.tensor.autocast import Mode, converted
+from autojit.tensor.declared import declared
 from autojit.tensor.state import Precision, detour_of_modes, state
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
@@ -33,6 +35,7 @@ def is_autocast_available(device_type: str) -> bool:
     return device(device_type).type in _AVAILABLE
 
 
+@top_level
 class autocast:
     """Inside, products and convolutions of float32 compute in ``dtype``, losses and decompositions in float32.
 
@@ -109,6 +112,7 @@ def _set(mode: Precision | None) -> None:
         state.detour = detour_of_modes()
 
 
+@declared(method=False)
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether products are cast on a kind of device; without an argument that is CUDA, as in torch.
 
@@ -124,6 +128,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 _default_dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
 
 
+@declared(method=False)
 def get_autocast_dtype(device_type: str) -> DType:
     """The dtype that products are cast to, or would be.
 
@@ -189,6 +194,7 @@ def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
     return decorated
 
 
+@declared(method=False)
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     """Switch the mode of this thread outside of a block.
 
@@ -209,6 +215,7 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
         raise UsageError(f"set_autocast_enabled: there is no device of the kind '{kind}'", fix="pass 'cpu'")
 
 
+@declared(method=False)
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     """The dtype that ``set_autocast_enabled`` casts products to from now on.
 
@@ -226,24 +233,29 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
         _set(Mode(dtype))
 
 
+@declared(method=False)
 def is_autocast_cpu_enabled() -> bool:
     """``is_autocast_enabled("cpu")`` under its older name."""
     return is_autocast_enabled("cpu")
 
 
+@declared(method=False)
 def get_autocast_cpu_dtype() -> DType:
     """``get_autocast_dtype("cpu")`` under its older name."""
     return get_autocast_dtype("cpu")
 
 
+@declared(method=False)
 def is_autocast_cache_enabled() -> bool:
     """False: casts are not kept."""
     return False
 
 
+@declared(method=False)
 def set_autocast_cache_enabled(enabled: bool) -> None:
     """Nothing: casts are not kept; a compiled step shares equal ones."""
 
 
+@declared(method=False)
 def clear_autocast_cache() -> None:
     """Nothing: no casts are kept."""

@@ -12,10 +12,11 @@ from typing import Any
 from autojit.core.device import device as device_of
 from autojit.core.dtypes import bool_, float16, float32, float64, int32
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import full
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.state import grad_mode, is_tracing, outside_trace
 
@@ -28,6 +29,7 @@ class _TurnError(UsageError, AssertionError):
     """A method that is called before what it builds on."""
 
 
+@top_level
 class GradScaler:
     """Scales losses by a factor that grows while gradients stay finite and shrinks when they do not.
 

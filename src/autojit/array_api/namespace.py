@@ -6,10 +6,12 @@ from types import ModuleType
 
 from autojit import array_api
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
+@declared(function=False)
 def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> ModuleType:
     """The array API standard's namespace.
 

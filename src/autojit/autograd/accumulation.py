@@ -11,8 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
+from autojit.core.device_array import add_in_place, copied_as, is_held_once
 from autojit.core.layout import strided
 from autojit.core.locks import new_lock
 from autojit.tensor import Tensor
@@ -89,7 +88,7 @@ def _is_free(leaf: Tensor, grad: Tensor) -> bool:
         and grad._storage is None
         and not grad._requires_grad
         and array.base is None
-        and sys.getrefcount(array) == 3  # the tensor, the name and the argument
+        and is_held_once(array, 3)  # the tensor, the name and the argument
         and array.strides == like.strides
         and array.flags.writeable
         and (like.flags.c_contiguous or like.flags.f_contiguous)
@@ -124,8 +123,7 @@ def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
 
 
 def _add_in_place(total: Tensor, grad: Tensor) -> None:
-    with np.errstate(all="ignore"):
-        np.add(total._array, grad._array, out=total._array)
+    add_in_place(total._array, grad._array)
     storage_of(total).version += 1
 
 
@@ -144,11 +142,7 @@ def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
         made._value, made._type = clone(grad)._value, type_of(grad)
         return made if leaf is None else _laid_as(made, leaf)
     like = None if leaf is None else _layout_for(leaf._array)
-    if like is None:
-        return wrap(np.array(array, order="C"))
-    made_array = np.empty_like(like, dtype=array.dtype)
-    np.copyto(made_array, array)
-    return wrap(made_array)
+    return wrap(copied_as(array, like))
 
 
 def _laid_as(grad: Tensor, leaf: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from autojit.autograd.running import current_node
+from autojit.core.device_array import host_copy
 from autojit.core.errors import DifferentiationError, rounds_text
 from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation, is_own, set_recorder
@@ -172,7 +173,7 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
         if grad._array is None:
             with grad_mode(False), _without_layers():
                 state.__dict__["checks"].append(Check(grad.isnan().any(), node, number))
-        elif np.isnan(grad._array).any():
+        elif bool(np.isnan(host_copy(grad._array)).any()):
             if isinstance(node, OpNode) and hasattr(node.op, "culprit"):
                 primals = [node._unpack(entry, place) for place, entry in enumerate(node.primals)]
                 node, number = node.op.culprit(primals, grads) or (node, number)

@@ -7,9 +7,11 @@ from typing import Any
 from autojit.autograd import derivatives
 from autojit.core.tracebacks import trim
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.gradients import renamed
 
 
+@declared(function=False)
 def backward(
     self: Tensor,
     gradient: Any = None,

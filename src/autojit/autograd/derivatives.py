@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from autojit.autograd.engine import edge_type, run_backward
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
+from autojit.core.sizes import distinct
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
@@ -364,7 +365,7 @@ def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
     if not given:
         raise UsageError("is_grads_batched=True needs grad_outputs", fix="pass vectors with a leading axis")
     fulls = [roots[k][1] for k in given]
-    if len({type_of(v).shape[0] for v in fulls}) > 1:
+    if len(distinct(type_of(v).shape[0] for v in fulls)) > 1:
         raise UsageError(
             "is_grads_batched=True: the vectors have batch axes of different lengths",
             {f"grad_outputs[{k}]": v for k, v in zip(given, fulls, strict=True)},

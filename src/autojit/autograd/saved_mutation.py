@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from autojit.core.device_array import first_address
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -57,7 +58,7 @@ class AllowedMutation:
         if state.trace is not None:
             return _Saved(wrap_value(value_of(t)))  # a capture's values never change
         storage, array = storage_of(t), t._array
-        where = None if storage.array is t._array else (array.__array_interface__["data"][0], array.strides)
+        where = None if storage.array is t._array else (first_address(array), array.strides)
         key = (id(storage), storage.version, type_of(t), where)
         saved = self.tid_to_weakhandle.get(key)
         if saved is None:

@@ -15,7 +15,6 @@ import autojit as aj
 from autojit.compat.variables import as_variable, is_volatile
 from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
 from autojit.core.source import here
-from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.node import Node
 from autojit.tensor.recording import edge_of, wants_grad
@@ -34,7 +33,7 @@ class Sampled(Node):
         self.samples = alias(samples)
         self.parameters = tuple(parameters)
         self.edges = [edge_of(p) for p in parameters]
-        self.out_metas = (TensorType(type_of(samples).shape, aj.float32),)
+        self.out_metas = (type_of(samples).with_dtype(aj.float32),)
         self.source = here(True)
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from autojit.control_flow.nests import check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import distinct
+from autojit.core.top_level import top_level
 from autojit.func.batches import vmap
 from autojit.jit.pytree import flatten
 from autojit.ops.base import normalize_axis
@@ -18,6 +20,7 @@ Leaves = list[Tensor]
 Combine = Callable[[Leaves, Leaves], Leaves]
 
 
+@top_level
 def associative_scan(
     combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
@@ -46,7 +49,7 @@ def associative_scan(
         raise UsageError("associative_scan: xs must be a nest of at least one tensor, and of tensors only")
     axes = [normalize_axis(dim, x.ndim, "associative_scan") for x in leaves]
     moved = [x if axis == 0 else movedim(x, axis, 0) for x, axis in zip(leaves, axes, strict=True)]
-    if len({type_of(x).shape[0] for x in moved}) != 1:
+    if len(distinct(type_of(x).shape[0] for x in moved)) != 1:
         facts = dict(zip(leaf_names(tree, "xs"), leaves, strict=True))
         raise ShapeError("associative_scan: all tensors of xs must have the same extent along dim", facts)
     if not type_of(moved[0]).shape[0]:

@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import numpy as np
-
-from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.device_array import has_layout
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import recording
@@ -37,7 +35,7 @@ from autojit.tensor.memory_orders import copied_order, lie_alike, order_of
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, alias, layout_of, lent_gradient, type_of, wrap_value
+from autojit.tensor.tensor import Tensor, alias, array_type, layout_of, lent_gradient, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
 
 
@@ -70,7 +68,7 @@ class BodyTrace(Trace):
         assert array is not None
         found = self.state.get(id(array))
         if found is None:
-            value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
+            value = self.builder.input(array_type(array))
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
         found.meet(storage)
         self._remember(storage, owner)
@@ -182,7 +180,7 @@ class BodyLayer(Layer):
         kind = type_of(t)
         may_want = self.takes_grad and kind.dtype.is_differentiable
         wants = may_want and (wants_grad(t) or (bool(self.outer_layers) and self._has_part(t)))
-        if isinstance(t._array, np.ndarray) and not wants and not self._has_part(t):
+        if has_layout(t._array) and not wants and not self._has_part(t):
             return t  # its memory is lifted
         made = wrap_value(self.trace.builder.input(kind))
         if t._array is None:

@@ -10,6 +10,7 @@ from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import AutojitError, CompileError, TraceError, UsageError, WideIntegerError
+from autojit.core.top_level import top_level
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
@@ -42,6 +43,7 @@ def truth(value: Any, what: str) -> Any:
     return value.reshape(()).bool()
 
 
+@top_level
 def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     """``true_fn(*operands)`` where ``pred`` is true, else ``false_fn(*operands)``; compiled into one step with both.
 

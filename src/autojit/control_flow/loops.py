@@ -13,7 +13,8 @@ from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import distinct, is_symbolic, seems_equal
+from autojit.core.top_level import top_level
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.ops.base import normalize_axis
@@ -25,6 +26,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
 
+@top_level
 def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     """Repeat ``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` is true; the last carried values.
 
@@ -162,6 +164,7 @@ def carries_want(
         wants[:count] = grown
 
 
+@top_level
 def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
     """``carry, y = combine_fn(carry, x)`` for every slice x of ``xs`` along ``dim``; the last carry and the stacked y.
 
@@ -220,12 +223,12 @@ def _slices(stacks: Sequence[Any], tree: TreeSpec, dim: int) -> tuple[list[Tenso
             )
         axis = normalize_axis(dim, x.ndim)
         moved.append(x if axis == 0 else movedim(x, axis, 0))
-    lengths = {type_of(x).shape[0] for x in moved}
+    lengths = distinct(type_of(x).shape[0] for x in moved)
     if len(lengths) > 1:
         facts = dict(zip(leaf_names(tree, "xs"), stacks, strict=True))
         raise ShapeError("scan: all tensors of xs must have the same extent along dim", facts)
     (length,) = lengths
-    if not length:
+    if seems_equal(length, 0):
         raise UsageError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
     return moved, length
 

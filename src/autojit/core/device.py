@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autojit.core.errors import ArgumentKindError, DeviceError
 
+if TYPE_CHECKING:
+    from autojit.core.device_array import Space
+
 _KINDS = ("cpu", "cuda", "meta")
-_registered: set[str] = set()  # kinds that exist here beside the CPU
+_spaces: dict[str, Callable[[Device], Space]] = {}  # of the kinds that exist here beside the CPU
+_made: dict[Device, Space] = {}  # one memory per device, made when it is first used
 
 
-def register_device(kind: str) -> None:
-    """Let devices of a kind exist; who registers one sees to it that ops on it can be computed."""
-    _registered.add(kind)
+def register_device(kind: str, space: Callable[[Device], Space]) -> None:
+    """Let devices of a kind exist, each with the memory that ``space`` gives."""
+    _spaces[kind] = space
 
 
 def forget_device(kind: str) -> None:
-    """End the existence of a kind."""
-    _registered.discard(kind)
+    """End the existence of a kind; arrays that are there keep their memory."""
+    _spaces.pop(kind, None)
+    for place in [place for place in _made if place.type == kind]:
+        del _made[place]
+
+
+def is_cpu_alone() -> bool:
+    """Whether there is no other device than the CPU."""
+    return not _spaces
+
+
+def space_at(place: Device) -> Space:
+    """The memory of a device other than the CPU, which must be available."""
+    found = _made.get(place)
+    if found is None:
+        found = _made[place] = _spaces[require_available(place).type](place)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +92,7 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
     if not isinstance(spec, str):
         raise ArgumentKindError(f"device(): argument 'type' (position 1) must be str, not {type(spec).__name__}")
     kind, _, ordinal = spec.partition(":")
-    if (kind not in _KINDS and kind not in _registered) or (ordinal and not ordinal.isdigit()):
+    if (kind not in _KINDS and kind not in _spaces) or (ordinal and not ordinal.isdigit()):
         raise DeviceError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")
     if ordinal:
         index = int(ordinal)
@@ -82,6 +103,11 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
 
 def require_available(target: Device) -> Device:
     """The device itself when autojit can compute there; RuntimeError naming what is missing otherwise."""
-    if target.type != "cpu" and target.type not in _registered:
+    if target.type != "cpu" and target.type not in _spaces:
         raise DeviceError(f"device '{target}' is not available: this build computes on the CPU only; pass device='cpu'")
     return target
+
+
+def with_index(place: Device) -> Device:
+    """The device with its ordinal: another device than the CPU that is named without one is the first of its kind."""
+    return place if place == CPU or place.index is not None else Device(place.type, 0)

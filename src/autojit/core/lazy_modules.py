@@ -28,7 +28,7 @@ class LazyNames:
         modules: submodules, separated by spaces.
         others: further modules, separated by spaces, which are asked in this order for all other names.
         listed: whether these offer only what their ``__all__`` lists.
-        prepare: is told the module and the name before a value of ``names`` is looked up.
+        get: how a value of ``names`` is had from its module.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class LazyNames:
         modules: str = "",
         others: str = "",
         listed: bool = False,
-        prepare: Callable[[ModuleType, str], None] | None = None,
+        get: Callable[[ModuleType, str], Any] = getattr,
     ) -> None:
         self.module = module
         self.names = names or {}
         self.modules = frozenset(modules.split())
         self.others = others.split()
         self.listed = listed
-        self.prepare = prepare
+        self.get = get
 
     def __call__(self, name: str) -> Any:
         with undivided:
@@ -68,10 +68,7 @@ class LazyNames:
 
     def _named(self, name: str) -> Any:
         home, _, attribute = self.names[name].partition(":")
-        module = import_module(home)
-        if self.prepare is not None:
-            self.prepare(module, name)
-        return getattr(module, attribute or name)
+        return self.get(import_module(home), attribute or name)
 
     def _public(self) -> list[str]:
         """The public classes and functions that the other modules define, and those of their own lists."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import layout_in_memory
+
 Range = tuple[int, int]
 """The first byte and the byte after the last."""
 
@@ -16,6 +18,7 @@ def range_of(array: Any) -> Range:
     """The addresses between which an array's elements lie; (0, 0) without elements."""
     if not array.size:
         return 0, 0
+    array = layout_in_memory(array)
     if array.flags.c_contiguous:
         low: int = array.__array_interface__["data"][0]
         return low, low + array.nbytes

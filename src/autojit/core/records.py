@@ -1,15 +1,18 @@
 """Frozen dataclasses whose methods are written when the first instance is made.
 
 ``dataclass`` compiles six methods per class, 0.4 ms; most programs use few of the ops that ``import autojit`` declares.
+Records are equal when their fields are written alike (`structure`): open sizes among them are asked nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform, overload
 
 from autojit.core.locks import new_lock
+from autojit.core.structure import structure
 
 T = TypeVar("T")
 
@@ -58,9 +61,29 @@ def finish(cls: type) -> None:
     with _lock:
         for base in reversed(cls.__mro__):  # bases first: fields are inherited
             if base in _unfinished:
-                dataclass(frozen=True, eq=_unfinished[base])(base)  # keeps ``first_init``: other threads wait there
+                dataclass(frozen=True, eq=False)(base)  # keeps ``first_init``: other threads wait there
+                if _unfinished[base]:
+                    _compare_by_fields(base)
                 type.__setattr__(base, "__init__", _initializer(base))
                 del _unfinished[base]
+
+
+def _compare_by_fields(cls: Any) -> None:
+    """Give a record ``__eq__`` and ``__hash__``, as ``dataclass`` does where the class has none of its own."""
+    names = [f.name for f in fields(cls) if f.compare]
+    values_of: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
+
+    def __eq__(self: Any, other: Any) -> bool:
+        if self.__class__ is not other.__class__:
+            return NotImplemented
+        return bool(structure(values_of(self)) == structure(values_of(other)))
+
+    def __hash__(self: Any) -> int:
+        return hash(structure(values_of(self)))
+
+    for method in (__eq__, __hash__):
+        if method.__name__ not in vars(cls):
+            type.__setattr__(cls, method.__name__, method)
 
 
 def _initializer(cls: Any) -> Callable[..., None]:

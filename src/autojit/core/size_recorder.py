@@ -72,12 +72,6 @@ def recording(recorder: Recorder | None) -> Iterator[None]:
         asked.recorder = before
 
 
-# who asks
-USER = "user"
-OWN = "own"
-STRUCTURE = "structure"  # autojit's own comparison of types or ops, which says whether they are written alike
-
-
 _Called = TypeVar("_Called", bound=Callable[..., Any])
 _for_users: set[CodeType] = set()
 
@@ -88,15 +82,11 @@ def for_users(function: _Called) -> _Called:
     return function
 
 
-def asker_of(frame: FrameType) -> str:
-    """Whose code a frame runs."""
+def is_for_user(frame: FrameType) -> bool:
+    """Whether a text is made by a user's code, or in his place; messages and printed graphs are autojit's own."""
     code = frame.f_code
     if code in _for_users:
-        return USER
+        return True
     if code.co_filename.startswith("<"):  # generated methods of records
-        if not f"{frame.f_globals.get('__name__')}.".startswith("autojit."):
-            return USER
-        return STRUCTURE
-    if not is_own(code):
-        return USER
-    return STRUCTURE if code.co_name in ("__eq__", "__ne__", "__hash__") else OWN
+        return not f"{frame.f_globals.get('__name__')}.".startswith("autojit.")
+    return not is_own(code)

@@ -6,8 +6,11 @@ would bake in those of the first call. Here it has to ask (``__index__``), and w
 
 Comparisons answer from the expression where all sizes agree (a named size is at least 2). Where they differ, a capture
 in progress answers by the hint and notes the answer as a `SizeGuard`. Outside, in the compiler, ``==`` says False (not
-known to be equal) and an order is an error, so that nothing which depends on the hint gets into generated code. Code
-that looks for a special case without need asks `surely_equal`, which leaves the capture general.
+known to be equal) and an order is an error, so that nothing which depends on the hint gets into generated code.
+
+So a size behaves in a capture as the int of this call, whoever asks. What the compiler asks instead has a name:
+`structure` is what types, ops and keys are compared by (whether they are written alike); `surely_equal` looks for a
+special case and leaves the capture general; `seems_equal` takes a size that the step counts for general.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import numbers
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from types import FrameType
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -25,7 +28,7 @@ import numpy as np
 from autojit.core import size_expressions as expressions
 from autojit.core.errors import UndecidedSizeError, int_expected
 from autojit.core.size_expressions import Expression
-from autojit.core.size_recorder import OWN, STRUCTURE, USER, asked, asker_of
+from autojit.core.size_recorder import asked, is_for_user
 
 if TYPE_CHECKING:
     _Int = int  # what it passes for, to annotations and to ``isinstance``
@@ -56,25 +59,14 @@ class SymbolicSize(_Int):
 
     def __eq__(self, other: object) -> Any:
         whole = _whole(other)
-        return self._as_number(other, operator.eq) if whole is None else self._equals(whole)
+        return self._as_number(other, operator.eq) if whole is None else agree(self, whole)
 
     def __ne__(self, other: object) -> Any:
         whole = _whole(other)
-        return self._as_number(other, operator.ne) if whole is None else not self._equals(whole)
+        return self._as_number(other, operator.ne) if whole is None else not agree(self, whole)
 
     def __hash__(self) -> int:
-        if asked.recorder is not None and asker_of(sys._getframe(1)) == USER:
-            return hash(self._digits())
-        return hash(self.expression)
-
-    def _equals(self, other: int) -> bool:
-        known = _known_equal(self, other)
-        if known is not None or asked.recorder is None:
-            return known is True
-        asker = asker_of(sys._getframe(2))
-        if asker == STRUCTURE or (asker == OWN and _is_general(self, other)):
-            return False
-        return asked.recorder.decide_size(_difference(self, other), "==")
+        return hash(self.expression if asked.recorder is None else self._digits())
 
     def __lt__(self, other: Any) -> Any:
         whole = _whole(other)
@@ -93,7 +85,7 @@ class SymbolicSize(_Int):
         return self._as_number(other, operator.le) if whole is None else not _is_less(whole, self)
 
     def __bool__(self) -> bool:
-        return not self._equals(0)
+        return not agree(self, 0)
 
     # -- leaving the realm of sizes
 
@@ -254,7 +246,7 @@ class SymbolicSize(_Int):
 
     def _shown(self, frame: FrameType) -> int | str:
         """What a text shows: its digits to users, to autojit the expression."""
-        is_user = asked.recorder is not None and asker_of(frame) == USER
+        is_user = asked.recorder is not None and is_for_user(frame)
         return self._digits() if is_user else str(self.expression)
 
 
@@ -419,7 +411,16 @@ def agree(a: int, b: int) -> bool:
 
 def agree_on(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """`agree` for two shapes."""
-    return a == b or (len(a) == len(b) and all(map(agree, a, b)))
+    return a is b or (len(a) == len(b) and all(map(agree, a, b)))
+
+
+def distinct(sizes: Iterable[int]) -> list[int]:
+    """Sizes without those that `agree` with one before."""
+    found: list[int] = []
+    for n in sizes:
+        if not any(agree(n, m) for m in found):
+            found.append(n)
+    return found
 
 
 def surely_equal(a: Any, b: Any) -> bool:
@@ -432,6 +433,18 @@ def surely_equal(a: Any, b: Any) -> bool:
             return a is b or (len(a) == len(b) and all(map(surely_equal, a, b)))
         return bool(a == b)
     return _known_equal(a, b) is True
+
+
+def seems_equal(a: int, b: int) -> bool:
+    """`agree` for a rule that treats one case apart: a size that the step counts is taken for another than that.
+
+    An answer would split the step, and the general form serves all counts. Not so where sizes are compared up to
+    multiples: that is no special case, but tells two cases apart.
+    """
+    is_counting = is_counted(a) or is_counted(b)
+    if is_counting and not any(atom.kind == "remainder" for n in (a, b) for atom in expression_of(n).atoms()):
+        return surely_equal(a, b)
+    return agree(a, b)
 
 
 def _known_equal(a: int, b: int) -> bool | None:
@@ -447,17 +460,6 @@ def _known_equal(a: int, b: int) -> bool | None:
 
 def _difference(a: int, b: int) -> Expression:
     return expressions.subtract(expression_of(a), expression_of(b))
-
-
-def _is_general(a: int, b: int) -> bool:
-    """Whether autojit's own code is to take sizes of which the step counts one for different.
-
-    Most often it looks for a special case, and an answer would split the step. Not so where sizes are compared up to
-    multiples: that is no special case, but tells two cases apart.
-    """
-    atoms = (*expression_of(a).atoms(), *expression_of(b).atoms())
-    is_counting = any(atom.kind == "symbol" and atom.operands[1] == 0 for atom in atoms)
-    return is_counting and not any(atom.kind == "remainder" for atom in atoms)
 
 
 _DIVISIONS = (operator.floordiv, operator.mod)

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from inspect import signature
 from types import CodeType, FrameType
 from typing import Any
 
@@ -263,7 +264,39 @@ def _plain_name(name: str) -> str:
     return name.strip("_") if name.startswith("__") else name
 
 
+def stand_in(wrapper: Callable[..., Any]) -> None:
+    """Let messages show what ``wrapper`` was given by the names of the parameters of the function that it calls.
+
+    Its parameters are ``*arguments`` and ``**options``, and others that the function does not have.
+    """
+    _stand_ins.add((wrapper.__code__.co_filename, wrapper.__code__.co_firstlineno))
+
+
+_stand_ins: set[tuple[str, int]] = set()
+
+
 def _arguments_of(frame: FrameType) -> dict[str, object]:
     code, found = frame.f_code, frame.f_locals
+    if (code.co_filename, code.co_firstlineno) in _stand_ins:
+        return _handed_on(code, found)
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    return {name: found[name] for name in code.co_varnames[:count] if name in found}
+    names = code.co_varnames[:count]
+    shown = ("self", *names[1:]) if _is_method(code) else names
+    return {as_shown: found[name] for as_shown, name in zip(shown, names, strict=True) if name in found}
+
+
+def _handed_on(code: CodeType, found: dict[str, Any]) -> dict[str, object]:
+    shown = signature(found["function"])
+    own = code.co_varnames[: code.co_kwonlyargcount]
+    given = {name: found[name] for name in own if name in found and name not in shown.parameters}
+    try:
+        return {**shown.bind_partial(*found["arguments"], **found["options"]).arguments, **given}
+    except TypeError:  # they are not its arguments
+        return given
+
+
+def _is_method(code: CodeType) -> bool:
+    """Whether code is that of a method, whose first parameter may have the name that it has in the function."""
+    owner = code.co_qualname.rpartition(".")[0]
+    has_first = code.co_argcount > 0 and code.co_varnames[0] != "cls"
+    return has_first and bool(owner) and not owner.endswith("<locals>")

@@ -10,6 +10,7 @@ from typing import Any
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import BY_SHORT, DType
 from autojit.core.size_text import parse_size
+from autojit.core.structure import structure
 
 Shape = tuple[int, ...]
 
@@ -27,14 +28,15 @@ class TensorType:
         _set_shape(self, shape)
         _set_dtype(self, dtype)
         _set_device(self, device)
-        _set_hash(self, hash((shape, dtype.short)))
+        _set_hash(self, hash((structure(shape), dtype.short)))
 
     def __eq__(self, other: object) -> bool:
         if self is other:  # the types of a graph are few objects: see ``ir.result_types``
             return True
         if type(other) is not TensorType:
             return NotImplemented
-        return (self.shape, self.dtype, self.device) == (other.shape, other.dtype, other.device)
+        is_alike = self.dtype is other.dtype and structure(self.shape) == structure(other.shape)
+        return is_alike and self.device == other.device
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined, no-any-return]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from autojit.core.errors import ArgumentError
+from autojit.core.top_level import top_level
 from autojit.custom.array_op import ArrayOp
 from autojit.custom.scalar_op import ScalarOp, as_op
 
@@ -36,6 +37,7 @@ def op(
 ) -> Callable[[Callable[..., Any]], Any]: ...
 
 
+@top_level
 def op(
     function: Callable[..., Any] | None = None,
     *,

@@ -12,7 +12,8 @@ from autojit.distributions.distribution import Distribution
 from autojit.distributions.parameters import derived, logits_to_probs, normalize_logits, one_of, probs_to_logits
 from autojit.nn.functional import one_hot
 from autojit.tensor.factories import arange, eye
-from autojit.tensor.functions_elementwise import clamp, exp, where, xlogy
+from autojit.tensor.functions_comparison import clamp, where
+from autojit.tensor.functions_elementwise import exp, xlogy
 from autojit.tensor.functions_shape import broadcast_tensors, stack
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.namespace import finfo

@@ -12,7 +12,8 @@ from autojit.distributions.distribution import Distribution
 from autojit.distributions.gamma_sampling import first_accepted
 from autojit.distributions.parameters import broadcast_all
 from autojit.special import i0e, i1e
-from autojit.tensor.functions_elementwise import acos, clamp, cos, log, sign, sqrt, where
+from autojit.tensor.functions_comparison import clamp, where
+from autojit.tensor.functions_elementwise import acos, cos, log, sign, sqrt
 from autojit.tensor.random import rand
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor

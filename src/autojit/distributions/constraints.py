@@ -10,8 +10,8 @@ from typing import Any
 
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.linalg import eigvalsh
+from autojit.tensor.functions_comparison import isfinite
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import isfinite
 from autojit.tensor.functions_shape import cat as join
 from autojit.tensor.functions_shape import stack as pile
 from autojit.tensor.namespace import finfo

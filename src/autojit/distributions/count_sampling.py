@@ -14,9 +14,10 @@ from collections.abc import Callable
 from autojit.core.dtypes import float64
 from autojit.distributions.gamma_sampling import first_accepted
 from autojit.tensor.factories import arange
+from autojit.tensor.functions_comparison import clamp, minimum, where
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import clamp, exp, floor, log, log1p, minimum, sqrt, where, xlogy
-from autojit.tensor.functions_reduction import cumsum
+from autojit.tensor.functions_elementwise import exp, floor, log, log1p, sqrt, xlogy
+from autojit.tensor.functions_order import cumsum
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.random import Generator, rand
 from autojit.tensor.tensor import Tensor

@@ -12,7 +12,8 @@ from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all, derived, is_known, logits_to_probs, one_of, probs_to_logits
 from autojit.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
 from autojit.tensor.factories import arange
-from autojit.tensor.functions_elementwise import clamp, exp, floor, log, log1p, minimum, where, xlogy
+from autojit.tensor.functions_comparison import clamp, minimum, where
+from autojit.tensor.functions_elementwise import exp, floor, log, log1p, xlogy
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.random import bernoulli, rand
 from autojit.tensor.requirements import require

@@ -14,7 +14,8 @@ from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all
 from autojit.tensor.factories import arange
-from autojit.tensor.functions_elementwise import clamp, exp, log, log1p, sqrt, where, xlogy
+from autojit.tensor.functions_comparison import clamp, where
+from autojit.tensor.functions_elementwise import exp, log, log1p, sqrt, xlogy
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.functions_special import digamma, igamma, igammac, lgamma
 from autojit.tensor.namespace import finfo

@@ -18,8 +18,9 @@ from typing import Any
 from autojit.autograd.function import Function
 from autojit.core.dtypes import float64
 from autojit.tensor.factories import tensor
+from autojit.tensor.functions_comparison import clamp, where
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import clamp, exp, expm1, log, log1p, sqrt, where
+from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, sqrt
 from autojit.tensor.functions_reduction import argmax
 from autojit.tensor.functions_special import digamma
 from autojit.tensor.namespace import finfo

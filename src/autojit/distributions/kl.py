@@ -25,8 +25,9 @@ from autojit.distributions.transformed import (
 )
 from autojit.linalg import solve_triangular
 from autojit.nn.functional import softplus
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, log, where, xlogy
+from autojit.tensor.functions_elementwise import exp, log, xlogy
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.tensor import Tensor
 

@@ -16,7 +16,8 @@ from autojit.distributions.multivariate import MultivariateNormal
 from autojit.distributions.on_intervals import ContinuousBernoulli
 from autojit.distributions.transformed import Pareto
 from autojit.linalg import solve_triangular
-from autojit.tensor.functions_elementwise import exp, log, log1p, where, xlogy
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import exp, log, log1p, xlogy
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.tensor import Tensor
 

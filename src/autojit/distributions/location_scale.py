@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all
+from autojit.tensor.functions_comparison import clamp, where
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import atan, clamp, exp, expm1, log, log1p, sign, tan, where
+from autojit.tensor.functions_elementwise import atan, exp, expm1, log, log1p, sign, tan
 from autojit.tensor.functions_special import erf, erfinv
 from autojit.tensor.namespace import finfo
 from autojit.tensor.random import rand, randn

@@ -15,7 +15,8 @@ from autojit.distributions.multivariate import factor_of_precision
 from autojit.distributions.parameters import broadcast_all, derived, is_known
 from autojit.linalg import cholesky, slogdet, solve_triangular
 from autojit.tensor.factories import arange, eye, tensor
-from autojit.tensor.functions_elementwise import clamp, log, sqrt, where
+from autojit.tensor.functions_comparison import clamp, where
+from autojit.tensor.functions_elementwise import log, sqrt
 from autojit.tensor.functions_shape import broadcast_shapes, cat, diag_embed
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.namespace import finfo

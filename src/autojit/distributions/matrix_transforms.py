@@ -13,8 +13,9 @@ from autojit.distributions.transform import Transform
 from autojit.linalg import cholesky
 from autojit.nn.functional import pad, softplus
 from autojit.tensor.factories import eye, tensor
-from autojit.tensor.functions_elementwise import clamp, exp, log, log1p, sqrt, tanh
-from autojit.tensor.functions_reduction import cumprod, cumsum
+from autojit.tensor.functions_comparison import clamp
+from autojit.tensor.functions_elementwise import exp, log, log1p, sqrt, tanh
+from autojit.tensor.functions_order import cumprod, cumsum
 from autojit.tensor.functions_shape import diag_embed
 from autojit.tensor.namespace import finfo
 from autojit.tensor.size import Size

@@ -16,8 +16,9 @@ from autojit.distributions.parameters import (
     probs_to_logits,
 )  # fmt: skip
 from autojit.nn.functional import softplus
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, where
+from autojit.tensor.functions_elementwise import exp, expm1, log, log1p
 from autojit.tensor.functions_shape import broadcast_tensors
 from autojit.tensor.random import rand
 from autojit.tensor.size import Size

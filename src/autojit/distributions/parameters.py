@@ -9,7 +9,8 @@ from typing import Any, overload
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.tensor.factories import tensor
-from autojit.tensor.functions_elementwise import clamp, log, log1p, sigmoid
+from autojit.tensor.functions_comparison import clamp
+from autojit.tensor.functions_elementwise import log, log1p, sigmoid
 from autojit.tensor.functions_reduction import log_softmax, softmax
 from autojit.tensor.functions_shape import broadcast_tensors
 from autojit.tensor.namespace import finfo, get_default_dtype

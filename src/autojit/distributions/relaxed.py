@@ -10,7 +10,8 @@ from autojit.distributions.categorical import _OfCategories
 from autojit.distributions.counts import _OfProbability
 from autojit.nn.functional import softplus
 from autojit.tensor.factories import tensor
-from autojit.tensor.functions_elementwise import clamp, log, log1p, sigmoid
+from autojit.tensor.functions_comparison import clamp
+from autojit.tensor.functions_elementwise import log, log1p, sigmoid
 from autojit.tensor.functions_reduction import logsumexp, softmax
 from autojit.tensor.namespace import finfo
 from autojit.tensor.random import rand

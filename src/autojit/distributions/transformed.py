@@ -19,7 +19,8 @@ from autojit.distributions.transforms import (
     StickBreakingTransform,
     Transform,
 )  # fmt: skip
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import exp, expm1, log, log1p
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
@@ -47,8 +48,7 @@ class TransformedDistribution(Distribution):
         whole = ComposeTransform(self.transforms)
         base_shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
         shape = whole.forward_shape(base_shape)
-        full = whole.inverse_shape(shape)
-        own = len(base_distribution.event_shape)
+        full, own = whole.inverse_shape(shape), len(base_distribution.event_shape)
         if len(base_shape) < whole.domain.event_dim:
             raise ValueError(
                 "base_distribution needs to have shape with size at least "

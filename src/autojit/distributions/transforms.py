@@ -18,9 +18,11 @@ from autojit.distributions.transform import Transform as Transform
 from autojit.distributions.transform import identity_transform as identity_transform
 from autojit.nn.functional import logsigmoid, pad, softplus
 from autojit.tensor.factories import arange
+from autojit.tensor.functions_comparison import clamp
 from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import clamp, exp, expm1, log, log1p, sigmoid, tanh
-from autojit.tensor.functions_reduction import cumsum, softmax
+from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, sigmoid, tanh
+from autojit.tensor.functions_order import cumsum
+from autojit.tensor.functions_reduction import softmax
 from autojit.tensor.functions_shape import broadcast_shapes, diag_embed
 from autojit.tensor.namespace import finfo
 from autojit.tensor.size import Size

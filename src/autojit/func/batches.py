@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.sizes import distinct
+from autojit.core.top_level import top_level
 from autojit.core.wrapping import own, wraps
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
@@ -16,6 +18,7 @@ from autojit.tensor.tensor import type_of
 Function = Callable[..., Any]
 
 
+@top_level
 def vmap(
     func: Function,
     in_dims: Any = 0,
@@ -54,7 +57,7 @@ def vmap(
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = _axes(in_dims, args, tree)
-        sizes = {type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None}
+        sizes = distinct(type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None)
         if len(sizes) != 1:
             raise ValueError(
                 f"vmap({_name(func)}, in_dims={in_dims}): Expected all tensors to have the same size in the mapped "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autojit.core.top_level import top_level
 from autojit.core.wrapping import wraps
 from autojit.func.batches import vmap
 from autojit.func.reverse import fresh, own, pull_back
@@ -22,6 +23,7 @@ from autojit.tensor.tensor import type_of
 Function = Callable[..., Any]
 
 
+@top_level
 def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """(output, Jacobian-vector product), in one run in forward mode.
 

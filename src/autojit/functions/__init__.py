@@ -1,68 +1,32 @@
 """Functions of the top level, and methods of Tensor, that not every program needs: imported when first named.
 
-``PLACES`` says which module has which name; ``METHODS`` the same of methods.
+Each says so where it is defined (``declared``, ``top_level``); ``index.py`` is written from what they say.
 """
 
 from __future__ import annotations
 
-_MODULES: dict[str, str] = {
-    "amp.autocast_mode": """autocast clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype
-        is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled
-        set_autocast_dtype set_autocast_enabled""",
-    "amp.grad_scaler": "GradScaler",
-    "functions.buffers": "empty_permuted from_file frombuffer",
-    "functions.compiling": "compile",
-    "functions.copies": """alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy detach_copy
-        diagonal_copy expand_copy fill indices_copy permute_copy row_indices_copy select_copy slice_copy slice_inverse
-        split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy
-        values_copy view_as_complex_copy view_as_real_copy view_copy""",
-    "functions.counts": "binomial poisson",
-    "functions.devices": "get_default_device get_device_module set_default_device",
-    "functions.dropout_forms": """alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout
-        feature_alpha_dropout_ feature_dropout feature_dropout_""",
-    "functions.factors": "geqrf lu lu_solve lu_unpack orgqr ormqr",
-    "functions.frames": "istft stft",
-    "functions.histograms": "histogram histogramdd",
-    "functions.integers": "frexp gcd gcd_ lcm lcm_ nonzero_static unravel_index",
-    "functions.network": """adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits
-        constant_pad_nd convolution cosine_embedding_loss ctc_loss embedding embedding_bag grid_sampler grid_sampler_2d
-        grid_sampler_3d group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss
-        native_batch_norm native_channel_shuffle native_dropout native_group_norm native_layer_norm poisson_nll_loss
-        rrelu rrelu_ triplet_margin_loss""",
-    "functions.norms": "frobenius_norm hash_tensor norm_except_dim",
-    "functions.order_statistics": "nanquantile",
-    "functions.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell",
-    "functions.removed": "eig lstsq matrix_rank solve symeig",
-    "functions.segments": "_segment_reduce segment_reduce",
-    "functions.settings": """compiled_with_cxx11_abi get_deterministic_debug_mode
-        get_float32_matmul_precision get_num_interop_threads has_lapack has_mkl has_openmp has_spectral
-        init_num_threads is_distributed is_storage set_deterministic_debug_mode set_float32_matmul_precision
-        set_flush_denormal set_num_interop_threads typename""",
-    "functions.symbolic": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
-    "functions.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
-    "jit.scripting": "fork wait",
-    "sparse.compressed": """dsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
-        sparse_csc_tensor spmm sspaddmm""",
-    "special": "i0",
-    "tensor.memory": "UntypedStorage",
-    "special.functions": "i0_",
-}
+from types import ModuleType
+from typing import Any
 
-_METHODS = """
-    eig frexp gcd gcd_ geqrf hash_tensor histogram i0 i0_ is_distributed istft lcm lcm_ lstsq lu lu_solve nanquantile
-    nonzero_static orgqr ormqr slice_inverse smm solve sspaddmm stft symeig"""
-_ONLY_METHODS = {
-    "array_api.namespace": "__array_namespace__",
-    "autograd.backward_method": "backward",
-    "functions.tensor_methods": """__div__ __idiv__ __rdiv__ __reversed__ const_data_ptr dim_order hardshrink map2_
-        module_load pin_memory record_stream storage_type""",
-    "sparse.compressed": "to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc",
-}
+from autojit.core.top_level import TOP_LEVEL
+from autojit.functions import index
+from autojit.tensor.argument_errors import with_argument_errors
+from autojit.tensor.declared import declaration_of
+from autojit.tensor.methods import public_forms
 
 
 def _places(modules: dict[str, str]) -> dict[str, str]:
     return {name: f"autojit.{module}" for module, names in modules.items() for name in names.split()}
 
 
-PLACES = _places(_MODULES)
-METHODS = {name: PLACES[name] for name in _METHODS.split()} | _places(_ONLY_METHODS)
+PLACES = _places(index.FUNCTIONS)
+METHODS = _places(index.METHODS)
+
+
+def public_value(module: ModuleType, name: str) -> Any:
+    """What the package has under a name that a module of ``PLACES`` has."""
+    if name in TOP_LEVEL or name not in PLACES:
+        return getattr(module, name)
+    d = declaration_of(name)
+    found = public_forms(d)[name]
+    return found if name in d.names else with_argument_errors(found)

@@ -11,15 +11,14 @@ from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import finish, zeros
 from autojit.tensor.functions_shape import permute
 from autojit.tensor.of_arrays import on_memory_of
-from autojit.tensor.out_arguments import with_layout
 from autojit.tensor.tensor import wrap
 
-__all__ = ["empty_permuted", "from_file", "frombuffer"]
 
-
+@declared(method=False)
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A vector on the memory of an object with Python's buffer protocol, which it shares.
 
@@ -66,7 +65,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     return finish(on_memory_of(array), requires_grad)
 
 
-@with_layout
+@declared(method=False, factory=True)
 def from_file(
     filename: str,
     shared: bool | None = None,
@@ -95,7 +94,7 @@ def from_file(
     return finish(wrap(array), requires_grad, device)
 
 
-@with_layout
+@declared(method=False, factory=True)
 def empty_permuted(
     size: Sequence[int],
     physical_layout: Sequence[int],

@@ -10,8 +10,7 @@ from autojit.core.errors import TraceError, UsageError
 from autojit.jit.function import JitFunction
 from autojit.nn.jitted import ANSWERS
 from autojit.nn.module import Module
-
-__all__ = ["compile"]
+from autojit.tensor.declared import declared
 
 _COMPILED = ("inductor", "autojit")
 _EAGER = ("eager", "aot_eager")
@@ -63,6 +62,7 @@ class CompiledModule(Module):
             setattr(module, name, value)
 
 
+@declared(method=False)
 def compile(
     model: Callable[..., Any] | None = None,
     *,

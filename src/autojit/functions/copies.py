@@ -11,17 +11,9 @@ from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
 from autojit.tensor import functions_shape as shapes
 from autojit.tensor import functions_views as views
+from autojit.tensor.declared import declared
 from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.tensor import is_scalar_number, type_of
-
-__all__ = [
-    "alias_copy", "as_strided_copy", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "detach_copy",
-    "diagonal_copy", "expand_copy", "fill", "indices_copy", "permute_copy", "row_indices_copy", "select_copy",
-    "slice_copy", "slice_inverse", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy",
-    "unbind_copy", "unfold_copy", "unsqueeze_copy", "values_copy", "view_as_complex_copy", "view_as_real_copy",
-    "view_copy",
-]  # fmt: skip
 
 
 def _copying(view: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
@@ -35,7 +27,7 @@ def _copying(view: Callable[..., Any], name: str | None = None) -> Callable[...,
     copy.__name__ = copy.__qualname__ = f"{name or view.__name__}_copy"
     copy.__module__ = __name__
     copy.__doc__ = f"The elements that ``{name or view.__name__}`` shows, in new memory."
-    return with_out(copy)
+    return declared(method=False, out=True)(copy)
 
 
 def _of(method: str) -> Callable[..., Any]:
@@ -100,7 +92,7 @@ view_as_real_copy = _copying(views.view_as_real)
 view_copy = _copying(_view, "view")
 
 
-@with_out
+@declared(method=False, out=True)
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor like ``input`` with every element ``value``, a number or a 0-d tensor; differentiable in ``value``.
 
@@ -119,6 +111,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return clone(input).fill_(value)
 
 
+@declared()
 def slice_inverse(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:

@@ -7,14 +7,14 @@ from typing import Any
 from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.distributions.count_sampling import binomial_counts, poisson_counts
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.functions_shape import broadcast_tensors
 from autojit.tensor.random import Generator
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
-__all__ = ["binomial", "poisson"]
 
-
+@declared(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of ``count`` trials succeed, each with probability ``prob``; operands broadcast.
 
@@ -38,6 +38,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 _NEGATIVE_RATE = "invalid Poisson rate, expected rate to be non-negative"
 
 
+@declared(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Counts of events that come at the rates of the elements.
 

@@ -8,10 +8,10 @@ from typing import Any
 import autojit as aj
 from autojit.core.device import Device, default_device, device, require_available
 from autojit.core.device import set_default_device as _set
+from autojit.tensor.declared import declared
 
-__all__ = ["get_default_device", "get_device_module", "set_default_device"]
 
-
+@declared(method=False)
 def get_default_device() -> Device:
     """The device that new tensors lie on when none is given: that of the innermost ``with device(..)``, or the set one.
 
@@ -23,6 +23,7 @@ def get_default_device() -> Device:
     return default_device()
 
 
+@declared(method=False)
 def set_default_device(device: Any) -> None:
     """Let new tensors lie on a device when none is given; None means the CPU.
 
@@ -39,6 +40,7 @@ def set_default_device(device: Any) -> None:
 _parsed = device
 
 
+@declared(method=False)
 def get_device_module(device: Any = None) -> ModuleType:
     """The module of a device's kind, such as ``autojit.cuda``.
 

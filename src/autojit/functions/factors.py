@@ -13,11 +13,9 @@ from autojit.linalg.triangular import permutation_of, triangles_of
 from autojit.ops.base import broadcast_shapes
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import eye, zeros
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.tensor import type_of
-
-__all__ = ["geqrf", "lu", "lu_solve", "lu_unpack", "orgqr", "ormqr"]
 
 
 class PackedQr(NamedTuple):
@@ -35,6 +33,7 @@ class UnpackedLu(NamedTuple):
     U: Tensor
 
 
+@declared()
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """``linalg.lu_factor`` under its older name; with ``get_infos`` the third result counts zero pivots from 1.
 
@@ -60,7 +59,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     return out
 
 
-@with_out
+@declared(out=True)
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """``linalg.lu_solve(LU_data, LU_pivots, input)``.
 
@@ -73,7 +72,7 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     return linalg.lu_solve(LU_data, LU_pivots, input)
 
 
-@with_out
+@declared(method=False, out=True)
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> UnpackedLu:
     """The permutation and the two triangles in ``linalg.lu_factor``'s result; empty tensors for what is not asked.
 
@@ -101,7 +100,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     return UnpackedLu(permutation_of(LU_pivots, rows, dtype) if unpack_pivots else nothing, lower, upper)
 
 
-@with_out
+@declared(out=True)
 def geqrf(input: Tensor) -> PackedQr:
     """QR in packed form, for ``orgqr`` and ``ormqr``: ``[.., m, n] -> [.., m, n], [.., min(m, n)]``.
 
@@ -120,7 +119,7 @@ def geqrf(input: Tensor) -> PackedQr:
     return PackedQr(*ops.geqrf(require_floating(input, "geqrf")))
 
 
-@with_out
+@declared(out=True)
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """``linalg.householder_product``.
 
@@ -133,7 +132,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     return linalg.householder_product(input, input2)
 
 
-@with_out
+@declared(out=True)
 @in_full_precision
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """``Q @ input3``, with ``Q`` (whole, ``[m, m]``) given by reflections; differentiable in all operands.

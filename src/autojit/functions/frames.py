@@ -14,12 +14,11 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, ones, zeros
 from autojit.tensor.functions_indexing import index_add
 from autojit.tensor.functions_views import view_as_real
 from autojit.tensor.tensor import type_of
-
-__all__ = ["istft", "stft"]
 
 _MOST_PARTS = 16  # frames that overlap in a sample; more are added by index
 _LEAST_COVER = 1e-11  # torch's
@@ -43,6 +42,7 @@ def _asked(x: Tensor, frames: _Frames, what: str) -> UsageError:
     return UsageError(what, facts)
 
 
+@declared()
 def stft(
     input: Tensor,
     n_fft: int,
@@ -160,6 +160,7 @@ def _weights(x: Tensor, frames: _Frames, window: Tensor | None) -> Tensor | None
     return pad(given, (missing // 2, missing - missing // 2))
 
 
+@declared()
 def istft(
     input: Tensor,
     n_fft: int,

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, zeros
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_indexing import index_add, searchsorted
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
-
-__all__ = ["histogram", "histogramdd"]
 
 
 class Histogram(NamedTuple):
@@ -33,7 +32,7 @@ class HistogramOfPoints(NamedTuple):
     bin_edges: tuple[Tensor, ...]
 
 
-@with_out
+@declared(out=True)
 def histogram(
     input: Tensor,
     bins: int | Tensor,
@@ -65,6 +64,7 @@ def histogram(
     return Histogram(found.hist, found.bin_edges[0])
 
 
+@declared(method=False)
 def histogramdd(
     input: Tensor,
     bins: Any,
@@ -167,7 +167,7 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
     low: Any
     high: Any
     if limits is None:
-        low, high = (column.min(), column.max()) if type_of(column).size else (0.0, 1.0)
+        low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
     else:
         low, high = limits[2 * k], limits[2 * k + 1]
         if low > high:

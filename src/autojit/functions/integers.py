@@ -9,17 +9,14 @@ from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_elementwise import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
-from autojit.tensor.functions_reduction import cumsum
+from autojit.tensor.functions_comparison import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
+from autojit.tensor.functions_order import cumsum
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.functions_views import view
-from autojit.tensor.inplace import in_place_method
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import cast, refuse_numbers, together
 from autojit.tensor.tensor import type_of
-
-__all__ = ["frexp", "gcd", "gcd_", "lcm", "lcm_", "nonzero_static", "unravel_index"]
 
 
 class Frexp(NamedTuple):
@@ -37,7 +34,7 @@ def _integers(name: str, input: Any, other: Any) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-@with_out
+@declared(in_place="values", numbers="none", out=True)
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers; operands broadcast and are promoted.
 
@@ -52,7 +49,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     return ops.gcd(*_integers("gcd", input, other))
 
 
-@with_out
+@declared(in_place="values", numbers="none", out=True)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers; operands broadcast and are promoted.
 
@@ -67,9 +64,6 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     return ops.lcm(*_integers("lcm", input, other))
 
 
-gcd_ = in_place_method("gcd_", gcd)
-lcm_ = in_place_method("lcm_", lcm)
-
 _LAYOUT = {  # of a dtype: the integer of its size, the bits of the fraction, the exponent of one
     float32: (int32, 23, 127),
     float64: (int64, 52, 1023),
@@ -77,7 +71,7 @@ _LAYOUT = {  # of a dtype: the integer of its size, the bits of the fraction, th
 _LIFT = 2.0**64  # brings the smallest numbers into the normal range
 
 
-@with_out
+@declared(out=True)
 def frexp(input: Tensor) -> Frexp:
     """The mantissa, from a half up to one in size, and the int32 exponent of two; 0, inf and NaN keep exponent 0.
 
@@ -116,6 +110,7 @@ def _power_of_two(exponent: Tensor, like: Tensor) -> Tensor:
     return view(bitwise_left_shift(exponent + bias, fraction), type_of(like).dtype)
 
 
+@declared()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The positions of the first ``size`` elements that are not zero, as rows: ``[..] -> i64[size, rank]``.
 
@@ -144,6 +139,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return where(flat.unsqueeze(1) < 0, fill_value, rows)
 
 
+@declared(method=False)
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Flat positions as one tensor of positions per axis of ``shape``; they wrap around.
 

@@ -10,22 +10,18 @@ from typing import Any
 
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError
+from autojit.core.sizes import seems_equal
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import zeros
-from autojit.tensor.functions_elementwise import rsqrt, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import rsqrt
 from autojit.tensor.functions_indexing import index_add, searchsorted
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.random import rand
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import type_of
-
-__all__ = [
-    "adaptive_max_pool1d", "affine_grid_generator", "batch_norm", "binary_cross_entropy_with_logits",
-    "constant_pad_nd", "convolution", "cosine_embedding_loss", "ctc_loss", "embedding", "embedding_bag",
-    "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "group_norm", "hinge_embedding_loss", "instance_norm",
-    "kl_div", "layer_norm", "margin_ranking_loss", "native_batch_norm", "native_channel_shuffle", "native_dropout",
-    "native_group_norm", "native_layer_norm", "poisson_nll_loss", "rrelu", "rrelu_", "triplet_margin_loss",
-]  # fmt: skip
 
 _REDUCTIONS = ("none", "mean", "sum")
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -41,6 +37,8 @@ def _chosen(name: str, what: str, number: int, choices: Sequence[str]) -> str:
     return choices[number]
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -56,6 +54,8 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -71,6 +71,8 @@ def instance_norm(
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -83,6 +85,8 @@ def layer_norm(
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -95,6 +99,7 @@ def group_norm(
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 
+@declared(method=False)
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,6 +116,7 @@ def native_layer_norm(
     return found, input.mean(axes, keepdim=True), rsqrt(spread + eps)
 
 
+@declared(method=False)
 def native_group_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -130,6 +136,7 @@ def native_group_norm(
     return found, rows.mean(-1), rsqrt(rows.var(-1, correction=0) + eps)
 
 
+@declared(method=False)
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -149,6 +156,7 @@ def native_batch_norm(
     return found, input.mean(axes), rsqrt(input.var(axes, correction=0) + eps)
 
 
+@declared(method=False)
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """``dropout`` and which elements it kept.
 
@@ -158,17 +166,20 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         tensor([True, True])
     """
     shape = type_of(input).shape
-    if train is False or input.numel() == 0:
+    if train is False or seems_equal(input.numel(), 0):
         return input.clone(), zeros(shape, dtype=bool_).logical_not()
     mask = rand(shape) >= p
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
+@declared(method=False)
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """``nn.functional.channel_shuffle``."""
     return F.channel_shuffle(input, groups)
 
 
+@declared(method=False)
+@refuses("complex")
 def rrelu(
     input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Tensor:
@@ -181,6 +192,7 @@ def rrelu(
     return F.rrelu(input, lower, upper, training)
 
 
+@declared(method=False)
 def rrelu_(
     input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Tensor:
@@ -194,12 +206,15 @@ def _refuse_generator(name: str, generator: Any) -> None:
         raise NotImplementedError(f"{name}: only the default generator is supported; seed it with manual_seed")
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     """The maxima and their positions."""
     values, places = F.adaptive_max_pool1d(input, output_size, True)
     return values, places
 
 
+@declared(method=False)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """``nn.functional.pad`` with a constant.
 
@@ -211,6 +226,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
     return F.pad(input, pad, "constant", value)
 
 
+@declared(method=False)
 def convolution(
     input: Tensor,
     weight: Tensor,
@@ -242,6 +258,7 @@ def convolution(
     return direct(input, weight, bias, stride, padding, dilation, groups)
 
 
+@declared(method=False)
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
@@ -256,6 +273,7 @@ def embedding(
     return F.embedding(indices, weight, padding, None, 2.0, scale_grad_by_freq, sparse)
 
 
+@declared(method=False)
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -300,11 +318,13 @@ def embedding_bag(
     return found, bags, sizes, where(sizes[:, None] > 0, indices[first], 0)
 
 
+@declared(method=False)
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """``nn.functional.affine_grid``."""
     return F.affine_grid(theta, size, align_corners)
 
 
+@declared(aliases="grid_sampler_2d grid_sampler_3d", method=False)
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -319,9 +339,8 @@ def grid_sampler(
     return F.grid_sample(input, grid, mode, padding, align_corners)
 
 
-grid_sampler_2d = grid_sampler_3d = grid_sampler
-
-
+@declared(method=False)
+@refuses("int complex")
 def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """``nn.functional.kl_div``; the mean is over all elements."""
     found = F.kl_div(input, target, reduction="none", log_target=log_target)
@@ -333,6 +352,8 @@ def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
     return losses if kind == "none" else losses.mean() if kind == "mean" else losses.sum()
 
 
+@declared(method=False)
+@refuses("int")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -345,6 +366,8 @@ def binary_cross_entropy_with_logits(
     return _reduced("binary_cross_entropy_with_logits", found, reduction)
 
 
+@declared(method=False)
+@refuses("complex")
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
@@ -353,11 +376,14 @@ def cosine_embedding_loss(
     return _reduced("cosine_embedding_loss", found, reduction)
 
 
+@declared(method=False)
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
     """``nn.functional.hinge_embedding_loss``."""
     return _reduced("hinge_embedding_loss", F.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
 
 
+@declared(method=False)
+@refuses("complex")
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
@@ -366,6 +392,7 @@ def margin_ranking_loss(
     return _reduced("margin_ranking_loss", found, reduction)
 
 
+@declared(method=False)
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -381,12 +408,15 @@ def triplet_margin_loss(
     return _reduced("triplet_margin_loss", found, reduction)
 
 
+@declared(method=False)
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """``nn.functional.poisson_nll_loss``."""
     found = F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction="none")
     return _reduced("poisson_nll_loss", found, reduction)
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

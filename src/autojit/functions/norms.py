@@ -11,22 +11,22 @@ from autojit.core.dtypes import DType, float64, int64, uint64
 from autojit.core.errors import ArgumentError
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_views import view
-from autojit.tensor.out_arguments import with_out
+from autojit.tensor.on_device import placed
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of, wrap
 
-__all__ = ["frobenius_norm", "hash_tensor", "norm_except_dim"]
 
-
-@with_out
+@declared(method=False, out=True)
 def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """``linalg.vector_norm(input, 2, dim, keepdim)``."""
     warn("frobenius_norm is deprecated; use linalg.vector_norm(A, 2., dim, keepdim)", DeprecationWarning)
     return norm(input, 2, dim, keepdim)
 
 
+@declared(method=False)
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """Norms over all axes but ``dim`` (-1: over all), which keep extent 1.
 
@@ -43,7 +43,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     return norm(v, pow, others, True)
 
 
-@with_out
+@declared(out=True)
 def hash_tensor(input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the elements' bits, of floats as float64 and whole numbers as int64: ``[..] -> u64[..]``.
 
@@ -59,7 +59,8 @@ def hash_tensor(input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool =
         raise ArgumentError(f"hash_tensor: unknown mode {mode}", fix="pass mode=0")
     dtype: DType = type_of(input).dtype
     wide = view(cast(input.detach(), float64), int64) if dtype.is_floating_point else cast(input.detach(), int64)
-    bits = wide.numpy().view(np.uint64)
+    bits = wide.cpu().numpy().view(np.uint64)
     reduce: Any = np.bitwise_xor.reduce
     axes = tuple(range(bits.ndim)) if dim == () else dim
-    return wrap(np.asarray(reduce(bits, axes, keepdims=keepdim)).astype(uint64.numpy))
+    found = np.asarray(reduce(bits, axes, keepdims=keepdim)).astype(uint64.numpy)
+    return placed(wrap(found), type_of(input).device)

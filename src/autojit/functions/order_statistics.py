@@ -8,23 +8,22 @@ import numpy as np
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import clamp, maximum, minimum
-from autojit.tensor.functions_reduction import sort
-from autojit.tensor.out_arguments import with_out
+from autojit.tensor.functions_comparison import clamp, maximum, minimum
+from autojit.tensor.functions_order import sort
 from autojit.tensor.promotion import cast
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
-__all__ = ["nanquantile"]
-
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-@with_out
+@declared(out=True)
 @in_full_precision
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -45,7 +44,7 @@ def nanquantile(
     spec = type_of(input)
     if spec.dtype.name not in ("float32", "float64"):
         raise UsageError("quantile() input tensor must be either float or double dtype", {"input": input})
-    if spec.size == 0:
+    if seems_equal(spec.size, 0):
         raise UsageError("quantile() input tensor must be non-empty", {"input": input})
     if interpolation not in _INTERPOLATIONS:
         raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")

@@ -18,9 +18,8 @@ from autojit.nn.rnn import GRU, LSTM, RNN, RNNBase
 from autojit.nn.rnn_cells import gru_step, lstm_step, rnn_step
 from autojit.nn.utils.rnn import PackedSequence
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.tensor import type_of
-
-__all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell"]
 
 _KINDS: dict[str, type[RNNBase]] = {"LSTM": LSTM, "GRU": GRU, "RNN_TANH": RNN, "RNN_RELU": RNN}
 
@@ -75,6 +74,7 @@ def _state(mode: str, hx: Any) -> Any:
     return tuple(hx) if mode == "LSTM" else hx
 
 
+@declared(method=False)
 def lstm(input: Tensor, hx: Any, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The outputs, the last hidden and the last cell states of an LSTM, for a tensor or a packed sequence.
 
@@ -87,6 +87,7 @@ def lstm(input: Tensor, hx: Any, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     return output, h, c
 
 
+@declared(method=False)
 def gru(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """The outputs and the last hidden states of a GRU, for a tensor or a packed sequence.
 
@@ -96,6 +97,7 @@ def gru(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return _run("GRU", input, hx, rest)
 
 
+@declared(method=False)
 def rnn_tanh(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """The outputs and the last hidden states of a recurrent network with tanh, for a tensor or a packed sequence.
 
@@ -105,6 +107,7 @@ def rnn_tanh(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return _run("RNN_TANH", input, hx, rest)
 
 
+@declared(method=False)
 def rnn_relu(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """The outputs and the last hidden states of a recurrent network with ReLU, for a tensor or a packed sequence.
 
@@ -114,6 +117,7 @@ def rnn_relu(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return _run("RNN_RELU", input, hx, rest)
 
 
+@declared(method=False)
 def lstm_cell(
     input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -130,6 +134,7 @@ def lstm_cell(
     return lstm_step(F.linear(input, w_ih, b_ih), hx[0], hx[1], w_hh, b_hh)
 
 
+@declared(method=False)
 def gru_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
@@ -143,6 +148,7 @@ def gru_cell(
     return gru_step(F.linear(input, w_ih, b_ih), hx, w_hh, b_hh)
 
 
+@declared(method=False)
 def rnn_tanh_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:
@@ -150,6 +156,7 @@ def rnn_tanh_cell(
     return rnn_step(F.linear(input, w_ih, b_ih), hx, w_hh, b_hh, "tanh")
 
 
+@declared(method=False)
 def rnn_relu_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> Tensor:

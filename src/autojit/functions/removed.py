@@ -6,14 +6,14 @@ from typing import Any, NoReturn
 
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
-
-__all__ = ["eig", "lstsq", "matrix_rank", "solve", "symeig"]
+from autojit.tensor.declared import declared
 
 
 def _gone(name: str, fix: str) -> NoReturn:
     raise UsageError("This function was deprecated since version 1.9 and is now removed.", {"function": name}, fix)
 
 
+@declared()
 def eig(self: Tensor, eigenvectors: bool = False, *, e: Any = None, v: Any = None) -> NoReturn:
     """Removed.
 
@@ -23,6 +23,7 @@ def eig(self: Tensor, eigenvectors: bool = False, *, e: Any = None, v: Any = Non
     _gone("eig", "linalg.eig (complex results), or linalg.eigvals for the values alone")
 
 
+@declared()
 def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out: Any = None) -> NoReturn:
     """Removed.
 
@@ -32,6 +33,16 @@ def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out
     _gone("symeig", 'linalg.eigh(A, UPLO="U" if upper else "L"), or linalg.eigvalsh for the values alone')
 
 
+def _lstsq_method(self: Tensor, other: Tensor, *, out: Any = None) -> NoReturn:
+    """Removed.
+
+    Raises:
+        RuntimeError: always.
+    """
+    lstsq(self, other)
+
+
+@declared(method=_lstsq_method)
 def lstsq(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
     """Removed.
 
@@ -41,6 +52,16 @@ def lstsq(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
     _gone("lstsq", "linalg.lstsq(A, B), whose arguments are in the other order")
 
 
+def _solve_method(self: Tensor, other: Tensor, *, out: Any = None) -> NoReturn:
+    """Removed.
+
+    Raises:
+        RuntimeError: always.
+    """
+    solve(self, other)
+
+
+@declared(method=_solve_method)
 def solve(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
     """Removed.
 
@@ -50,6 +71,7 @@ def solve(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
     _gone("solve", "linalg.solve(A, B), whose arguments are in the other order")
 
 
+@declared(method=False)
 def matrix_rank(input: Tensor, tol: Any = None, symmetric: bool = False, *, out: Any = None) -> NoReturn:
     """Removed.
 

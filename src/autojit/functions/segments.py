@@ -7,23 +7,24 @@ from typing import Any
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.functions_indexing import searchsorted
-from autojit.tensor.functions_reduction import cumsum
+from autojit.tensor.functions_order import cumsum
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.promotion import cast
 from autojit.tensor.requirements import require
 from autojit.tensor.tensor import type_of
 
-__all__ = ["_segment_reduce", "segment_reduce"]
-
 _FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf),
           "min": ("amin", math.inf), "amax": ("amax", -math.inf), "amin": ("amin", math.inf)}  # fmt: skip
 
 
+@declared(aliases="_segment_reduce", method=False)
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -117,9 +118,6 @@ def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> 
     which = searchsorted(ends.contiguous(), places.contiguous(), right=True)  # ``segments`` beyond the last one
     index = which.reshape(*before, shape[along], *[1] * len(after)).expand(shape)
     base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype)
-    if segments == 0 or shape[along] == 0:
+    if segments == 0 or seems_equal(shape[along], 0):
         return base.narrow(along, 0, segments)
     return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)
-
-
-_segment_reduce = segment_reduce

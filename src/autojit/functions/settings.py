@@ -10,8 +10,10 @@ from typing import Any
 
 from autojit.core.epoch import note_switch
 from autojit.core.errors import UsageError
+from autojit.core.top_level import TOP_LEVEL
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.legacy import kind_name
 from autojit.tensor.memory import UntypedStorage
 from autojit.tensor.namespace import (
@@ -20,21 +22,16 @@ from autojit.tensor.namespace import (
     use_deterministic_algorithms,
 )  # fmt: skip
 
-__all__ = [
-    "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_float32_matmul_precision",
-    "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
-    "init_num_threads", "is_distributed", "is_storage", "set_deterministic_debug_mode",
-    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "typename",
-]  # fmt: skip
-
 _PRECISIONS = ("highest", "high", "medium")
 _DEBUG_MODES = ("default", "warn", "error")
+TOP_LEVEL |= dict.fromkeys(("has_lapack", "has_spectral", "has_mkl", "has_openmp"), __name__)
 has_lapack = has_spectral = True  # decompositions and Fourier transforms, by NumPy
 has_mkl = has_openmp = False
 _precision = "highest"
 _interop_threads = 1
 
 
+@declared(method=False)
 def get_float32_matmul_precision() -> str:
     """What ``set_float32_matmul_precision`` was told last; products of float32 are computed in float32 in any case.
 
@@ -46,6 +43,7 @@ def get_float32_matmul_precision() -> str:
     return _precision
 
 
+@declared(method=False)
 def set_float32_matmul_precision(precision: str) -> None:
     """Allow "high" or "medium" precision of products, or ask for the "highest", which they always have."""
     global _precision
@@ -59,6 +57,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     note_switch("float32 matmul precision", precision, before, set_float32_matmul_precision)
 
 
+@declared(method=False)
 def get_deterministic_debug_mode() -> int:
     """0, 1 or 2: whether deterministic results were asked for not at all, with warnings, or with errors."""
     if not are_deterministic_algorithms_enabled():
@@ -66,6 +65,7 @@ def get_deterministic_debug_mode() -> int:
     return 1 if is_deterministic_algorithms_warn_only_enabled() else 2
 
 
+@declared(method=False)
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """``use_deterministic_algorithms`` by "default", "warn" or "error", or 0 to 2.
 
@@ -90,11 +90,13 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     use_deterministic_algorithms(level > 0, warn_only=level == 1)
 
 
+@declared(method=False)
 def get_num_interop_threads() -> int:
     """What ``set_num_interop_threads`` was told last; ops run one after another."""
     return _interop_threads
 
 
+@declared(method=False)
 def set_num_interop_threads(num: int) -> None:
     """Remember a number of threads for running ops beside each other, which is never done.
 
@@ -108,10 +110,12 @@ def set_num_interop_threads(num: int) -> None:
     note_switch("interop threads", num, before, set_num_interop_threads)
 
 
+@declared(method=False)
 def init_num_threads() -> None:
     """Nothing: threads start when a compiled step first uses them."""
 
 
+@declared(method=False)
 def set_flush_denormal(mode: bool) -> bool:
     """Whether the wish could be granted: the smallest numbers are always kept, so only ``False`` is.
 
@@ -123,11 +127,13 @@ def set_flush_denormal(mode: bool) -> bool:
     return not mode
 
 
+@declared(method=False)
 def compiled_with_cxx11_abi() -> bool:
     """True, which nothing here depends on."""
     return True
 
 
+@declared(method=False)
 def is_storage(obj: Any, /) -> bool:
     """Whether an object is a tensor's storage.
 
@@ -139,11 +145,13 @@ def is_storage(obj: Any, /) -> bool:
     return isinstance(obj, UntypedStorage)
 
 
+@declared()
 def is_distributed(input: Tensor) -> bool:
     """False: no tensor lies on several machines."""
     return False
 
 
+@declared(method=False)
 def typename(obj: Any, /) -> str:
     """The name of a tensor's type, or of an object's class with its module.
 

@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+from autojit.tensor.declared import declared
 
 
+@declared(method=False)
 def sym_float(a: Any) -> Any:
     """``float(a)``."""
     return float(a)
 
 
+@declared(method=False)
 def sym_int(a: Any) -> Any:
     """The whole part of a number, towards zero.
 
@@ -25,6 +27,7 @@ def sym_int(a: Any) -> Any:
     return math.trunc(a)
 
 
+@declared(method=False)
 def sym_max(a: Any, b: Any) -> Any:
     """The larger number; a float if one of them is, as in torch.
 
@@ -37,27 +40,32 @@ def sym_max(a: Any, b: Any) -> Any:
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@declared(method=False)
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller number; a float if one of them is."""
     found = a if a < b else b
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@declared(method=False)
 def sym_not(a: Any) -> bool:
     """``not a``."""
     return not a
 
 
+@declared(method=False)
 def sym_sqrt(a: Any) -> Any:
     """The square root."""
     return math.sqrt(a)
 
 
+@declared(method=False)
 def sym_sum(args: Iterable[Any]) -> Any:
     """The sum of numbers."""
     return sum(args)
 
 
+@declared(method=False)
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """``t`` if ``b``, else ``f``, which are of one type.
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from autojit.core.errors import UsageError
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import tensor
 from autojit.tensor.functions_elementwise import div
 from autojit.tensor.functions_shape import flip
@@ -15,17 +16,14 @@ from autojit.tensor.inplace import copy_into
 from autojit.tensor.memory import UntypedStorage, data_ptr
 from autojit.tensor.tensor import layout_of, type_of
 
-__all__ = [
-    "__div__", "__idiv__", "__rdiv__", "__reversed__", "const_data_ptr", "dim_order", "hardshrink", "map2_",
-    "module_load", "pin_memory", "record_stream", "storage_type",
-]  # fmt: skip
 
-
+@declared(function=False)
 def const_data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     return data_ptr(self)
 
 
+@declared(function=False)
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The axes from the outermost in memory to the innermost.
 
@@ -44,11 +42,13 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     return tuple(order)
 
 
+@declared(function=False)
 def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
     """``nn.functional.hardshrink``."""
     return F.hardshrink(self, lambd)
 
 
+@declared(function=False)
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace every element by what a Python function makes of it and the elements of two other tensors.
 
@@ -68,6 +68,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
     return copy_into(self, tensor(values, dtype=spec.dtype).reshape(spec.shape), "map2_")
 
 
+@declared(function=False)
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What ``Module.load_state_dict`` puts here: ``other`` itself if ``assign``, else this tensor with its elements."""
     if assign:
@@ -75,6 +76,7 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     return self.copy_(other).detach()
 
 
+@declared(function=False)
 def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
     """Memory that a GPU reads directly.
 
@@ -84,25 +86,30 @@ def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
     raise UsageError("Cannot access accelerator device when none is available.", {"tensor": self})
 
 
+@declared(function=False)
 def record_stream(self: Tensor, s: Any) -> None:
     """Nothing: memory is free when nobody refers to it."""
 
 
+@declared(function=False)
 def storage_type(self: Tensor) -> type:
     """The class of the tensor's storage."""
     return UntypedStorage
 
 
+@declared(function=False)
 def __reversed__(self: Tensor) -> Tensor:
     """The elements along the first axis, the last one first."""
     return self if type_of(self).ndim == 0 else flip(self, 0)
 
 
+@declared(function=False)
 def __div__(self: Tensor, other: Any) -> Tensor:
     """Division under Python 2's name."""
     return div(self, other)
 
 
+@declared(function=False)
 def __rdiv__(self: Tensor, other: Any) -> Tensor:
     """Division of another number by this tensor, under Python 2's name."""
     if not isinstance(self, Tensor):
@@ -110,6 +117,7 @@ def __rdiv__(self: Tensor, other: Any) -> Tensor:
     return div(other, self)
 
 
+@declared(function=False)
 def __idiv__(self: Tensor, other: Any) -> Tensor:
     """Division in place, under Python 2's name."""
     return self.div_(other)

@@ -8,11 +8,9 @@ from autojit.core.dtypes import DType, default_dtype, float64
 from autojit.core.errors import UsageError
 from autojit.signal import windows
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import finish
-from autojit.tensor.out_arguments import with_layout
 from autojit.tensor.promotion import cast
-
-__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 
 def _window(
@@ -29,7 +27,7 @@ def _window(
     return finish(found, options["requires_grad"], options["device"])
 
 
-@with_layout
+@declared(method=False, factory=True)
 def bartlett_window(
     window_length: int,
     periodic: bool = True,
@@ -52,7 +50,7 @@ def bartlett_window(
     return _window("bartlett_window", window_length, periodic, options, windows.bartlett)
 
 
-@with_layout
+@declared(method=False, factory=True)
 def blackman_window(
     window_length: int,
     periodic: bool = True,
@@ -75,7 +73,7 @@ def blackman_window(
     return _window("blackman_window", window_length, periodic, options, windows.blackman)
 
 
-@with_layout
+@declared(method=False, factory=True)
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -100,7 +98,7 @@ def hamming_window(
     return _window("hamming_window", window_length, periodic, options, windows.general_cosine, a=[alpha, beta])
 
 
-@with_layout
+@declared(method=False, factory=True)
 def hann_window(
     window_length: int,
     periodic: bool = True,
@@ -123,7 +121,7 @@ def hann_window(
     return _window("hann_window", window_length, periodic, options, windows.hann)
 
 
-@with_layout
+@declared(method=False, factory=True)
 def kaiser_window(
     window_length: int,
     periodic: bool = True,

@@ -13,11 +13,13 @@ import numpy as np
 
 from autojit.autograd import forward_ad
 from autojit.autograd.derivatives import grad
+from autojit.core.device_array import host_copy, write_array
 from autojit.core.layout import strided
 from autojit.core.types import TensorType
 from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import Array
 from autojit.tensor import Tensor
+from autojit.tensor.on_device import placed
 from autojit.tensor.tensor import type_of, wrap
 
 Function = Callable[..., Any]
@@ -55,7 +57,7 @@ def slot_of(place: int, x: Tensor, masked: bool) -> Slot:
     every = dense.new_ones(dense.shape)
     full = every.to_sparse(x.sparse_dim() if x.is_sparse else None, layout=x.layout, blocksize=x._blocksize)
     array = full._values()._array
-    array[...] = dense._array[_places(full)]
+    write_array(array, host_copy(dense._array)[_places(full)])
     full.requires_grad_()
     return Slot(place, x, array, full, _places(full))
 
@@ -99,7 +101,7 @@ def differentiable(found: Any) -> tuple[Tensor, ...]:
 def values_of(t: Tensor) -> Array:
     """A copy of a tensor's elements, of all of them if it is sparse."""
     t = t.detach()
-    return np.array((t.to_dense() if is_sparse(t) else t)._array)
+    return np.array(host_copy((t.to_dense() if is_sparse(t) else t)._array))
 
 
 # -- reverse mode
@@ -108,7 +110,7 @@ def values_of(t: Tensor) -> Array:
 def gradients(output: Tensor, slots: Sequence[Slot], vector: Array | None) -> list[Tensor | None]:
     """The VJP of one output with a vector (given flat)."""
     t = type_of(output)
-    bar = None if vector is None else wrap(vector.astype(t.dtype.numpy).reshape(t.shape))
+    bar = None if vector is None else placed(wrap(vector.astype(t.dtype.numpy).reshape(t.shape)), t.device)
     return list(grad(output, [s.tensor for s in slots], bar, retain_graph=True, allow_unused=True))
 
 

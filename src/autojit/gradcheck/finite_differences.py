@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autojit.core.device_array import host_copy, write_array
+
 Array = NDArray[Any]
 Evaluate = Callable[[], list[Array]]  # the outputs for the present values of the inputs
 
@@ -20,12 +22,14 @@ Evaluate = Callable[[], list[Array]]  # the outputs for the present values of th
 @contextmanager
 def moved(array: Array, index: Any, step: Any) -> Iterator[None]:
     """The elements at ``index`` are shifted by ``step`` inside; afterwards they are exactly as before."""
-    before = np.array(array[index])
+    before = np.array(host_copy(array))
+    shifted = before.copy()
+    shifted[index] += step
     try:
-        array[index] = before + step
+        write_array(array, shifted)
         yield
     finally:
-        array[index] = before
+        write_array(array, before)
 
 
 def difference(evaluate: Evaluate, array: Array, index: Any, step: Any, where: str) -> list[Array]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autojit.core.device_array import layout_in_memory
 from autojit.core.dtypes import complex128, float64
 from autojit.core.user_warnings import warn
 from autojit.gradcheck.analytic_jacobians import (
@@ -89,7 +90,7 @@ def check_inputs(inputs: Sequence[Any], accepts_sparse: bool, forward: bool) -> 
 
 
 def _check_memory(x: Tensor, place: int) -> None:
-    array = x._array
+    array = None if x._array is None else layout_in_memory(x._array)
     if array is None:
         raise ValueError(f"gradcheck: input {place} is a tensor of a captured step; check outside of the capture")
     if array.size and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):

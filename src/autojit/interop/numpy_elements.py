@@ -22,6 +22,7 @@ from autojit.interop.registry import (
     sizes_of,
     tensor_of,
 )  # fmt: skip
+from autojit.tensor.declared import DECLARED
 
 
 def _places(condition: Any) -> Any:
@@ -386,16 +387,22 @@ def _fix(x: Any, out: Any = None) -> Any:
     return delivered(aj.trunc(tensor_of(x)), out, "np.fix")
 
 
-def _elementwise(name: str) -> Callable[..., Any]:
+def _of_one_array(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     def function(x: Any, out: Any = None) -> Any:
-        given = inexact(x) if name in ("sinc", "i0") else tensor_of(x)
-        return delivered(getattr(aj.special if name == "i0" else aj, name)(given), out, f"np.{name}")
+        return delivered(ours(inexact(x)), out, f"np.{name}")
 
     return function
 
 
-for _name in ("isneginf", "isposinf", "sinc", "i0"):
-    implements(_name)(_elementwise(_name))
+for _d in DECLARED.values():
+    for _name in _d.numpy:
+        if not isinstance(getattr(np, _name, None), np.ufunc):
+            implements(_name)(_of_one_array(_name, getattr(aj, _d.name)))
+
+
+@implements("i0")
+def _i0(x: Any) -> Any:
+    return aj.special.i0(inexact(x))
 
 
 @implements("isreal")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 import autojit as aj
-from autojit.interop.registry import alike, axes_of, delivered, implements, inexact, operand, tensor_of
+from autojit.interop.registry import FUNCTIONS, alike, axes_of, delivered, implements, inexact, operand, tensor_of
 
 
 def _alike(a: Any, b: Any) -> list[Any]:
@@ -26,10 +27,6 @@ def _of_matrices(name: str) -> Callable[..., Any]:
         return getattr(aj.linalg, name)(inexact(a), *arguments, **options)
 
     return function
-
-
-for _name in ("det", "slogdet", "inv", "matrix_power", "eig", "eigvals", "svdvals", "tensorinv"):
-    implements(f"linalg.{_name}")(_of_matrices(_name))
 
 
 @implements("linalg.norm")
@@ -149,6 +146,11 @@ def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return (aj.conj(tensor_of(x1)) * operand(x2)).sum(axis)
 
 
+for _name in set(np.linalg.__all__) - {"LinAlgError"}:
+    if getattr(np.linalg, _name) not in FUNCTIONS:  # forms of other signatures that later modules have replace these
+        implements(f"linalg.{_name}")(_of_matrices(_name))
+
+
 # ---- fft
 
 
@@ -168,12 +170,6 @@ def _along_many(name: str) -> Callable[..., Any]:
     return transform
 
 
-for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
-    implements(f"fft.{_name}")(_along_one(_name))
-for _name in ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn"):
-    implements(f"fft.{_name}")(_along_many(_name))
-
-
 def _shift(name: str) -> Callable[..., Any]:
     def shift(x: Any, axes: Any = None) -> Any:
         return getattr(aj.fft, name)(tensor_of(x), axes)
@@ -181,5 +177,9 @@ def _shift(name: str) -> Callable[..., Any]:
     return shift
 
 
-for _name in ("fftshift", "ifftshift"):
-    implements(f"fft.{_name}")(_shift(_name))
+for _name in np.fft.__all__:
+    _taken = signature(getattr(np.fft, _name)).parameters
+    if "a" in _taken:
+        implements(f"fft.{_name}")((_along_one if "n" in _taken else _along_many)(_name))
+    elif "axes" in _taken:
+        implements(f"fft.{_name}")(_shift(_name))

@@ -9,6 +9,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.sizes import agree_on
 from autojit.interop.registry import (
     FUNCTIONS,
     axes_of,
@@ -143,7 +144,7 @@ def _concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any =
 @implements("stack")
 def _stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
     parts = [tensor_of(a) for a in arrays]
-    if len({tuple(p.shape) for p in parts}) != 1:
+    if not all(agree_on(p.shape, parts[0].shape) for p in parts):
         raise ValueError("all input arrays must have the same shape")
     return delivered(joined(aj.stack, parts, axis_of(axis, parts[0].ndim + 1), dtype=dtype), out, "np.stack")
 

@@ -27,7 +27,7 @@ from autojit.interop.registry import (
     promoted,
     tensor_of,
 )  # fmt: skip
-from autojit.interop.ufunc_table import SPECIAL, UFUNCS, Function
+from autojit.interop.ufunc_table import NUMBERS, UFUNCS, Function, special
 from autojit.tensor.tensor import Tensor, wrap
 
 _SCIPY = ("scipy.special", "scipy.special._ufuncs")  # looked at only if a program has imported them
@@ -62,12 +62,8 @@ def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[st
     return delivered(_reduced_between(ufunc, x, inputs[1:], options), out, f"np.{ufunc.__name__}.reduceat")
 
 
-_WITH_NUMBERS = frozenset({
-    "add", "subtract", "multiply", "divide", "true_divide", "power", "floor_divide", "remainder", "greater",
-    "greater_equal", "less", "less_equal", "equal", "not_equal",
-})  # fmt: skip
 _QUICK = {
-    ufunc: (function, ufunc.nin, name in _WITH_NUMBERS)
+    ufunc: (function, ufunc.nin, NUMBERS[name])
     for name, function in UFUNCS.items()
     if (ufunc := getattr(np, name, None)) is not None and ufunc.nout == 1 and name not in ("ldexp", "spacing")
 }
@@ -79,15 +75,17 @@ def quickly(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     found = _QUICK.get(ufunc)
     if found is None:
         return None
-    function, count, takes_numbers = found
+    function, count, numbers = found
     if count == 1:
         return function(inputs[0]) if _kind(inputs[0]) is not _OTHER else None
     x, y = inputs
     of_x, of_y = _kind(x), _kind(y)
     if of_x is _OTHER or of_y is _OTHER:
         return None
-    if of_x is not of_y and not (takes_numbers and (of_x is _NUMBER or of_y is _NUMBER)):
-        return None
+    if of_x is not of_y:
+        has_number = of_y is _NUMBER or (of_x is _NUMBER and numbers != "second")
+        if numbers == "none" or not has_number:
+            return None
     return function(wrap(x) if type(x) is np.ndarray else x, wrap(y) if type(y) is np.ndarray else y)
 
 
@@ -109,7 +107,7 @@ def function_of(ufunc: np.ufunc) -> Function | None:
     if getattr(np, name, None) is ufunc:
         return UFUNCS.get(name)
     is_scipys = any(getattr(sys.modules.get(module), name, None) is ufunc for module in _SCIPY)
-    return SPECIAL.get(name) if is_scipys else None
+    return special(name) if is_scipys else None
 
 
 def _is_of_objects(x: Any) -> bool:

@@ -1,24 +1,56 @@
-"""What NumPy's and SciPy's ufuncs are in autojit: by name, functions of tensors of one dtype."""
+"""What NumPy's and SciPy's ufuncs are in autojit: by name, functions of tensors of one dtype.
+
+A function of a ufunc's name stands for that ufunc, also under its aliases.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import autojit as aj
+from autojit.functions import PLACES
+from autojit.tensor import FUNCTIONS
+from autojit.tensor.declared import DECLARED, Numbers
 
 Function = Callable[..., Any]
 
 
-def _same(name: str) -> Function:
-    found: Function = getattr(aj, name)
-    return found
+UFUNCS: dict[str, Function] = {}
+"""By the name of a NumPy ufunc."""
+NUMBERS: dict[str, Numbers] = {}
+"""Which operand of arithmetic may be a Python number, where one may, by the name of the ufunc."""
 
 
-def _special(name: str) -> Function:
-    return lambda *operands: getattr(aj.special, name)(*operands)
+def _enter_torchs() -> None:
+    """Enter functions under ufuncs of their names, and those under others that they are declared to stand for."""
+    declarations = list(DECLARED.values())
+    pairs = [(name, name) for name in (*FUNCTIONS, *PLACES)]
+    pairs += [(other, d.name) for d in declarations for other in d.numpy]
+    for name, ours in pairs:
+        ufunc = getattr(np, name, None)
+        if isinstance(ufunc, np.ufunc):
+            UFUNCS[ufunc.__name__] = getattr(aj, ours)
+            d = DECLARED.get(UFUNCS[ufunc.__name__].__name__)
+            NUMBERS[ufunc.__name__] = d.numbers if d is not None and d.wraps_around else "none"
 
 
+_enter_torchs()
+
+
+def _ufunc(name: str) -> Callable[[Function], Function]:
+    """Enter a function that only NumPy has, or has otherwise."""
+
+    def enter(function: Function) -> Function:
+        UFUNCS[name], NUMBERS[name] = function, "none"
+        return function
+
+    return enter
+
+
+@_ufunc("cbrt")
 def _cbrt(x: Any) -> Any:
     size = aj.where(x == 0, 1, aj.abs(x))
     root = aj.exp(aj.log(size) / 3)
@@ -27,34 +59,41 @@ def _cbrt(x: Any) -> Any:
     return aj.where(x == 0, aj.pow(aj.where(x == 0, x, 1), 1 / 3), aj.copysign(root, x))  # with an infinite slope at 0
 
 
+@_ufunc("vecdot")
 def _vecdot(x: Any, y: Any) -> Any:
     return aj.sum(aj.conj(x) * y, -1, dtype=x.dtype)
 
 
+@_ufunc("matvec")
 def _matvec(x: Any, y: Any) -> Any:
     return aj.matmul(x, y[..., None])[..., 0]
 
 
+@_ufunc("vecmat")
 def _vecmat(x: Any, y: Any) -> Any:
     return aj.matmul(aj.conj(x)[..., None, :], y)[..., 0, :]
 
 
+@_ufunc("divmod")
 def _divmod(x: Any, y: Any) -> Any:
     quotient = aj.floor_divide(x, y)
     return quotient, aj.remainder(x, y)
 
 
+@_ufunc("modf")
 def _modf(x: Any) -> Any:
     whole = aj.trunc(x)
     part = aj.where(aj.isinf(x), aj.zeros_like(x), x - whole)
     return aj.copysign(part, x), whole
 
 
+@_ufunc("spacing")
 def _spacing(x: Any) -> Any:
     x = x.detach()
     return aj.copysign(aj.nextafter(aj.abs(x), aj.full_like(x, aj.inf)) - aj.abs(x), x)
 
 
+@_ufunc("bitwise_count")
 def _bit_count(x: Any) -> Any:
     bits = aj.abs(x)
     count = aj.zeros_like(x, dtype=aj.uint8)
@@ -63,68 +102,13 @@ def _bit_count(x: Any) -> Any:
     return count
 
 
+@_ufunc("ldexp")
 def _ldexp(x: Any, exponent: Any) -> Any:
     return aj.ldexp(x if x.dtype.category > 1 else x.to(aj.float64), exponent)
 
 
-def _rint(x: Any) -> Any:
-    return aj.round(x)
-
-
-def _absolute_float(x: Any) -> Any:
-    return aj.abs(x)
-
-
-_SAME_NAME = """
-negative positive absolute sign exp exp2 log log2 log10 expm1 log1p sqrt square reciprocal sin cos tan arcsin arccos
-arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg floor ceil trunc isfinite isinf isnan signbit
-logical_not add subtract multiply true_divide floor_divide remainder fmod float_power arctan2 hypot logaddexp
-logaddexp2 maximum minimum fmax fmin copysign nextafter bitwise_and bitwise_or bitwise_xor logical_and logical_or
-logical_xor greater greater_equal less less_equal not_equal heaviside ldexp matmul gcd lcm frexp
-"""
-UFUNCS: dict[str, Function] = {
-    **{name: _same(name) for name in _SAME_NAME.split() if hasattr(aj, name)},
-    "divide": _same("true_divide"),
-    "sign": _same("sgn"),
-    "abs": _same("abs"),
-    "fabs": _absolute_float,
-    "rint": _rint,
-    "conjugate": _same("conj"),
-    "cbrt": _cbrt,
-    "degrees": _same("rad2deg"),
-    "radians": _same("deg2rad"),
-    "invert": _same("bitwise_not"),
-    "left_shift": _same("bitwise_left_shift"),
-    "right_shift": _same("bitwise_right_shift"),
-    "power": _same("pow"),
-    "equal": _same("eq"),
-    "vecdot": _vecdot,
-    "matvec": _matvec,
-    "vecmat": _vecmat,
-    "divmod": _divmod,
-    "ldexp": _ldexp,
-    "modf": _modf,
-    "spacing": _spacing,
-    "bitwise_count": _bit_count,
-}
-"""By the name of a NumPy ufunc."""
-
-_SAME_SPECIAL = """
-erf erfc erfinv expit logit gammaln psi entr ndtr ndtri log_ndtr xlogy xlog1py zeta i0 i0e i1 i1e gammainc gammaincc
-exp2 expm1 log1p erfcx
-"""
 SPECIAL: dict[str, Function] = {
-    **{name: _special(name) for name in _SAME_SPECIAL.split()},
-    "digamma": _special("digamma"),
-    "j0": _special("bessel_j0"),
-    "j1": _special("bessel_j1"),
-    "y0": _special("bessel_y0"),
-    "y1": _special("bessel_y1"),
-    "k0": _special("modified_bessel_k0"),
-    "k1": _special("modified_bessel_k1"),
-    "k0e": _special("scaled_modified_bessel_k0"),
-    "k1e": _special("scaled_modified_bessel_k1"),
-    "loggamma": _special("gammaln"),
+    "loggamma": lambda x: aj.special.gammaln(x),
     "rel_entr": lambda x, y: aj.special.xlogy(x, x / y),
     "kl_div": lambda x, y: aj.special.xlogy(x, x / y) - x + y,
     "log_expit": lambda x: aj.nn.functional.logsigmoid(x),
@@ -134,4 +118,10 @@ SPECIAL: dict[str, Function] = {
     "sindg": lambda x: aj.sin(aj.deg2rad(x)),
     "cbrt": _cbrt,
 }
-"""By the name of a ufunc of ``scipy.special``."""
+"""By the name of a ufunc of ``scipy.special``: what ``autojit.special`` has under no name of SciPy's."""
+
+
+def special(name: str) -> Function | None:
+    """What a ufunc of ``scipy.special`` is for tensors; None: nothing."""
+    ours = aj.special.SCIPYS.get(name, name)
+    return SPECIAL.get(name) or (getattr(aj.special, ours) if ours in aj.special.__all__ else None)

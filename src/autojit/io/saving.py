@@ -7,6 +7,7 @@ import pickle
 from typing import Any, BinaryIO
 
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.top_level import top_level
 from autojit.io.archive import load_archive, save_archive
 from autojit.io.load_errors import LoadError, reading
 from autojit.io.safetensors import Path, written_whole
@@ -15,6 +16,7 @@ from autojit.io.torch_file import read_file, unknown_names, write_file
 _TAR_NAME = slice(257, 262)  # where a tar file says "ustar"
 
 
+@top_level
 def save(
     obj: Any, f: Path | BinaryIO, pickle_module: Any = pickle, pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False,
@@ -63,6 +65,7 @@ def _written(obj: Any, file: BinaryIO, name: str) -> None:
         ) from error
 
 
+@top_level
 def load(
     f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
     mmap: bool | None = None, **pickle_load_args: Any,

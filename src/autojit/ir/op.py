@@ -8,7 +8,7 @@ the first operand to apply the op, so one rule serves eager mode, tracing and gr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
 
@@ -111,6 +111,13 @@ class Op:
     # of a captured function, whose ops were asked what they save: ``operands_read(y_bars)`` tells which operands the
     # derivative reads, and an operand without a cotangent has none, where another op's is zero
     is_call: ClassVar[bool] = False
+    is_compiled: ClassVar[bool] = False  # the eager rule runs compiled code, which takes arrays on any device
+    # what users see of the op's node in the history, where that is not its own name and ``self``, ``other``, ``result``
+    node_class: ClassVar[str] = ""
+    node_constants: ClassVar[Mapping[str, object]] = {}  # what it shows besides
+    operand_names: ClassVar[tuple[str, ...]] = ()
+    result_names: ClassVar[tuple[str, ...]] = ()
+    parameter_names: ClassVar[Mapping[str, str]] = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2"}
     fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
     fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked
     fast: ClassVar[Callable[..., Any] | None] = None

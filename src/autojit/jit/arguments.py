@@ -17,6 +17,7 @@ import numpy as np
 
 from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
+from autojit.core.device_array import has_layout, packed
 from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
 from autojit.core.types import Shape, TensorType
 from autojit.core.wrapping import code_holder
@@ -108,7 +109,7 @@ class ArgumentLeaf:
         """The array of a call's argument as native code can address it; the cell of a number is native calls' own."""
         if self.cell is not None:
             return np.array(given, self.cell.dtype)
-        return addressable(given._array if isinstance(given, Tensor) else given)
+        return packed(given._array if isinstance(given, Tensor) else given)
 
 
 def switched_on(arguments: Sequence[ArgumentLeaf]) -> list[int]:
@@ -122,13 +123,6 @@ def switched_on(arguments: Sequence[ArgumentLeaf]) -> list[int]:
             leaf.entry = shell
             found.append(k)
     return found
-
-
-def addressable(array: Any) -> Any:
-    """The array, or a copy of it that native code can address: in row-major order, aligned, in this machine's bytes."""
-    if array.flags.carray and array.dtype.isnative:
-        return array
-    return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
 
 
 def make_leaves(
@@ -387,14 +381,14 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
     places: list[int] = []
     copies: dict[int, Tensor] = {}  # one tensor given twice stays one
     for k, leaf in enumerate(leaves):
-        if type(leaf) is not Tensor or type(leaf._array) is not np.ndarray or leaf._array.flags.c_contiguous:
+        if type(leaf) is not Tensor or not has_layout(leaf._array) or leaf._array.flags.c_contiguous:
             continue
         if leaf._requires_grad or leaf._grad_fn is not None or _base_requires_grad(leaf):
             return None
         originals.append(leaf)
         places.append(k)
         if id(leaf) not in copies:
-            copies[id(leaf)] = wrap(np.ascontiguousarray(leaf._array))
+            copies[id(leaf)] = wrap(packed(leaf._array))
         leaves[k] = copies[id(leaf)]
     if not originals:
         return None

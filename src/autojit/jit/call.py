@@ -15,6 +15,7 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import Walk, run_backward
+from autojit.core.device_array import has_layout, host_copy
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete, take_sizes
@@ -283,11 +284,13 @@ class CompiledCall(CompiledGraph):
             call = self._watched(self.wanted(), some, (), self._masked_among(some))
         first = len(self.trace.builder.nodes)  # what nodes may refuse is not asked again
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks], first)  # type: ignore[misc]
-        arrays = [t._array for t in primals]
+        arrays = [host_copy(t._array) for t in primals]
         for k in self._with_history():
             bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(t.spec for t in primals))
-            arrays.append(np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else bar._array)
-        arrays += [e.storage.array for e in probe.extra]
+            arrays.append(
+                np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else host_copy(bar._array)
+            )
+        arrays += [host_copy(e.storage.array) for e in probe.extra]
         for check, is_nan in zip(checks, evaluate(probe.graph, arrays), strict=True):
             if is_nan:
                 return check.node, check.number
@@ -296,4 +299,4 @@ class CompiledCall(CompiledGraph):
 
 def _kind_of(bar: Any) -> LayoutKind:
     """How a cotangent lies; one that is recorded is laid out where it is recorded."""
-    return kind_of(bar._array) if isinstance(bar, Tensor) and type(bar._array) is np.ndarray else None
+    return kind_of(bar._array) if isinstance(bar, Tensor) and has_layout(bar._array) else None

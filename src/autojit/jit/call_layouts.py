@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from autojit.core.device_array import layout_in_memory, on_layout
 from autojit.core.source import UNKNOWN
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Node, Value
@@ -38,12 +39,13 @@ class Layouts(NamedTuple):
         """The results, from what native code made and the operands; ``sizes`` are the values of open sizes."""
         found = []
         for place, is_operand, axes, chain in self.shown:
-            array = operands[place][...] if is_operand else made[place]
+            array = operands[place] if is_operand else made[place]
+            layout = layout_in_memory(array)[...]
             if axes:
-                array = array.transpose(axes)
+                layout = layout.transpose(axes)
             for op in concrete(chain, sizes) if sizes else chain:
-                array = op.eager(array)
-            found.append(array)
+                layout = op.eager(layout)
+            found.append(on_layout(array, layout))
         return found
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autojit.core.top_level import top_level
 from autojit.tensor.state import set_inference, state
 
 
+@top_level
 @contextmanager
 def eager() -> Iterator[None]:
     """Run jitted functions line by line inside (this thread)."""

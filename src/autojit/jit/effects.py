@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autojit.autograd.engine import run_backward
+from autojit.core.device_array import write_array
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.source import here
@@ -425,10 +426,10 @@ def _with_its_history(given: Any) -> Tensor | None:
 def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
     if write.what == "array":
         target = given._array if isinstance(given, Tensor) else given
-        target[...] = array
+        write_array(target, array)
         return
     if write.what == "grad":
-        given._grad._array[...] = array
+        write_array(given._grad._array, array)
         return
     if write.what == "detached":
         given.detach_()

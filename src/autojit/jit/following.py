@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from autojit.core.device_array import has_layout
 from autojit.jit.failed_calls import may_change
 from autojit.jit.guards import same
 from autojit.jit.results import Results
@@ -109,7 +110,7 @@ class Following:
         ]
         known = {id(t) for t, _ in trace.flags}
         met = () if trace.met_outside is None else trace.met_outside()
-        outside = [t for t in met if isinstance(t, Tensor) and isinstance(t._array, np.ndarray)]
+        outside = [t for t in met if isinstance(t, Tensor) and has_layout(t._array)]
         self.flags += [(t, t._requires_grad) for t in outside if id(t) not in known]
         self.forms = [(t, t._array, _form(t)) for t in outside]
         self.shown = _sharing(trace)

@@ -2,7 +2,8 @@
 
 Sizes carry their expressions through Python's arithmetic, but C code (``range``, ``len``, ``float``) reads the hint
 alone. So the function is recorded a second time with other hints; where the two records differ, something was baked in
-that depends on a size, and the size cannot stay open.
+that depends on a size, and the size cannot stay open. Its effects are held back in both, until the step has run: the
+second recording shows nowhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.errors import AutojitError, DifferentiationError, ShapeError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
@@ -195,7 +197,7 @@ def _same_state(a: StateEntry, b: StateEntry) -> bool:
         return True
     if a.input.type != b.input.type or a.is_modified:
         return False
-    return bool(np.array_equal(a.array, b.array, equal_nan=a.array.dtype.kind in "fc"))
+    return bool(np.array_equal(host_copy(a.array), host_copy(b.array), equal_nan=a.array.dtype.kind in "fc"))
 
 
 def _left(capture: Capture) -> Iterator[Value | None]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from autojit.compiler import Compiled, compile
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.types import TensorType
@@ -28,6 +26,7 @@ class CompiledGraph(GraphOp, abstract=True):
 
     graph: Graph
     n_outputs: int
+    is_compiled = True
     forms: KnownForms | None = None  # of related graphs
     _compiled: Compiled | None = None
     _of_sizes: dict[tuple[tuple[str, int], ...], Executable] | None = None  # where sizes cannot be left open
@@ -129,4 +128,4 @@ class GraphCall(CompiledGraph):
 
 def contiguous(array: Any) -> Any:
     """The array, or a copy that native code can address."""
-    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")

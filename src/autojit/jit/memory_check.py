@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from autojit.jit.segment import overlapping
 from autojit.tensor.tensor import StepGradient, Tensor
 
@@ -30,7 +28,7 @@ def check_memory(step: CompiledStep, arrays: Sequence[Any]) -> None:
     moving = [(array, True) for _, array in step.effects.gradients.moving()]
     known = {id(array) for array, _ in written}
     read = [entry.array for entry in step.segment.entries if id(entry.array) not in known]
-    places = [*written, *moving, *((np.asarray(array), False) for array in (*read, *arrays))]
+    places = [*written, *moving, *((array, False) for array in (*read, *arrays))]
     clash = overlapping(places)
     assert clash is None, f"memory that a step writes is another place of it: {_named(step, clash)}"
     for array, _ in moving:
@@ -42,7 +40,7 @@ def check_result(step: CompiledStep, results: Sequence[Tensor], arrays: Sequence
     constant = {id(place.what) for place in step.results.places}
     fresh = [(t._array, True) for t in results if id(t) not in constant]
     others = [entry.array for entry in step.segment.entries] + [array for _, array in step.effects.gradients.moving()]
-    clash = overlapping([*fresh, *((np.asarray(array), False) for array in (*others, *arrays))])
+    clash = overlapping([*fresh, *((array, False) for array in (*others, *arrays))])
     assert clash is None, f"a result has memory that something else shows: {clash}"
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from autojit.core.config import config
+from autojit.core.device_array import has_layout, layout_in_memory, packed
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
@@ -167,9 +166,9 @@ class NativeStep:
         given = list(leaves)
         for k, order in self.strided.items():
             array = given[k]._array if isinstance(given[k], Tensor) else given[k]
-            if type(array) is not np.ndarray or order_of(array) != order:
+            if not has_layout(array) or order_of(layout_in_memory(array)) != order:
                 return None
-            copy = np.ascontiguousarray(array)
+            copy = packed(array)
             given[k] = copied_for(given[k], copy) if isinstance(given[k], Tensor) else copy
         for k, leaf in enumerate(self.step.capture.arguments):
             if leaf.kind == "twin" and leaf.twin in self.strided:
@@ -202,7 +201,7 @@ class NativeStep:
             return REFUSED
         leaves = flatten((args, kwargs))[0]
         arrays = [leaf._array if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        arrays = [array for array in arrays if isinstance(array, np.ndarray)]
+        arrays = [array for array in arrays if has_layout(array)]
         before = [(grad.leaf._grad, grad.before) for grad in self.grad_places.values()]
         found = self.entry.call(*args, **kwargs)
         if found is not REFUSED:

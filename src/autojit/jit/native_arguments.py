@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autojit.core.device import CPU, space_at
 from autojit.ir.concrete import is_open
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.runtime.entry_spec import (
@@ -50,7 +51,8 @@ def arguments_of(step: CompiledStep, views: Collection[int]) -> tuple[Argument, 
 
 def _input(step: CompiledStep, leaf: ArgumentLeaf, index: int, is_view: bool) -> Argument:
     assert leaf.value is not None
-    check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
+    kind = leaf.value.type
+    check = ArrayCheck(kind.shape, kind.dtype.numpy, space=None if kind.device == CPU else space_at(kind.device))
     if leaf.kind == "number":
         step.segment.executable.pin(index, leaf.cell)
         known = leaf.number_class

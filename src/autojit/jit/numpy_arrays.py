@@ -25,7 +25,7 @@ from autojit.jit.line_by_line import LineByLine
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import number, value_of
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.state import state
 from autojit.tensor.tensor import SLOTS, Tensor, alias, type_of, wrap
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import has_layout, write_array
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import PRIMITIVES
@@ -75,7 +76,7 @@ class Walk:
 
     def _tensor(self, path: str, t: Tensor, depth: int) -> None:
         array = t._array
-        self.parts.append(Part(path, t, array.copy(order="K") if isinstance(array, np.ndarray) else None))
+        self.parts.append(Part(path, t, array.copy(order="K") if has_layout(array) else None))
         for hooks in hook_tables(t):
             for hook in (hooks or {}).values():
                 self._visit(f"a hook of {path}", hook, depth)
@@ -349,8 +350,8 @@ class _SavedTensor:
         if storage is not None:
             assert self.storage is not None
             storage.array, storage.version, storage.changed_by, storage.changed_at = self.storage
-        if isinstance(t._array, np.ndarray) and t._array.flags.writeable and self.content is not None:
-            t._array[...] = self.content
+        if has_layout(t._array) and t._array.flags.writeable and self.content is not None:
+            write_array(t._array, self.content)
 
 
 def _restore_dict(table: dict[Any, Any], content: dict[Any, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from autojit.autograd.function_context import BackwardCFunction
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bfloat16
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Value
@@ -332,7 +333,7 @@ class Results:
             return found[place.index]
         if kind == "number":
             t = tensors[place.index]
-            return place.number(t._array.item() if type_of(t).dtype is not bfloat16 else float(t._array))
+            return place.number(_number(t))
         t = base_of(place, tensors, leaves) if view is None else view
         if place.chain:
             with grad_mode(place.creation not in (NO_GRAD, INFERENCE) and place.severed is None):
@@ -427,3 +428,9 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
+
+
+def _number(t: Tensor) -> Any:
+    """The only element of a tensor."""
+    array = host_copy(t._array)
+    return array.item() if type_of(t).dtype is not bfloat16 else float(array)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.jit.function import jit
+from autojit.tensor.declared import declared
 from autojit.tensor.state import state
 
 
@@ -67,6 +68,7 @@ def trace(func: Callable[..., Any], example_inputs: Any = ()) -> Any:
     return compiled
 
 
+@declared(method=False)
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
     """Call a function; ``wait`` gives its result.
 
@@ -78,6 +80,7 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
     return Future(lambda: func(*args, **kwargs))
 
 
+@declared(method=False)
 def wait(future: Future) -> Any:
     """The result of a forked call; its exception is raised."""
     return future.wait()

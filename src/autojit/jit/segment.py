@@ -14,21 +14,23 @@ from typing import Any
 import numpy as np
 
 from autojit.compiler import Compiled, compile
+from autojit.core.device_array import packed, share_memory, write_array
+from autojit.core.memory_ranges import range_of
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.jit.trace_entries import StateEntry
 from autojit.runtime.executable import data_address
 from autojit.runtime.gate import Gate
-from autojit.runtime.memory import allocate_array
+from autojit.runtime.memory import allocate_at
 from autojit.runtime.plan import build_executable, move_fixed
 from autojit.schedule.forms import KnownForms
 from autojit.tensor.memory_orders import order_of
-from autojit.tensor.tensor import storage_of
+from autojit.tensor.tensor import array_type, storage_of
 
 
 def allocate(type: TensorType) -> Any:
-    """A fresh array of a type."""
-    return allocate_array(type.shape, type.dtype.numpy)
+    """A fresh array of a type, where values of the type are."""
+    return allocate_at(type.device, type.shape, type.dtype.numpy)
 
 
 @dataclass(eq=False)
@@ -130,7 +132,7 @@ class Segment:
         for k, entry in enumerate(self.entries):
             array = entry.array
             if not _is_plain(array):
-                array = stand_ins[id(entry)] = np.array(array, array.dtype.newbyteorder("="), order="C")
+                array = stand_ins[id(entry)] = packed(array)
                 self.copies_in.append((entry.array, array))
             inputs[self._first_state + k] = data_address(array)
         outputs: dict[int, int] = {}
@@ -139,7 +141,7 @@ class Segment:
         for k, write in enumerate(self.fixed, self.n_free + self.n_moving):
             array = write.target()
             if self.is_careful:
-                scratch = np.array(array, array.dtype.newbyteorder("="), order="C")
+                scratch = _scratch(array)
                 self.copies_out.append((array, scratch))
                 array = scratch
             elif write.entry is not None:
@@ -232,7 +234,7 @@ class Segment:
         if self._made is None:
             return
         if self.is_careful:
-            array = self.scratch.setdefault(index, np.empty_like(array))
+            array = self.scratch.setdefault(index, _scratch(array))
         executable = self._made[1]
         layout = executable.layout
         executable.set_pointer(layout.output(self.n_free + index), data_address(array))
@@ -246,7 +248,7 @@ class Segment:
             what an op that is called back raised; no state has changed then.
         """
         for original, stand_in in self.copies_in:
-            stand_in[...] = original
+            write_array(stand_in, original)
         executable = self.executable
         sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
         shapes = executable.storage_shapes(sizes, self.n_free)
@@ -261,9 +263,9 @@ class Segment:
     def commit(self) -> None:
         """Copy results to memory that native code cannot address, or must not write before all has succeeded."""
         for original, stand_in in self.copies_out:
-            original[...] = stand_in
+            write_array(original, stand_in)
         for index, stand_in in self.scratch.items():
-            self.moved[index][...] = stand_in
+            write_array(self.moved[index], stand_in)
 
 
 def _follow(entry: StateEntry) -> str | None:
@@ -280,7 +282,7 @@ def _follow(entry: StateEntry) -> str | None:
     array = entry.storage.array
     if array is not entry.array:
         before_type, found = entry.input.type, array
-        if found is None or found.shape != before_type.shape or found.dtype != before_type.dtype.numpy:
+        if found is None or array_type(found) != before_type:
             now_type = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             return f"memory of a tensor: {before_type} -> {now_type}"
         if order_of(found) != order_of(entry.array):
@@ -289,6 +291,11 @@ def _follow(entry: StateEntry) -> str | None:
             return f"memory of a tensor {before_type} became read-only"
         entry.array = array
     return None
+
+
+def _scratch(array: Any) -> Any:
+    """Memory in row-major order for what is going to be written to an array."""
+    return allocate_at(array_type(array).device, array.shape, array.dtype.newbyteorder("="))
 
 
 def _is_plain(array: Any) -> bool:
@@ -300,14 +307,14 @@ def overlapping(arrays: Sequence[tuple[Any, bool]]) -> tuple[int, int] | None:
     bounds = []
     for k, (array, is_written) in enumerate(arrays):
         if array.size:
-            low, high = np.lib.array_utils.byte_bounds(array)
+            low, high = range_of(array)
             bounds.append((low, high, k, is_written))
     bounds.sort()
     active: list[tuple[int, int, bool]] = []
     for low, high, k, is_written in bounds:
         active = [item for item in active if item[0] > low]
         for _, other, other_is_written in active:
-            if (is_written or other_is_written) and np.may_share_memory(arrays[k][0], arrays[other][0]):
+            if (is_written or other_is_written) and share_memory(arrays[k][0], arrays[other][0]):
                 return other, k
         active.append((high, k, is_written))
     return None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.config import config
+from autojit.core.device_array import host_copy, packed, write_array
 from autojit.core.errors import TraceError
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
@@ -142,7 +143,7 @@ class Capture:
         """The arrays of a call's arguments, in the order of ``inputs``."""
         pairs = list(zip(self.arguments, leaves, strict=True))
         found = [leaf.array(given) for leaf, given in pairs if leaf.value is not None]
-        found += [np.ascontiguousarray(given._grad._array) for leaf, given in pairs if leaf.grad_value is not None]
+        found += [packed(given._grad._array) for leaf, given in pairs if leaf.grad_value is not None]
         return found
 
 
@@ -179,7 +180,7 @@ class Decision:
             self.segment.run(arrays)
             self.segment.commit()
         self.calls += 1
-        return self.outcome
+        return host_copy(self.outcome)
 
 
 class CompiledStep:
@@ -356,9 +357,9 @@ class CompiledStep:
         free, rest = arrays[: len(effects.free)], arrays[len(effects.free) :]
         effects.prepare(self.segment)
         for (_, target), array in zip(effects.gradients.moving(), rest, strict=False):
-            target[...] = array
+            write_array(target, array)
         for (entry, _), array in zip(effects.written, rest[len(effects.moving) :], strict=True):
-            entry.array[...] = array
+            write_array(entry.array, array)
         effects.commit(self.segment, leaves, free, found[:count])
         effects.count_versions(leaves)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autojit.core.device_array import write_array
 from autojit.ir.graph import Value
 from autojit.jit.following import Followed, follow, root_array
 from autojit.jit.pytree import LEAF, TreeSpec, flatten
@@ -125,7 +126,7 @@ class ReplacedGradient(GradResult):
             self.tensor = now  # of this step, or of another that has left it here: only steps know it
             return False
         own = step_gradient(allocate(entry.input.type))
-        own._array[...] = now._array
+        write_array(own._array, now._array)
         _, renamed = follow([Followed("", self.entry.initial, own)], state)
         entry.array = own._array
         self.tensor, self.held = own, now
@@ -145,7 +146,7 @@ class ReplacedGradient(GradResult):
         if held is None or not self.is_changed:
             return False
         if not _is_plain(held):
-            held._array[...] = self.rest
+            write_array(held._array, self.rest)
         storage_of(held).version += 1
         return True
 

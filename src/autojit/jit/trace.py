@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
+from autojit.core.device_array import host_copy
+from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
-from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
@@ -50,7 +50,7 @@ from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import finished, grad_mode, set_trace, source_of, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap_value
+from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of, wrap_value
 
 
 class BeginAgain(BaseException):
@@ -151,7 +151,7 @@ class Trace(
             owner, storage = of, storage_of(of)
         found = self.state.get(id(array))  # tensors that share memory without sharing a version share their state
         if found is None:
-            value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
+            value = self.builder.input(array_type(array))
             self.known[value] = array
             wanted = owner is not None and owner._requires_grad
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
@@ -342,17 +342,17 @@ class Trace(
         """Compute a value with NumPy from the actual inputs; intermediate results are kept for later questions."""
         found = self.known.get(value)
         if found is not None:
-            return found
+            return host_copy(found)
         self._index()
         for node in self._needed(value):
             op = self.concrete_op(node.op)
-            arrays = [self.known[v] for v in node.inputs]
+            arrays = [host_copy(self.known[v]) for v in node.inputs]
             with np.errstate(all="ignore"):
                 results = op.eager(*arrays)
             results = (results,) if node.op.n_outputs == 1 else results
             for output, result in zip(node.outputs, results, strict=True):
                 self.known[output] = np.asarray(result, dtype=output.type.dtype.numpy)
-        return self.known[value]
+        return host_copy(self.known[value])
 
     def _index(self) -> None:
         nodes = self.builder.nodes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.device_array import host_copy
 from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.ir.builder import GraphBuilder
@@ -27,7 +27,7 @@ from autojit.jit.trace_entries import Split, StateEntry
 from autojit.ops.sources import Full
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, storage_of, wrap_value
+from autojit.tensor.tensor import Tensor, array_type, storage_of, wrap_value
 
 
 class _Shared(NamedTuple):
@@ -221,7 +221,8 @@ def _seen_by_another(shared: _Shared) -> TraceError:
 
 def _begun_with(array: Any) -> Op:
     """A source of what an array holds; memory is lent filled with one number."""
-    return Full(array.flat[0].item() if array.size else 0, dtype_of_numpy(array.dtype), array.shape)
+    kind, elements = array_type(array), host_copy(array)
+    return Full(elements.flat[0].item() if array.size else 0, kind.dtype, kind.shape, kind.device)
 
 
 __all__ = ["TraceMemory"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.device_array import layout_in_memory
 from autojit.core.errors import out_of_memory_in_step
 from autojit.core.source import here
 from autojit.ir.builder import GraphBuilder
@@ -53,7 +54,7 @@ class TraceOrders:
 
     def give_tensor(self, shell: Tensor, value: Value, given: Tensor, offset: int) -> None:
         """So does that of an argument which begins ``offset`` elements behind the beginning of its storage."""
-        array = given._array
+        array = None if given._array is None else layout_in_memory(given._array)
         self.give(value, array)
         self.arguments.append(shell)
         self._begins[id(shell)] = value, offset
@@ -129,7 +130,7 @@ class TraceOrders:
         for entry in self.state.values():
             if entry.input is value:
                 self.relied_on[value] = order_of(entry.array)
-                return None if entry.array.flags.c_contiguous else entry.array
+                return None if entry.array.flags.c_contiguous else layout_in_memory(entry.array)
         return None
 
     def set_order(self, value: Value, array: Any) -> None:

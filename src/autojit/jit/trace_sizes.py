@@ -19,6 +19,7 @@ from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
+from autojit.core.structure import structure
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Value
@@ -27,7 +28,8 @@ from autojit.jit.number_ranges import ANY, INT64, Range
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
-from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder, where
+from autojit.tensor.functions_comparison import maximum, minimum, where
+from autojit.tensor.functions_elementwise import floor_divide, remainder
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 
@@ -220,7 +222,7 @@ class TraceSizes:
                 error = negative_size(refusal, is_place, fixed)
                 raise error if is_place else error.with_facts({"size": fixed})
             return fixed
-        alike = self._first_alike(number), most, refusal, is_place
+        alike = self._first_alike(number), structure(most), refusal, is_place
         found = self._defining.get(alike)
         if found is None:
             kind = partial(Extent, most=most, refusal=refusal, is_place=is_place)

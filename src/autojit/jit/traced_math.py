@@ -27,6 +27,7 @@ from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.runtime.entry_spec import MISSING
+from autojit.tensor import functions_comparison as comparison
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_special as special
 from autojit.tensor.dispatch import number
@@ -202,7 +203,7 @@ def _chosen(a: Any, b: Any, relation: str) -> Any:
             return b if (b < a if relation == "lt" else b > a) else a
         x, y = number(a, dtype), number(b, dtype)
         takes = y < x if relation == "lt" else y > x
-        return TracedNumber(made_by.trace, elementwise.where(takes, y, x), made_by.kind, span)
+        return TracedNumber(made_by.trace, comparison.where(takes, y, x), made_by.kind, span)
 
 
 def _length(original: Callable[[Any], int]) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.jit.draws import Drawn
@@ -267,6 +268,7 @@ def _picture(roots: list[tuple[str, Any]], result: Any, versions: dict[int, int]
 
 def _of_tensor(t: Tensor, content: Any, versions: dict[int, int]) -> dict[str, Any]:
     """What a caller can see of a tensor."""
+    content = None if content is None else host_copy(content)
     facts: dict[str, Any] = {
         "class": "Tensor" if isinstance(t, StepGradient) else type(t).__name__,
         "type": str(type_of(t)),

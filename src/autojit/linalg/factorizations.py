@@ -10,10 +10,11 @@ from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import converted, in_full_precision
 from autojit.tensor.factories import zeros
-from autojit.tensor.functions_elementwise import maximum
+from autojit.tensor.functions_comparison import maximum
 from autojit.tensor.matrix_forms import complete_qr, completed, one_triangle
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
@@ -76,6 +77,7 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
     """An impossible argument that torch reports as RuntimeError."""
 
 
+@refuses("bool int")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
     a = one_triangle(require_floating(A, "cholesky"), upper)
@@ -151,6 +153,7 @@ def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float 
         return 0.0, cutoff if atol is None else maximum(cutoff, as_operand(atol))
 
 
+@refuses("bool int")
 def qr(A: Tensor, mode: str = "reduced") -> Qr:
     """Orthonormal columns times upper triangle.
 
@@ -170,6 +173,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Qr:
     return found
 
 
+@refuses("bool int")
 @in_full_precision
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:
     """Singular value decomposition; ``full_matrices`` completes the factors to square ones, without a derivative."""

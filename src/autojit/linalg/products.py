@@ -13,11 +13,12 @@ from autojit.linalg.factorizations import inv, require_floating, svdvals, tolera
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.functions_derived import cross as vector_product
+from autojit.tensor.functions_products import matmul as matmul
 from autojit.tensor.functions_reduction import norm as vector_p_norm
-from autojit.tensor.functions_shape import matmul as matmul
 from autojit.tensor.functions_views import diagonal as diagonal_view
 from autojit.tensor.method_forms import with_numpy_names
 from autojit.tensor.promotion import cast
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
@@ -63,6 +64,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return product
 
 
+@refuses("bool int")
 @with_numpy_names
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first operand conjugated."""

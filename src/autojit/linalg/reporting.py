@@ -16,7 +16,7 @@ from autojit.linalg.triangular import lu_factor_ex
 from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import eye
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of

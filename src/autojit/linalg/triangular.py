@@ -13,7 +13,7 @@ from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.factories import arange, eye, zeros
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 

@@ -19,7 +19,9 @@ from typing import Any
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.tensor import Tensor
+from autojit.tensor import functions_comparison as comparison
 from autojit.tensor import functions_elementwise as elementwise
+from autojit.tensor import functions_order as order
 from autojit.tensor import functions_reduction as reduction
 from autojit.tensor.factories import full_like
 from autojit.tensor.namespace import iinfo
@@ -45,7 +47,7 @@ def _kept(input: Tensor, mask: Tensor | None, other: Any) -> Tensor:
         return input
     if mask.dtype.name != "bool":
         raise ArgumentError(f"masked: mask must be a bool tensor, but got {mask.dtype}", {"mask": mask}, "mask.bool()")
-    return elementwise.where(mask, input, other)
+    return comparison.where(mask, input, other)
 
 
 def _axes(input: Tensor, dim: Axes) -> tuple[int, ...]:
@@ -98,13 +100,13 @@ def prod(
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The running sum along ``dim``."""
     x = _converted(input, dtype)
-    return reduction.cumsum(_kept(x, mask, 0), dim, dtype=type_of(x).dtype)
+    return order.cumsum(_kept(x, mask, 0), dim, dtype=type_of(x).dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The running product along ``dim``."""
     x = _converted(input, dtype)
-    return reduction.cumprod(_kept(x, mask, 1), dim, dtype=type_of(x).dtype)
+    return order.cumprod(_kept(x, mask, 1), dim, dtype=type_of(x).dtype)
 
 
 def amax(
@@ -203,7 +205,7 @@ def median(
         poisoned = x.isnan().any(dim, keepdim)
     else:
         poisoned = (x.isnan() & mask).any(dim, keepdim)
-    return elementwise.where(poisoned, math.nan, found)
+    return comparison.where(poisoned, math.nan, found)
 
 
 def var(
@@ -226,7 +228,7 @@ def var(
     centre = elementwise.div(reduction.sum(_kept(x, mask, 0), axes, True), count)
     apart = _kept(elementwise.sub(x, centre), mask, 0)
     squares = elementwise.mul(apart, apart.conj()).real if type_of(apart).dtype.is_complex else apart.square()
-    freedom = elementwise.clamp(elementwise.sub(count, less), min=0)
+    freedom = comparison.clamp(elementwise.sub(count, less), min=0)
     found = elementwise.div(reduction.sum(squares, axes, True), freedom)
     if type_of(x).dtype.category >= 2:
         found = cast(found, type_of(x).dtype)  # also complex, as in torch
@@ -276,7 +278,7 @@ def normalize(
     """The operand over its norm along ``dim``, at least ``eps``; 0 where the mask leaves out."""
     x = _converted(input, dtype)
     size = norm(x, ord, dim, keepdim=True, mask=mask)
-    return elementwise.div(_kept(x, mask, 0), elementwise.clamp(size, min=eps))
+    return elementwise.div(_kept(x, mask, 0), comparison.clamp(size, min=eps))
 
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:

@@ -194,7 +194,7 @@ class CrossMapLRN2d(Module):
             raise ArgumentError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead", {"input": input})
         reach = (self.size - 1) // 2
         squares = input * input
-        is_beyond = aj.arange(input.shape[1]).reshape(-1, 1, 1) > reach
+        is_beyond = aj.arange(input.shape[1], device=input.device).reshape(-1, 1, 1) > reach
         total = channel_sum(squares, reach, reach) + aj.where(is_beyond, squares[:, :1], 0.0)
         return input * (total * (self.alpha / self.size) + self.k).pow(-self.beta)
 

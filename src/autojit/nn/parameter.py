@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 import autojit as aj
+from autojit.core.device import Device
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
-from autojit.tensor.tensor import wrap
+from autojit.tensor.tensor import array_type, wrap
 
 
 class Parameter(Tensor):
@@ -134,6 +135,10 @@ class UninitializedTensorMixin(Tensor):
     @property
     def dtype(self) -> DType:
         return dtype_of_numpy(_memory.__get__(self).dtype)
+
+    @property
+    def device(self) -> Device:
+        return array_type(_memory.__get__(self)).device
 
     def describe(self) -> str:
         """How errors name the tensor."""

@@ -27,6 +27,7 @@ from autojit.ops.reductions import *
 from autojit.ops.reversal import *
 from autojit.ops.shape import *
 from autojit.ops.sources import *
+from autojit.ops.transfers import *
 from autojit.ops.views import *
 
 if TYPE_CHECKING:

@@ -126,7 +126,6 @@ class Airy(Special):
     is_slope: bool
 
     is_cheap: ClassVar[bool] = False
-    lowering: ClassVar[str] = "opaque"
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(evaluate(arrays[0], self.is_slope)).astype(arrays[0].dtype)

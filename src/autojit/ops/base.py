@@ -6,7 +6,7 @@
 - ``Reduction``: folds axes with an associative operator.
 - ``Source``: no operands (constants, iota).
 - ``EqualByText``: holds graphs.
-- ``Structured``: lowered by a module of ``codegen`` named in ``lowering`` (matmul, scatter, scans, random).
+- ``Structured``: anything else, with a kernel of its own (matmul, scatter, scans) or computed by ``eager``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
-from autojit.core.sizes import agree, is_symbolic, surely_equal
+from autojit.core.sizes import agree, is_symbolic, seems_equal, surely_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import O, Op, Operands, Rule, bind
@@ -76,9 +76,9 @@ def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
                 continue
             is_stretched = surely_equal(have, 1)
             if not is_stretched and not agree(extent, have):
-                if extent == 1:
+                if seems_equal(extent, 1):
                     continue
-                is_stretched = have == 1
+                is_stretched = seems_equal(have, 1)
                 if not is_stretched:
                     raise _unlike(shapes, axis, have, extent, op)
             if not is_stretched and not is_symbolic(have):
@@ -243,17 +243,28 @@ class Source(Op, abstract=True):
 
 
 class Structured(Op, abstract=True):
-    """An op lowered by a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step.
+    """An op for whose class ``codegen`` has a printer of kernels; without one the step calls ``eager``.
 
     One that writes its own kernel says so by its method (`codegen.kernel_function.WritesKernel`).
     """
-
-    lowering: ClassVar[str] = "opaque"
 
 
 def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:
     """The shape after a reduction that keeps ``axes`` with extent 1."""
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+
+
+def is_expandable(shape: Shape, wanted: Shape) -> bool:
+    """Whether ``shape`` can be broadcast to ``wanted``: its extents are 1 or the same."""
+    added = len(wanted) - len(shape)
+    pairs = zip(shape, wanted[added:], strict=False)
+    return added >= 0 and all(n is m or seems_equal(n, 1) or seems_equal(n, m) for n, m in pairs)
+
+
+def slice_ends(starts: Sequence[int], shape: Shape, steps: Sequence[int]) -> tuple[int, ...]:
+    """Where slices of ``shape`` end that begin at ``starts``: behind their last element."""
+    spans = zip(starts, shape, steps, strict=True)
+    return tuple(start if seems_equal(n, 0) else start + (n - 1) * step + 1 for start, n, step in spans)
 
 
 def sum_to(x: O, shape: Shape) -> O:
@@ -267,7 +278,7 @@ def sum_to(x: O, shape: Shape) -> O:
 
 
 def _is_stretched(before: int, after: int) -> bool:
-    return not surely_equal(before, after) and before == 1
+    return not surely_equal(before, after) and seems_equal(before, 1)
 
 
 def is_bool(x: O) -> bool:

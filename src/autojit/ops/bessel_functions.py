@@ -229,7 +229,6 @@ class Bessel(Special):
     kind: str
 
     is_cheap: ClassVar[bool] = False
-    lowering: ClassVar[str] = "opaque"
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from autojit.core.sizes import seems_equal
 from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, reciprocal, square, stop_gradient, sub, where
@@ -33,7 +34,7 @@ def _shifted(x: O, axis: int) -> O:
 def softmax(x: O, axis: int = -1) -> O:
     """Exponentials over their sum along an axis. Its adjoint costs one reduction and no division per element."""
     axis = normalize_axis(axis, x.spec.ndim, "softmax")
-    if x.spec.size == 0 or x.spec.ndim == 0:
+    if x.spec.ndim == 0 or seems_equal(x.spec.size, 0):
         return exp(sub(x, x))
     e = exp(_shifted(x, axis))
     return mul(e, reciprocal(sum(e, axis, keep=True)))
@@ -42,7 +43,7 @@ def softmax(x: O, axis: int = -1) -> O:
 def log_softmax(x: O, axis: int = -1) -> O:
     """Logarithm of the softmax along an axis. Its adjoint reuses the exponentials."""
     axis = normalize_axis(axis, x.spec.ndim, "log_softmax")
-    if x.spec.size == 0 or x.spec.ndim == 0:
+    if x.spec.ndim == 0 or seems_equal(x.spec.size, 0):
         return sub(x, x)
     shifted = _shifted(x, axis)
     return sub(shifted, log(sum(exp(shifted), axis, keep=True)))

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from autojit.core.dtypes import int64
-from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.sizes import is_symbolic, seems_equal, size_max
 from autojit.ir.op import O, Operand, bind
 from autojit.ops.base import Axes, normalize_axes, normalize_axis
 from autojit.ops.elementwise_arithmetic import (
@@ -118,7 +118,7 @@ def logsumexp(x: O, axes: Axes = None, keep: bool = False) -> O:
     Source: Blanchard, Higham and Higham, IMA J. Numer. Anal. 41(4), 2021 (the shifted form).
     """
     found = normalize_axes(axes, x.spec.ndim, "logsumexp")
-    if count_of(x, found) == 0:
+    if seems_equal(count_of(x, found), 0):
         return log(sum(exp(x), found, keep))
     top = stop_gradient(amax(real(x), found))
     shift = where(isfinite(top), top, 0)

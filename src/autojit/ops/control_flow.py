@@ -7,7 +7,7 @@ stand above the ops). Everything the graphs read comes in as an operand; nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ __all__ = ["Cond", "HoldsGraphs"]
 class HoldsGraphs(EqualByText, Structured, abstract=True):
     """An op whose graphs run as plans of their own."""
 
-    lowering: ClassVar[str] = "nested plan"
     reads_operands = True  # the derivative runs the graphs again; what both compute is shared by a pass
 
     def graphs(self) -> tuple[Graph, ...]:

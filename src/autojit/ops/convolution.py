@@ -44,7 +44,6 @@ class Trilinear(Structured, abstract=True):
     """
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "convolution"
     roles: ClassVar[str]
     fixes_sizes: ClassVar[bool] = True
     extents: Shape

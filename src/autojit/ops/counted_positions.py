@@ -61,8 +61,6 @@ class Counting(Structured, abstract=True):
 class Positions(Counting):
     """Row-major positions of the true elements, in order: ``bool[...] -> i64[count]``."""
 
-    lowering: ClassVar[str] = "positions"
-
     def result_type(self, mask: TensorType) -> TensorType:
         if mask.dtype is not bool_:
             raise DTypeError("positions: the operand is no mask", {"mask": mask})
@@ -86,7 +84,6 @@ class Extent(Counting):
         is_place: the number is a place in a tensor, so that the error is an IndexError.
     """
 
-    lowering: ClassVar[str] = "extent"
     most: int | None = None
     refusal: str = NO_SIZE
     is_place: bool = False

@@ -37,6 +37,8 @@ _DIVERGED = "The algorithm failed to converge because the input matrix is ill-co
 class Qr(MatrixOp):
     """Reduced QR of matrices with at least as many rows as columns: ``(m, n) -> q (m, n), r (n, n)``."""
 
+    result_names: ClassVar[tuple[str, ...]] = ("Q", "R")
+
     n_outputs: ClassVar[int] = 2
 
     def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:
@@ -83,6 +85,8 @@ class Qr(MatrixOp):
 class Eigh(MatrixOp):
     """Eigenvalues (ascending, real) and orthonormal eigenvectors (columns) of the Hermitian part of the operand."""
 
+    result_names: ClassVar[tuple[str, ...]] = ("eigenvalues", "eigenvectors")
+
     refuses: ClassVar[bool] = True
     n_outputs: ClassVar[int] = 2
 
@@ -124,6 +128,8 @@ class Eigh(MatrixOp):
 
 class Svd(MatrixOp):
     """Reduced singular value decomposition: ``(m, n) -> u (m, k), s (k,) descending and real, vh (k, n)``."""
+
+    result_names: ClassVar[tuple[str, ...]] = ("U", "S", "Vh")
 
     refuses: ClassVar[bool] = True
     n_outputs: ClassVar[int] = 3

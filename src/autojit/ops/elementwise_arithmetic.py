@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -88,6 +88,8 @@ class Mul(Pointwise):
 class Div(Pointwise):
     """``x / y`` of floats or complex numbers."""
 
+    node_constants: ClassVar[Mapping[str, object]] = {"rounding_mode": None}
+
     ufunc = np.true_divide
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
@@ -132,6 +134,8 @@ def _has_nan(x: NDArray[Any]) -> bool:
 class GuardedMul(Pointwise):
     """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN; the sign of other zeros is the product's."""
 
+    node_class: ClassVar[str] = "MulBackward0"
+
     masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
@@ -162,6 +166,8 @@ def _masked_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
 
 class MaskedMul(Pointwise):
     """``x * y``, and 0 where one of them is 0 even if the other is infinite or NaN: two cotangents, both maskable."""
+
+    node_class: ClassVar[str] = "MulBackward0"
 
     masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
@@ -198,6 +204,8 @@ def _mended(emit: Emitter[S], is_zero: S, found: S) -> S:
 
 class GuardedDiv(Pointwise):
     """``x / y``, and 0 where ``x`` is 0 even if ``y`` is 0 or NaN."""
+
+    node_class: ClassVar[str] = "DivBackward0"
 
     masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
@@ -260,6 +268,8 @@ class Reciprocal(Pointwise):
 class Square(Pointwise):
     """``x * x``."""
 
+    node_class: ClassVar[str] = "PowBackward0"
+
     ufunc = np.square
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
@@ -300,6 +310,8 @@ class SquaredDeviation(Pointwise):
 
 class Where(Pointwise):
     """``a`` where ``condition`` (bool) holds, else ``b``."""
+
+    operand_names: ClassVar[tuple[str, ...]] = ("condition", "self", "other")
 
     masks_cotangents: ClassVar[bool] = True
     ufunc = staticmethod(np.where)
@@ -344,6 +356,7 @@ class Cast(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "float8", "complex")
     is_one_loop: ClassVar[bool] = True
     dtype: DType
+    node_class: ClassVar[str] = "ToCopyBackward0"
 
     def result_dtype(self, dtype: DType) -> DType:
         return self.dtype

@@ -99,6 +99,8 @@ def _complex(re: Any, im: Any) -> Any:
 class Complex(Pointwise):
     """``re + i im`` of two float32 or float64 operands."""
 
+    operand_names: ClassVar[tuple[str, ...]] = ("real", "imag")
+
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     ufunc = staticmethod(_complex)

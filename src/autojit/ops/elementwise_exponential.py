@@ -209,6 +209,9 @@ def _power(x: NDArray[Any], y: NDArray[Any]) -> Any:
 class Pow(Pointwise):
     """``x ** y``. Integers wrap; to a negative power they are the whole part of the fraction: 0, 1 or -1."""
 
+    node_class: ClassVar[str] = "PowBackward1"
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "exponent")
+
     is_cheap: ClassVar[bool] = False
     ufunc = staticmethod(_power)
     is_one_loop: ClassVar[bool] = True
@@ -238,6 +241,7 @@ class PowNumber(Pointwise):
 
     is_cheap: ClassVar[bool] = False
     exponent: int | float | complex
+    node_class: ClassVar[str] = "PowBackward0"
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)

@@ -176,7 +176,6 @@ class Nextafter(Pointwise):
     ufunc = np.nextafter
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
-    lowering: ClassVar[str] = "opaque"
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals  # a step is as long as a unit of rounding: the first operand, unless it has arrived

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,9 +34,7 @@ _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 class _Transform(Structured, abstract=True):
     """Linear, and the batch axis in front is none of its axes."""
 
-    lowering: ClassVar[str] = "opaque"
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else bind(self, x_dot)
 

@@ -101,7 +101,6 @@ class _IncompleteGamma(Pointwise, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
-    lowering: ClassVar[str] = "opaque"
     which: ClassVar[int]
 
     def eager(self, *arrays: NDArray[Any]) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, dtype_of_numpy, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import O, Op, Operands, bind
@@ -57,6 +58,7 @@ class Gather(Gathering):
     """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
 
     axis: int
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -104,6 +106,7 @@ class IndexSelect(Gathering):
     """``y = x.take(index, axis)`` for a vector of positions: embedding rows are ``axis`` 0."""
 
     axis: int
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -164,6 +167,8 @@ class GatherNd(Gathering):
 
     Shapes: ``x (n1, .., nk, *rest)`` and indices that broadcast to ``s`` give ``(*s, *rest)``.
     """
+
+    node_class: ClassVar[str] = "IndexBackward0"
 
     def result_type(self, x: TensorType, *indices: TensorType) -> TensorType:
         for index in indices:
@@ -299,7 +304,9 @@ def check_aligned(op: str, x: TensorType, index: TensorType, axis: int) -> None:
         raise ShapeError(
             f"{op}(): Index tensor must have the same number of dimensions as input tensor", {"x": x, "index": index}
         )
-    if index.size and any(n > m for a, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if a != axis):
+    if not seems_equal(index.size, 0) and any(
+        n > m for a, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if a != axis
+    ):
         raise ShapeError(
             f"{op}(): Size does not match: index must not exceed the operand apart from dimension {axis}",
             {"x": x, "index": index},

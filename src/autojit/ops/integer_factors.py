@@ -20,7 +20,6 @@ class _OfIntegers(Pointwise, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int")
     arity: ClassVar[int] = 2
     is_cheap: ClassVar[bool] = False
-    lowering: ClassVar[str] = "opaque"
 
     vjp = not_differentiable("integers have no derivative")
     jvp = not_differentiable("integers have no derivative")

@@ -34,8 +34,8 @@ class Concatenate(Structured):
     """Operands one after the other along ``axis``; equal extents elsewhere, equal dtypes."""
 
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "concatenate"
     axis: int
+    node_class: ClassVar[str] = "CatBackward0"
 
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]

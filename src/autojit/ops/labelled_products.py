@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.sizes import seems_equal
 from autojit.ir.op import O, Op, bind
 from autojit.ops.matmul import MATMUL
 from autojit.ops.shape import broadcast_to, permute, reshape
@@ -95,7 +96,7 @@ def _extents(terms: list[_Term]) -> dict[str, int]:
             before = found.get(label, 1)
             if before != 1 and extent not in (1, before):
                 raise ShapeError(f"einsum(): subscript {label} has extents {before} and {extent}", {"operand": x})
-            found[label] = max(before, extent) if extent and before else 0
+            found[label] = 0 if seems_equal(extent, 0) or seems_equal(before, 0) else max(before, extent)
     return found
 
 

@@ -232,6 +232,8 @@ class Cofactor(MatrixOp):
 class Slogdet(MatrixOp):
     """(sign, log of the absolute value) of the determinant; the latter is real."""
 
+    result_names: ClassVar[tuple[str, ...]] = ("sign", "logabsdet")
+
     n_outputs: ClassVar[int] = 2
 
     def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:

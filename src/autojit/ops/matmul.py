@@ -11,7 +11,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
-from autojit.core.sizes import agree
+from autojit.core.sizes import agree, seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
@@ -35,8 +35,10 @@ class Matmul(Structured):
     Halves are multiplied and accumulated in float32 and rounded once, as BLAS libraries do.
     """
 
+    node_class: ClassVar[str] = "MmBackward0"
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "mat2")
+
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType) -> TensorType:
         if x.ndim < 2 or x.shape[:-2] != w.shape[:-2]:
@@ -97,8 +99,9 @@ MATMUL = Matmul()
 class MatmulAdd(Structured):
     """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
 
+    operand_names: ClassVar[tuple[str, ...]] = ("mat1", "mat2", "self")
+
     masks_cotangents: ClassVar[bool] = False
-    lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType, c: TensorType) -> TensorType:
         product = MATMUL.result_type(x, w)
@@ -282,7 +285,7 @@ def tensordot(x: O, y: O, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -
 
 def _summed(x: O, axis: int) -> O:
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.spec.shape))
-    return x if x.spec.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
+    return x if seems_equal(x.spec.shape[axis], 1) else reshape(apply("sum", x, axes=(axis,)), shape)
 
 
 def kron(x: O, y: O) -> O:

@@ -96,7 +96,6 @@ class Erfcx(Special):
     """``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``."""
 
     is_cheap: ClassVar[bool] = False
-    lowering: ClassVar[str] = "opaque"
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(_erfcx(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
@@ -110,7 +109,6 @@ class Ndtri(Special):
     """The ``x`` that a standard normal variable stays below with probability ``p``; NaN outside of [0, 1]."""
 
     is_cheap: ClassVar[bool] = False
-    lowering: ClassVar[str] = "opaque"
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.05, 0.95)
 
@@ -128,7 +126,6 @@ class Zeta(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
-    lowering: ClassVar[str] = "opaque"
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(_zeta(*(np.asarray(x, np.float64) for x in arrays))).astype(arrays[0].dtype)

@@ -70,7 +70,6 @@ def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint32]:
 class RandomBits(Structured):
     """uint32 words of a shape from a key ``(seed, offset)``; a function of the key, so equal requests agree."""
 
-    lowering: ClassVar[str] = "random"
     is_random: ClassVar[bool] = True
     shape: Shape
 

@@ -17,7 +17,7 @@ import numpy as np
 from autojit.core.dtypes import DType, float32, int64
 from autojit.core.errors import AxisError, UnsupportedDTypeError
 from autojit.core.records import record
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_symbolic, seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
@@ -69,7 +69,7 @@ class Fold(Reduction, abstract=True):
     def result_type(self, x: TensorType) -> TensorType:
         if x.dtype.kind not in self.accepts:
             raise UnsupportedDTypeError(f'"{self.name}" not implemented for {x.dtype}', {"operand": x})
-        if not self.has_identity and size_of(x.shape[axis] for axis in self.axes) == 0:
+        if not self.has_identity and seems_equal(size_of(x.shape[axis] for axis in self.axes), 0):
             raise AxisError(
                 f"{self.name}(): Expected reduction dim to have non-zero size", {"operand": x, "axes": self.axes}
             )

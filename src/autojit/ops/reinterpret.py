@@ -114,7 +114,6 @@ class ViewAsReal(Structured):
     """Complex numbers as pairs: ``c[...] -> f[..., 2]``, real part first. An isometry, so its transpose inverts it."""
 
     is_view: ClassVar[bool] = True
-    lowering: ClassVar[str] = "view_as_real"  # expanded into other ops before code generation
 
     def result_type(self, x: TensorType) -> TensorType:
         if not x.dtype.is_complex:
@@ -159,7 +158,6 @@ class ViewAsComplex(Structured):
 
     is_view: ClassVar[bool] = True
     may_copy: ClassVar[bool] = True
-    lowering: ClassVar[str] = "view_as_complex"
 
     def result_type(self, x: TensorType) -> TensorType:
         if x.dtype.kind != "float" or x.dtype.size_bytes < 4:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Flip(Reindex):
     """Reversed order along ``axes`` (sorted, non-negative). A copy, as in torch, so that no stride is negative."""
 
     axes: tuple[int, ...]
+    parameter_names: ClassVar[Mapping[str, str]] = {"axes": "dims"}
 
     def result_type(self, x: TensorType) -> TensorType:
         return x

@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, bind_all
 from autojit.ops.base import Structured, normalize_axis
@@ -38,10 +39,10 @@ KINDS = ("sum", "prod", "logsumexp")
 class Cumulative(Structured):
     """Fold of the elements up to and including each one along ``axis``; ``reverse`` folds from the end."""
 
-    lowering: ClassVar[str] = "scan"
     kind: str
     axis: int
     reverse: bool = False
+    node_class: ClassVar[str] = "CumsumBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
         if self.kind not in KINDS:
@@ -118,7 +119,6 @@ class Cumulative(Structured):
 class LinearRecurrence(Structured):
     """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis`` from ``s[-1] = 0`` (so ``a[0]`` does not matter)."""
 
-    lowering: ClassVar[str] = "scan"
     axis: int
     reverse: bool = False
 
@@ -172,10 +172,10 @@ class LinearRecurrence(Structured):
 class CumulativeExtreme(Structured):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 
-    lowering: ClassVar[str] = "scan"
     n_outputs: ClassVar[int] = 2
     kind: str
     axis: int
+    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if self.kind not in ("max", "min"):
@@ -233,7 +233,7 @@ def _recur(factors: list[float], terms: list[float]) -> list[float]:
 def _shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
     """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
     extent = x.spec.shape[axis]
-    if extent == 0:
+    if seems_equal(extent, 0):
         return x
     low, high = [0] * x.spec.ndim, [0] * x.spec.ndim
     if reverse:

@@ -53,7 +53,6 @@ _LINEAR = ("set", "add")
 class Scattering(Structured, abstract=True):
     """``base`` with elements of ``src`` written or folded in at run-time places. "set" and "add" are linear in both."""
 
-    lowering: ClassVar[str] = "scatter"
     looks_up: ClassVar[bool] = True
     combine: str
 
@@ -107,6 +106,7 @@ class Scatter(Scattering):
 
     axis: int
     combine: str
+    operand_names: ClassVar[tuple[str, ...]] = ("self", "index", "src")
 
     def result_type(self, base: TensorType, src: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -145,6 +145,7 @@ class IndexUpdate(Scattering):
 
     axis: int
     combine: str
+    node_class: ClassVar[str] = "IndexPutBackward0"
 
     def result_type(self, base: TensorType, src: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)

@@ -6,7 +6,7 @@ state ``unview``: the base with the viewed elements replaced, which turns an in-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +19,7 @@ from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_mi
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.base import Reindex, Structured, normalize_axis, sum_to
+from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, slice_ends, sum_to
 from autojit.ops.samples import Samples, ramp
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Reshape(View):
 
     may_copy: ClassVar[bool] = True
     shape: Shape
+    node_class: ClassVar[str] = "ViewBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
         if not agree(prod(self.shape), x.size):
@@ -92,6 +93,7 @@ class Permute(View):
     """Axis ``k`` of the result is axis ``axes[k]`` of the operand."""
 
     axes: Integers
+    parameter_names: ClassVar[Mapping[str, str]] = {"axes": "dims"}
 
     def result_type(self, x: TensorType) -> TensorType:
         if sorted(self.axes) != list(range(x.ndim)):
@@ -162,10 +164,7 @@ class Slice(View):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
-        ends = [
-            start + (n - 1) * step + 1 if n else start
-            for start, n, step in zip(self.starts, y_bar.spec.shape, self.steps, strict=True)
-        ]
+        ends = slice_ends(self.starts, y_bar.spec.shape, self.steps)
         high = tuple(extent - end for extent, end in zip(x.spec.shape, ends, strict=True))
         pairs = zip(y_bar.spec.shape, self.steps, strict=True)
         between = tuple(0 if step == 1 or surely_less(n, 2) else step - 1 for n, step in pairs)
@@ -192,11 +191,10 @@ class BroadcastTo(View):
     """NumPy broadcasting to a shape: axes of extent 1 repeat, missing leading axes are added."""
 
     shape: Shape
+    node_class: ClassVar[str] = "ExpandBackward0"
 
     def result_type(self, x: TensorType) -> TensorType:
-        aligned = self.shape[len(self.shape) - x.ndim :] if x.ndim else ()
-        fits = x.ndim <= len(self.shape) and all(n in (1, m) for n, m in zip(x.shape, aligned, strict=True))
-        if not fits:
+        if not is_expandable(x.shape, self.shape):
             raise ShapeError(
                 f"expand: the operand cannot be broadcast to {list(self.shape)}",
                 {"x": x},
@@ -271,9 +269,7 @@ class Pad(Reindex):
     def region(self, shape: Shape) -> Slice:
         """The slice of the result that holds an operand of ``shape``."""
         steps = tuple(inner + 1 for inner in self.interior)
-        spans = zip(shape, self.low, steps, strict=True)
-        stops = tuple(low + (n - 1) * step + 1 if n else low for n, low, step in spans)
-        return Slice(self.low, stops, steps)
+        return Slice(self.low, slice_ends(self.low, shape, steps), steps)
 
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
         result = np.full(self._shape(x.shape), self.value, x.dtype)
@@ -325,7 +321,6 @@ class Pad(Reindex):
 class SliceUpdate(Structured):
     """``base`` with ``base[starts : ... : steps]`` replaced by ``piece``; the region is as large as the piece."""
 
-    lowering: ClassVar[str] = "slice_update"
     starts: Integers
     steps: Integers
 
@@ -339,9 +334,7 @@ class SliceUpdate(Structured):
 
     def region(self, shape: Shape) -> Slice:
         """The slice of the base that a piece of ``shape`` replaces."""
-        spans = zip(self.starts, shape, self.steps, strict=True)
-        stops = tuple(start + (n - 1) * step + 1 if n else start for start, n, step in spans)
-        return Slice(self.starts, stops, self.steps)
+        return Slice(self.starts, slice_ends(self.starts, shape, self.steps), self.steps)
 
     def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
         result = base.copy()

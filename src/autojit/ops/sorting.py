@@ -11,6 +11,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, bind_all, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
@@ -48,6 +49,7 @@ class Sort(Structured):
     axis: int
     descending: bool
     ranks: tuple[int, int] | None = None
+    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if x.dtype.is_complex:
@@ -412,7 +414,7 @@ def median(x: O, axis: int) -> tuple[O, O]:
         return sort(x, axis)
     axis = normalize_axis(axis, x.spec.ndim, "median")
     extent = x.spec.shape[axis]
-    if extent == 0:
+    if seems_equal(extent, 0):
         raise IndexOutOfRangeError("median(): Expected reduction dim to have non-zero size.", {"x": x, "axis": axis})
     middle = (extent - 1) // 2
     value, place = _rank(x, axis, middle)

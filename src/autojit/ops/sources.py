@@ -6,7 +6,7 @@ A source has nobody to say whether it computes or records, nor where: its functi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from autojit.core.dtypes import DType, float64, int64
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
 from autojit.core.sizes import hint_of
+from autojit.core.structure import structure
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import O, Op, Operands
 from autojit.ops.base import Source, Structured
@@ -49,8 +50,8 @@ class Full(Source):
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> tuple[str, str, Shape, Device]:
-        return repr(self.value), self.dtype.short, self.shape, self.device
+    def _key(self) -> tuple[Any, ...]:
+        return repr(self.value), self.dtype.short, structure(self.shape), self.device
 
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)
@@ -126,7 +127,6 @@ class Constant(Structured):
     dtype: DType
     shape: Shape
     device: Device = CPU
-    lowering: ClassVar[str] = "constant"
 
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)
@@ -178,6 +178,11 @@ def zeros_like(x: O) -> O:
 def ones_like(x: O) -> O:
     """Ones of ``x``'s type."""
     return x._literal(1, x.spec)
+
+
+def source_at(op: Source, device: Device) -> Op:
+    """A source of the same values on a device."""
+    return type(op)(*[device if name == "device" else getattr(op, name) for name in op.__match_args__])
 
 
 def made_like(like: O, op: Op) -> O:

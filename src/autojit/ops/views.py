@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import O, Op, Operands, bind
@@ -81,8 +82,8 @@ class Diagonal(View):
         places = {self.axis1: last + row, self.axis2: last + column}
         return tuple(places[a] if a in places else next(rest) for a in range(x.ndim))
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return (None if y_bar.spec.size == 0 else self.embed(y_bar, primals[0].spec.shape),)
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (None if seems_equal(y_bar.spec.size, 0) else self.embed(y_bar, primals[0].spec.shape),)
 
     def embed(self, piece: O, shape: Shape) -> O:
         """Zeros of ``shape`` with the piece on the diagonal, by padding alone, so that it fuses."""
@@ -103,7 +104,7 @@ class Diagonal(View):
 
     def unview(self, base: Any, piece: Any) -> Any:
         """On a row-major matrix of n columns the diagonal is a slice of step n + 1 of the flattened one."""
-        if piece.spec.size == 0:
+        if seems_equal(piece.spec.size, 0):
             return base
         order = self._order(base.spec.ndim)
         front = permute(base, order)
@@ -197,7 +198,7 @@ class Unfold(View):
                 {"base": base, "view": piece},
                 "clone() the tensor before the in-place operation",
             )
-        if piece.spec.size == 0:
+        if seems_equal(piece.spec.size, 0):
             return base
         extent = base.spec.shape[self.axis]
         covered = base._literal(True, TensorType(piece.spec.shape, bool_, base.spec.device))
@@ -220,9 +221,9 @@ class Unfold(View):
 class ViewUpdate(Structured):
     """``base`` where the elements that the chain of views shows are replaced by ``piece``."""
 
-    lowering: ClassVar[str] = "view_update"  # expanded into other ops before code generation
     keeps_order: ClassVar[bool] = True
     chain: tuple[Op, ...]
+    node_class: ClassVar[str] = "CopySlices"
 
     def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
         shown = base

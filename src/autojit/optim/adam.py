@@ -218,7 +218,7 @@ class NAdam(Optimizer):
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         _begin_moments(p, state, "exp_avg_sq")
         if "mu_product" not in state:
-            state["mu_product"] = lasting(lambda: aj.ones((), dtype=aj.float32))
+            state["mu_product"] = lasting(lambda: aj.ones((), dtype=aj.float32, device="cpu"))
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))

@@ -258,8 +258,8 @@ class ASGD(Optimizer):
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
-            state["eta"] = lasting(lambda: aj.tensor(float(group.plain("lr")), dtype=aj.float32))
-            state["mu"] = lasting(lambda: aj.ones((), dtype=aj.float32))
+            state["eta"] = lasting(lambda: aj.tensor(float(group.plain("lr")), dtype=aj.float32, device="cpu"))
+            state["mu"] = lasting(lambda: aj.ones((), dtype=aj.float32, device="cpu"))
             state["ax"] = zeros_like(p)
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:

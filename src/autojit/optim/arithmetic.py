@@ -157,7 +157,7 @@ def step_counter() -> Tensor:
 
 def new_counter() -> Tensor:
     """A counter that nobody shares."""
-    return lasting(lambda: aj.zeros((), dtype=aj.float32))
+    return lasting(lambda: aj.zeros((), dtype=aj.float32, device="cpu"))
 
 
 def part_counters(moving: Sequence[dict[str, Any]], resting: Sequence[dict[str, Any]]) -> None:

@@ -36,7 +36,7 @@ def _greater(x: Any, y: Any) -> Any:
     """The greater of two numbers; of tensors while a step is being captured."""
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         return max(x, y)
-    return aj.maximum(*(t if isinstance(t, Tensor) else aj.tensor(t, dtype=aj.float64) for t in (x, y)))
+    return aj.maximum(*(t if isinstance(t, Tensor) else aj.tensor(t, dtype=aj.float64, device="cpu") for t in (x, y)))
 
 
 class Adafactor(Optimizer):

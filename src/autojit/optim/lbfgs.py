@@ -54,7 +54,7 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         parts = [
-            (aj.zeros(p.numel(), dtype=p.dtype) if p.grad is None else p.grad.detach().reshape(-1))
+            (aj.zeros(p.numel(), dtype=p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1))
             for p in self._params
         ]
         return aj.cat(parts)

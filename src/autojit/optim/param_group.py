@@ -82,7 +82,7 @@ class ParamGroup(dict[str, Any]):
             value = dict.__getitem__(self, name)
             value = value if place is None else value[place]
             with outside_trace():
-                found = self._slots[name, place] = aj.tensor(float(value), dtype=aj.float64)
+                found = self._slots[name, place] = aj.tensor(float(value), dtype=aj.float64, device="cpu")
         return found
 
     def take_over(self, other: ParamGroup) -> None:
@@ -251,4 +251,4 @@ def hyper(group: ParamGroup, name: str, place: int | None = None) -> Any:
         return value.as_operand().to(aj.float64)
     if not _is_number(value):
         return value
-    return aj.tensor(float(value), dtype=aj.float64) if is_assigned else group.slot(name, place)
+    return aj.tensor(float(value), dtype=aj.float64, device="cpu") if is_assigned else group.slot(name, place)

@@ -95,4 +95,4 @@ def _whole(p: Tensor) -> Tensor:
 
 
 def _one() -> Tensor:
-    return lasting(lambda: aj.ones((), dtype=aj.float64))
+    return lasting(lambda: aj.ones((), dtype=aj.float64, device="cpu"))

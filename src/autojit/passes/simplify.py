@@ -20,11 +20,13 @@ from autojit.core.sizes import surely_less
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
-from autojit.ops.base import Elementwise, Reduction, Reindex
+from autojit.ir.result_types import result_types
+from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.requirements import InRange
 from autojit.ops.reversal import Flip
 from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
-from autojit.ops.sources import Iota
+from autojit.ops.sources import Iota, source_at
+from autojit.ops.transfers import ToDevice
 from autojit.passes.rewrite import Rewriter, Rule
 
 MAX_FOLDED_OPERANDS = 4
@@ -100,7 +102,7 @@ def _fold(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     values = [rewriter.literal(x) for x in operands]
     if any(v is None for v in values):
         return None
-    result = op.result_type(*[x.spec for x in operands])
+    result = result_types(op, *[x.spec for x in operands])
     arrays = [np.asarray(v, x.spec.dtype.numpy) for v, x in zip(values, operands, strict=True)]
     try:
         with np.errstate(all="ignore"):
@@ -117,11 +119,13 @@ def _is(value: Any, number: float) -> bool:
 def _kept(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...], which: int) -> Any:
     """The operand itself, broadcast to the result's shape."""
     x = operands[which]
-    result = op.result_type(*[o.spec for o in operands])
-    if x.spec.shape == result.shape:
+    result = result_types(op, *[o.spec for o in operands])
+    if x.spec.shape == result.shape and x.spec.device == result.device:
         return x
     value = rewriter.literal(x)
-    return bind(BroadcastTo(result.shape), x) if value is None else x._literal(value, result)
+    if value is not None:
+        return x._literal(value, result)
+    return bind(BroadcastTo(result.shape), x) if x.spec.device == result.device else None
 
 
 def _mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
@@ -208,6 +212,22 @@ def _fold_of_one(rewriter: Rewriter, op: Reduction, operands: tuple[Tracer, ...]
     return x._literal(0, result) if getattr(op, "is_pair", False) else bind(Reshape(result.shape), x)
 
 
+def _to_device(rewriter: Rewriter, op: ToDevice, operands: tuple[Tracer, ...]) -> Any:
+    """A source begins where it is wanted; what comes back from another device has not left; a literal is everywhere."""
+    (x,) = operands
+    if x.spec.device == op.device:
+        return x
+    value, before = rewriter.literal(x), rewriter.op_of(x)
+    if value is not None:
+        return x._literal(value, x.spec.on(op.device))
+    if isinstance(before, Source):
+        return Tracer(x.builder, x.builder.apply(source_at(before, op.device), ())[0])
+    if isinstance(before, ToDevice):
+        first = rewriter.operand_of(x)
+        return first if first.spec.device == op.device else bind(op, first)
+    return None
+
+
 SPECIAL: dict[str, Rule] = {
     "reshape": _reshape,
     "permute": _permute,
@@ -220,6 +240,7 @@ SPECIAL: dict[str, Rule] = {
     "div": _div,
     "where": _where,
     "scatter": _scatter,
+    "to_device": _to_device,
 }
 
 

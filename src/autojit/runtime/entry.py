@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from autojit.codegen.records import Record
+from autojit.core.device_array import DeviceArray, Space, layout_in_memory
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.sizes import is_symbolic
@@ -249,19 +250,22 @@ class NativeEntry:
         """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
         spec = self._spec.rings[ring]
         cls = type(self._rings[ring][rank])
-        tensor, array = (int(word) for word in self._entries[ring][rank][:2])
-        if _references(tensor) != 1 or _slot_word(tensor, slot_offset(cls, spec.array_slot)) != array:
+        tensor, content, array = (int(word) for word in self._entries[ring][rank][:3])
+        if _references(tensor) != 1 or _slot_word(tensor, slot_offset(cls, spec.array_slot)) != content:
             return False
+        is_alone = _references(content) == 1 and _references(array) == 1
         untouched = (_slot_word(tensor, slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
-        return _references(array) == 1 and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
+        return is_alone and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
 
     def _describe_ring_entry(self, ring: int, rank: int) -> None:
         tensor = self._rings[ring][rank]
-        array = getattr(tensor, self._spec.rings[ring].array_slot)
+        content = getattr(tensor, self._spec.rings[ring].array_slot)
+        array = layout_in_memory(content)
         cls: type = type(tensor)
         attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
         self._entries[ring][rank] = RingEntry(
             tensor=id(tensor),
+            content=id(content),
             array=id(array),
             data=data_address(array),
             flags=array_flags(array),
@@ -363,6 +367,15 @@ class NativeEntry:
             "shape": self._keep_table(np.array([self._extent(n) for n in check.shape], np.int64)),
             "store": 0 if table_index is None else self._table_entry(table_index),
             "flags": _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if check.writeable else 0),
+            **({} if check.space is None else self._words_of_space(check.space)),
+        }
+
+    def _words_of_space(self, space: Space) -> dict[str, int]:
+        return {
+            "wrapper": id(DeviceArray),
+            "layout": slot_offset(DeviceArray, "layout"),
+            "place": slot_offset(DeviceArray, "space"),
+            "space": self._keep_object(space),
         }
 
     def _extent(self, extent: int) -> int:

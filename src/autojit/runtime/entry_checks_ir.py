@@ -235,9 +235,16 @@ def _check_tensor(f: NativeFunction) -> None:
     with f.when(f.test("ne", part, f.get(record, ArgumentWords.no_part))):
         behind = f.get(record, ArgumentWords.behind)
         f.return_unless(f.call(_BEHIND_HOLDS, f.convert("inttoptr", part, "i64", "ptr"), behind), NO)
-    array = f.load("ptr", f.at(tensor, f.get(record, ArgumentWords.offset)))
-    f.return_when(f.is_zero(array, "ptr"), NO)
-    f.ret(f.call(_ARRAY_HOLDS, array, record, head))
+    content = f.load("ptr", f.at(tensor, f.get(record, ArgumentWords.offset)))
+    f.return_when(f.is_zero(content, "ptr"), NO)
+    wrapper = f.get(record, ArgumentWords.wrapper)
+    with f.when(f.is_set(wrapper)):
+        f.return_unless(f.test("eq", _type_of(f, content), wrapper), NO)
+        space = f.load("i64", f.at(content, f.get(record, ArgumentWords.place)))
+        f.return_unless(f.test("eq", space, f.get(record, ArgumentWords.space)), NO)
+        layout = f.load("ptr", f.at(content, f.get(record, ArgumentWords.layout)))
+        f.ret(f.call(_ARRAY_HOLDS, layout, record, head))
+    f.ret(f.call(_ARRAY_HOLDS, content, record, head))
 
 
 def _take_int(f: NativeFunction, kind: str, number: str, in_range: Junction) -> None:
@@ -271,9 +278,10 @@ def _free_tensor(f: NativeFunction, ring: str, entry: str, offset: str, taken: J
     tensor, array = f.get(entry, RingEntry.tensor), f.get(entry, RingEntry.array)
     f.go_unless(_is_held_once(f, tensor), taken)
     content = f.load("ptr", f.at(tensor, offset))
-    f.go_unless(f.test("eq", content, array, "ptr"), taken)
+    f.go_unless(f.test("eq", content, f.get(entry, RingEntry.content), "ptr"), taken)
     has_flags = f.test("eq", _flags_of(f, array), f.get(entry, RingEntry.flags))
-    f.go_unless(f.both(_is_held_once(f, array), has_flags), taken)
+    is_alone = f.both(_is_held_once(f, content), _is_held_once(f, array))  # one array, or one and what holds it
+    f.go_unless(f.both(is_alone, has_flags), taken)
     n_slots, slots = f.get(ring, Ring.n_slots), f.get(ring, Ring.slots)
     f.go_unless(f.call(_SLOTS_HOLD, tensor, n_slots, slots), taken)
     attributes_offset = f.get(ring, Ring.attributes_offset)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import DeviceArray, first_address
 from autojit.core.locks import without_waiting
 from autojit.core.memory_ranges import range_of
 from autojit.core.size_expressions import LEAST
@@ -153,7 +154,7 @@ class PythonEntry:
             self._store(value, argument)
         outputs = [ring.make() for ring in self._spec.rings]
         for tensor, ring in zip(outputs, self._spec.rings, strict=True):
-            self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
+            self._table[ring.table_index] = first_address(getattr(tensor, ring.array_slot))
         self._step(self._spec.table_address)
         if (refused := self._raise_errors()) is not None:
             return refused
@@ -170,10 +171,9 @@ class PythonEntry:
         if isinstance(argument, FloatArgument | IntArgument):
             argument.cell[...] = value
         if isinstance(argument, TensorArgument) and argument.table_index is not None:
-            value = getattr(value, argument.array_slot)
-            self._table[argument.table_index] = value.__array_interface__["data"][0]
+            self._table[argument.table_index] = first_address(getattr(value, argument.array_slot))
         if isinstance(argument, ArrayArgument) and argument.table_index is not None:
-            self._table[argument.table_index] = value.__array_interface__["data"][0]
+            self._table[argument.table_index] = first_address(value)
 
 
 def _table_entries(spec: EntrySpec) -> int:
@@ -208,6 +208,10 @@ def _argument_holds(value: Any, argument: Argument) -> bool:
 
 
 def _array_holds(value: Any, check: ArrayCheck) -> bool:
+    if check.space is not None:
+        if type(value) is not DeviceArray or value.space is not check.space:
+            return False
+        value = value.layout
     return (
         type(value) is np.ndarray
         and value.dtype is check.dtype

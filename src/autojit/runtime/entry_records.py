@@ -75,6 +75,10 @@ class ArgumentWords(Record[int]):
     part: Word = field(default=0)  # offset of a slot that may hold a part to look behind; of the type where none is
     no_part: Word = field(default=0)  # the object that the slot holds where there is none
     behind: Pointer = field(default=0)  # `BehindWords`
+    wrapper: Word = field(default=0)  # type of what holds the array where that is on another device, or 0
+    layout: Word = field(default=0)  # offset of its slot for the array
+    place: Word = field(default=0)  # offset of its slot for the memory that the array must be in
+    space: Word = field(default=0)  # that memory
 
 
 class BehindWords(Record[int]):
@@ -147,6 +151,7 @@ class RingEntry(Record[int]):
     """A tensor of a ring, as it must be found."""
 
     tensor: Pointer
+    content: Pointer  # of its array slot: the array, or what holds the array where that is on another device
     array: Pointer
     data: Word
     flags: Word

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from autojit.core.device_array import Space
+
 
 class Refusal(Enum):
     """Why the entry point did not run the step."""
@@ -40,12 +42,14 @@ Slots = tuple[tuple[str, object], ...]
 class ArrayCheck(NamedTuple):
     """An exact ``np.ndarray`` of this shape and dtype object, C-contiguous and aligned (and writeable if asked).
 
+    Where ``space`` is given, a `DeviceArray` in that memory whose layout is such an array.
     Extents may be open sizes of `EntrySizes`: the first axis of each says its value (at least 2), others must agree.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     writeable: bool = False
+    space: Space | None = None
 
 
 class Behind(NamedTuple):

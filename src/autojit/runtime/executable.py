@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device import CPU, Device
+from autojit.core.device_array import first_address, layout_in_memory, on_layout
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child
 from autojit.core.sizes import expression_of
@@ -31,7 +33,7 @@ from autojit.runtime.entry_records import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
 from autojit.runtime.gate import Gate
 from autojit.runtime.loader import LoadedObject
-from autojit.runtime.memory import allocate_array
+from autojit.runtime.memory import allocate_at
 from autojit.runtime.object_layout import layout_is_known
 from autojit.runtime.size_program import SizeProgram, sizes_of
 from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
@@ -77,6 +79,7 @@ class OutputSpec:
     dtype: np.dtype[Any]
     most: int | None = None
     place: int | None = None
+    device: Device = CPU
 
 
 class Executable:
@@ -150,13 +153,14 @@ class Executable:
         return [*self.run_with(inputs, outputs, sizes)]
 
     def allocate(self, output: int, shape: tuple[int, ...], order: Sequence[int] | None = None) -> Array:
-        """An array for an output; ``order`` as in `allocate_array`.
+        """An array for an output; ``order`` as in `allocate_at`.
 
         Raises:
             OutOfMemoryError: it names the op that makes the output, and its line.
         """
         try:
-            return allocate_array(shape, self.outputs[output].dtype, order)
+            made: Array = allocate_at(self.outputs[output].device, shape, self.outputs[output].dtype, order)
+            return made
         except MemoryError as error:
             if self.diagnosis is None or self._lowered is None:
                 raise
@@ -305,8 +309,9 @@ def _counted_result(array: Array, spec: OutputSpec, shape: tuple[int, ...], size
         return array
     count = math.prod(shape)
     if spec.place is None:
-        return array.reshape(-1)[:count].reshape(shape)
-    made: Array = allocate_array(shape, spec.dtype)
+        cut: Array = on_layout(array, layout_in_memory(array).reshape(-1)[:count].reshape(shape))
+        return cut
+    made: Array = allocate_at(spec.device, shape, spec.dtype)
     if count:
         ctypes.memmove(data_address(made), sizes.address(spec.place), made.nbytes)
     return made
@@ -328,10 +333,8 @@ _executables: weakref.WeakSet[Executable] = weakref.WeakSet()
 
 def data_address(array: Array) -> int:
     """Address of an array's first element."""
-    if layout_is_known() and isinstance(array, np.ndarray):
-        return _word_at(id(array) + ARRAY_DATA_OFFSET).value
-    address: int = array.__array_interface__["data"][0]
-    return address
+    array = layout_in_memory(array)
+    return _word_at(id(array) + ARRAY_DATA_OFFSET).value if layout_is_known() else first_address(array)
 
 
 _word_at = ctypes.c_uint64.from_address

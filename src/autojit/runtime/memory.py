@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device import CPU, Device, space_at
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import new_lock
 
@@ -251,6 +252,20 @@ def allocate_array(
     )  # dtypes that the interface has no name for
     memory.owner = _Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache)
     return np.ndarray(shape, element, memory, strides=strides)
+
+
+def allocate_at(place: Device, shape: tuple[int, ...], dtype: npt.DTypeLike, order: Sequence[int] | None = None) -> Any:
+    """`allocate_array` in the memory of a device.
+
+    Raises:
+        MemoryError: the memory is not there.
+    """
+    return allocate_array(shape, dtype, order) if place == CPU else space_at(place).allocate(shape, dtype, order)
+
+
+def arena_at(place: Device, size_bytes: int) -> Any:
+    """An `Arena` in the memory of a device."""
+    return Arena(size_bytes) if place == CPU else space_at(place).arena(size_bytes)
 
 
 def _strides(shape: tuple[int, ...], itemsize: int, order: Sequence[int]) -> tuple[int, ...]:

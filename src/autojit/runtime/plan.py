@@ -41,6 +41,7 @@ from autojit.codegen.lowered import (
     Word,
     Words,
 )  # fmt: skip
+from autojit.core.device import CPU, Device
 from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
@@ -51,7 +52,7 @@ from autojit.runtime.diagnosis import Diagnosis, array_at, out_of_memory
 from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
-from autojit.runtime.memory import Arena
+from autojit.runtime.memory import Arena, arena_at
 from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.pool import get_num_threads
 from autojit.runtime.size_program import SizeProgram
@@ -104,6 +105,8 @@ class PlanBuilder:
             self.sizes = SizeProgram(types, counted, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
+        others = {place: size for place, size in self.memory.arenas.items() if place != CPU}
+        self.arenas: dict[Device, Any] = {CPU: self.arena, **{p: arena_at(p, size) for p, size in others.items()}}
         run = [k for k, entry in enumerate(lowered.entries) if entry.chunks != 0]
         self.run = [lowered.entries[k] for k in run]
         self.may_fail = [lowered.may_fail[k] for k in run]
@@ -125,8 +128,10 @@ class PlanBuilder:
         return self.regions[self.memory.region_of[self.memory.home(value)]]
 
     def _make_arena(self) -> tuple[Arena, int]:
-        """Temporaries, then scratch: entries take turns, so they share it; partial results of a band outlive it."""
-        start = self.memory.machine.aligned(self.memory.arena_bytes)
+        """The host's: temporaries, then scratch: entries take turns, so they share it; partial results of a band
+        outlive it.
+        """
+        start = self.memory.machine.aligned(self.memory.arenas.get(CPU, 0))
         self.scratch: dict[Scratch, int] = {}
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
@@ -343,7 +348,7 @@ class PlanBuilder:
             return 0
         if value in self.memory.region_of:
             return self._in_region(self.memory.region_of[value], offset, slot)
-        return self._word(self.arena.address + self.memory.offsets[value] + offset, slot)
+        return self._word(self.arenas[value.type.device].address + self.memory.offsets[value] + offset, slot)
 
     def _table(self, nested: Nested) -> int:
         """Address of the pointer table of a plan inside this one; the word before it holds the plan's."""
@@ -460,7 +465,7 @@ def build_executable(
     sizes = builder.sizes
     types = [v.type for v in schedule.graph.outputs]
     specs = [
-        OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds), builder.place(v))
+        OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds), builder.place(v), t.device)
         for t, v in zip(types, schedule.outputs, strict=True)
     ]
     executable = Executable(

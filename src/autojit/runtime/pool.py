@@ -25,6 +25,7 @@ from autojit.codegen.records import Field
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
+from autojit.core.top_level import top_level
 from autojit.core.undivided import undivided
 from autojit.runtime.cores import available_cores
 from autojit.runtime.host import cached_host_target
@@ -38,6 +39,7 @@ _CALIBRATION_PAUSES = 1000
 _OPT_LEVEL = 0  # a tenth of the compile time of 2; the pool waits for memory, not for instructions
 
 
+@top_level
 def get_num_threads() -> int:
     """Threads a compiled step may use, the calling one included."""
     if not _is_parallel():
@@ -45,6 +47,7 @@ def get_num_threads() -> int:
     return _wanted_threads
 
 
+@top_level
 def set_num_threads(num: int) -> None:
     """Let compiled steps use `num` threads, the calling one included. Takes effect with the next parallel loop.
 

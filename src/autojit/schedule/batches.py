@@ -13,7 +13,7 @@ from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
-from autojit.schedule.kernels import Apart, Kernel, LoopKernel
+from autojit.schedule.kernels import Apart, Kernel, LoopKernel, device_of
 
 MOST_KERNELS = 512  # of a batch
 
@@ -47,6 +47,8 @@ class _Collector:
         if any(not a.prefix for a in kernel.program.accumulators):
             return False  # its partial results must be combined before the next reader
         if self.apart.separates(kernel, self.kernels):
+            return False
+        if self.kernels and device_of(kernel) != device_of(self.kernels[0]):
             return False
         writes = set(kernel.writes())
         clobbers = writes | {self.overwritten[v] for v in writes if v in self.overwritten}

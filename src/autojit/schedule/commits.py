@@ -20,15 +20,16 @@ from collections.abc import Set as AbstractSet
 
 from autojit.core.sizes import expression_of, is_symbolic
 from autojit.ir.graph import Graph, Node, Value, replace
+from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.elementwise_rounding import Quotient
 from autojit.ops.requirements import InRange
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
+from autojit.ops.while_sweeps import WhileLoop
 from autojit.passes.index_bounds import IndexBounds
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.groups import Group
-from autojit.schedule.kinds import NESTED
 
 Key = tuple[Value, object]
 """Indices, and the extent of the axis that they count along."""
@@ -37,9 +38,8 @@ Key = tuple[Value, object]
 def may_fail(node: Node) -> bool:
     """Whether a node can be an error for the values of its operands, or for the memory it asks for as it runs."""
     op = node.op
-    if op.name in NESTED:  # a loop of unknown length asks for memory, and can be interrupted
-        graphs = op.graphs()  # type: ignore[attr-defined]
-        return op.name == "while_loop" or any(may_fail(inner) for graph in graphs for inner in graph.nodes)
+    if isinstance(op, HoldsGraphs):  # a loop of unknown length asks for memory, and can be interrupted
+        return isinstance(op, WhileLoop) or any(may_fail(inner) for graph in op.graphs() for inner in graph.nodes)
     return op.has_effect or op.may_fail(*[v.type for v in node.inputs])
 
 

@@ -55,6 +55,7 @@ class Fuser:
         self.answer: list[tuple[Value, Indices]] = []
         self.reads_behind: dict[tuple[Value, Indices], tuple[tuple[Value, Indices], ...]] = {}
         self.counts = CountReaders(graph)
+        self.is_mixed = len({v.type.device for v in definitions}) > 1  # units compute on one device each
 
     def run(self) -> list[Group | Node | None]:
         """Groups and single nodes by id (None: merged away); ids are not yet an execution order."""
@@ -91,6 +92,8 @@ class Fuser:
     def _merge(self, other: Group | Node | None, group: Group, place: dict[Node, int]) -> bool:
         """Absorb ``other``, which ``group`` reads from, into ``group``."""
         if not isinstance(other, Group) or other.shape != group.shape or not _same_split(other, group):
+            return False
+        if self.is_mixed and other.device != group.device:
             return False
         if len(other.members) + len(group.members) > MOST_MEMBERS or other.checks_only or group.checks_only:
             return False
@@ -184,6 +187,8 @@ class Fuser:
             for reader in self.readers.get(value, ())[-3:]:
                 seen[reader] = None
         found = [unit for i in seen if isinstance(unit := self.units[i], Group) and unit.checks_only == is_check]
+        if self.is_mixed:
+            found = [unit for unit in found if unit.device == node.outputs[0].type.device]
         if len(found) > 1:
             found.sort(key=_weight, reverse=True)  # what does most work saves most by fusing
         return found[:CANDIDATES]
@@ -215,7 +220,7 @@ class Fuser:
 
     def _fresh(self, node: Node) -> Group:
         domain = node.inputs[0].type.shape if isinstance(node.op, Reduction) else node.outputs[0].type.shape
-        group = Group(len(self.units), domain, loop_indices(domain))
+        group = Group(len(self.units), domain, loop_indices(domain), node.outputs[0].type.device)
         self._enter(group, 0)
         return group
 

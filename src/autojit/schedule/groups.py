@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
+from autojit.core.device import CPU, Device
 from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
@@ -30,6 +31,7 @@ class Group:
     id: int
     shape: Shape
     axes: Indices  # loop index per domain axis
+    device: Device = CPU  # where all members compute
     row_axes: tuple[int, ...] | None = None  # None: no reduction has asked for a split yet
     prefix: int | None = None  # leading row axes kept by column reductions
     members: list[Node] = field(default_factory=list)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from autojit.core.device import CPU, Device
 from autojit.core.sizes import surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Node, Value
@@ -137,6 +138,12 @@ class Apart:
     def separates(self, kernel: Kernel, others: Iterable[Kernel]) -> bool:
         """Whether a kernel must run behind one of the others."""
         return kernel in self.committing and not self.failing.isdisjoint(others)
+
+
+def device_of(kernel: Kernel) -> Device:
+    """Where a kernel runs: where its results are. A copy to another device is one of that."""
+    values = kernel.writes() or kernel.reads()
+    return values[0].type.device if values else CPU
 
 
 def contiguous_access(value: Value, shape: Shape) -> Access:

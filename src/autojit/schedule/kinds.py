@@ -18,12 +18,11 @@ from autojit.ir.graph import Graph, Node
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
+from autojit.ops.matmul import Matmul, MatmulAdd
+from autojit.ops.random import RandomBits
+from autojit.ops.shape import SliceUpdate
 
 _NO_SCALARS = ("complex", "float8")
-_ALSO_POINTWISE = ("concatenate", "random_bits", "slice_update")
-_PRODUCTS = ("matmul", "matmul_add")
-NESTED = ("cond", "scan", "while_loop")
-"""Ops that hold graphs."""
 
 
 class Kind(Enum):
@@ -45,7 +44,7 @@ def kinds_of(graph: Graph, machine: Machine) -> dict[Node, Kind]:
 
 def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
     """The short names of the dtypes for which products of the graph need tile code."""
-    found = {node.outputs[0].type.dtype for node in graph.nodes if node.op.name in _PRODUCTS}
+    found = {node.outputs[0].type.dtype for node in graph.nodes if isinstance(node.op, Matmul | MatmulAdd)}
     return {dtype.short for dtype in found & machine.product_dtypes}
 
 
@@ -59,10 +58,10 @@ def is_opaque(node: Node) -> bool:
 
 def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
-    if op.name in _PRODUCTS:
+    if isinstance(op, Matmul | MatmulAdd):
         return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
-    is_pointwise = isinstance(op, Elementwise) or (op.name in _ALSO_POINTWISE and not _joins_blocks(node, machine))
-    if is_pointwise:
+    is_stitched = isinstance(op, Concatenate | SliceUpdate | RandomBits) and not _joins_blocks(node, machine)
+    if isinstance(op, Elementwise) or is_stitched:
         found = Kind.POINTWISE
     elif isinstance(op, Reindex | Source | Gathering):
         found = Kind.INLINE

@@ -27,6 +27,9 @@ from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, T
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
 from autojit.ops.formula import Formula
+from autojit.ops.joining import Concatenate
+from autojit.ops.random import RandomBits
+from autojit.ops.shape import SliceUpdate
 from autojit.schedule.expressions import (
     FIRST,
     LAST,
@@ -192,11 +195,11 @@ class ExprBuilder:
         if isinstance(op, Elementwise):
             args = tuple(self.value(x, broadcast_index(index, x.type.shape)) for x in node.inputs)
             return self._formula(op, args) if isinstance(op, Formula) else self._applied(node, args)
-        if op.name == "concatenate":
+        if isinstance(op, Concatenate):
             return self._concatenate(node, index)
-        if op.name == "slice_update":
+        if isinstance(op, SliceUpdate):
             return self._slice_update(node, index)
-        if op.name == "random_bits":
+        if isinstance(op, RandomBits):
             return self._random(node, index)
         return self.through(node, index)
 

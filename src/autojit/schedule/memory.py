@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from autojit.core.device import Device
 from autojit.core.machine import Machine
 from autojit.core.sizes import is_symbolic, surely_less, typical
 from autojit.ir.graph import Graph, Value
@@ -27,18 +28,23 @@ class Item(Protocol):
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes`` is its size: the step's peak of temporaries.
+    """``offsets`` of temporaries in the arena of their device, in bytes; ``arenas``: the sizes of the arenas.
 
     ``aliases``: values that lie in the memory of another, because a kernel turns them into it in place. Temporaries of
     symbolic size lie elsewhere: in one of the ``regions``, which follow each other and are as long as a call needs.
     """
 
     offsets: dict[Value, int]
-    arena_bytes: int
+    arenas: dict[Device, int]
     aliases: dict[Value, Value]
     machine: Machine
     regions: tuple[int, ...] = ()  # sizes in bytes
     region_of: dict[Value, int] = field(default_factory=dict)
+
+    @property
+    def arena_bytes(self) -> int:
+        """The step's peak of temporaries of fixed size, on all devices."""
+        return sum(self.arenas.values())
 
     @property
     def peak_bytes(self) -> int:
@@ -90,9 +96,13 @@ def plan_memory(
         if v not in outside and v not in aliases
     ]
     fixed = [block for block in blocks if not is_symbolic(block.size_bytes)]
-    offsets, arena_bytes = _place(fixed)
+    offsets: dict[Value, int] = {}
+    arenas: dict[Device, int] = {}
+    for device in dict.fromkeys(block.value.type.device for block in fixed):
+        placed, arenas[device] = _place([block for block in fixed if block.value.type.device == device])
+        offsets.update(placed)
     regions, region_of = _share_regions([block for block in blocks if is_symbolic(block.size_bytes)], bounds)
-    return MemoryPlan(offsets, arena_bytes, aliases, machine, regions, region_of)
+    return MemoryPlan(offsets, arenas, aliases, machine, regions, region_of)
 
 
 def is_late(value: Value, bounds: Bounds) -> bool:
@@ -112,6 +122,7 @@ def _share_regions(blocks: list[_Block], bounds: Bounds) -> tuple[tuple[int, ...
         for place, others in enumerate(members):
             is_free = all(block.last < other.first or other.last < block.first for other in others)
             is_there = late_sizes(block.size_bytes, bounds) == late_sizes(sizes[place], bounds)
+            is_there = is_there and others[0].value.type.device == block.value.type.device
             if is_free and is_there and surely_less(block.size_bytes - 1, sizes[place]):
                 break
         else:

@@ -18,9 +18,11 @@ from functools import cached_property
 from autojit.core.machine import Machine
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
+from autojit.ops.transfers import ToDevice
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
@@ -40,10 +42,11 @@ from autojit.schedule.kernels import (
     NestedKernel,
     StructuredKernel,
     contiguous_access,
+    device_of,
     joint_batch,
     strided_access,
 )
-from autojit.schedule.kinds import NESTED, Kind, is_opaque, kinds_of
+from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
 
 
@@ -158,7 +161,7 @@ class Scheduler:
         for kernel in kernels:
             for value in kernel.reads():
                 readers.setdefault(value, []).append(kernel)
-        updates: set[Kernel] = set()
+        updates = {kernel for kernel in kernels if device_of(kernel).type != self.machine.kind}
         for position, source in self.donated.items():
             update = writer.get(self.outputs[position])
             if update is None:
@@ -256,14 +259,16 @@ class Scheduler:
     def _kernel(self, unit: Group | Node, fuser: Fuser, stored: set[Value]) -> Kernel:
         if isinstance(unit, Group):
             return LoopKernel(self.forms.program(unit, stored), unit.members)
-        if unit.op.name in NESTED:
+        if isinstance(unit.op, HoldsGraphs):
             operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
-            inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]  # type: ignore[attr-defined]
+            inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]
             return NestedKernel(unit, operands, tuple(inner))
         if self.kinds[unit] is Kind.PRODUCT:
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])
             init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
             return MatmulKernel(unit, a, b, init)
+        if isinstance(unit.op, ToDevice):  # one kernel of its own: only the runtime reaches both memories
+            return CopyKernel(self._reshape_root_of(unit.inputs[0], fuser), unit.outputs[0], [unit])
         if self._clears(unit):
             rest = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs[1:])
             return StructuredKernel(unit, (unit.outputs[0], *rest), clears=True)

@@ -13,7 +13,7 @@ from autojit.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.products import mm, sampled_addmm
 from autojit.sparse.tensor import SparseTensor, make
 from autojit.tensor import Tensor
-from autojit.tensor import functions_shape as _shape
+from autojit.tensor import functions_products as _products
 from autojit.tensor.promotion import cast as _cast
 from autojit.tensor.tensor import type_of as _type_of
 
@@ -24,7 +24,7 @@ _LEGACY = {
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
     """``beta * mat + alpha * (mat1 @ mat2)``."""
-    product = _shape.mm(mat1, mat2)
+    product = _products.mm(mat1, mat2)
     return mat * beta + product * alpha
 
 

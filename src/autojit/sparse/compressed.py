@@ -10,17 +10,20 @@ from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, spar
 from autojit.sparse.construct import as_layout, in_layout, sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.rules import transposed
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import arange, as_tensor
-from autojit.tensor.functions_shape import mm, stack
+from autojit.tensor.functions_products import mm
+from autojit.tensor.functions_shape import stack
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
 __all__ = [
-    "dsmm", "hspmm", "saddmm", "smm", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor",
+    "hspmm", "saddmm", "smm", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor",
     "sparse_csc_tensor", "spmm", "sspaddmm", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc",
 ]  # fmt: skip
 
 
+@declared(method=False)
 def sparse_csc_tensor(
     ccol_indices: Any,
     row_indices: Any,
@@ -80,6 +83,7 @@ def _blocks(starts: Any, others: Any, values: Any, by_rows: bool, options: dict[
     return _leaf(as_layout(entries.coalesce(), layout, (high, wide)), options["requires_grad"])
 
 
+@declared(method=False)
 def sparse_bsr_tensor(
     crow_indices: Any,
     col_indices: Any,
@@ -106,6 +110,7 @@ def sparse_bsr_tensor(
     return _blocks(crow_indices, col_indices, values, True, options)
 
 
+@declared(method=False)
 def sparse_bsc_tensor(
     ccol_indices: Any,
     row_indices: Any,
@@ -135,6 +140,7 @@ _BY_LAYOUT = {
 }
 
 
+@declared(method=False)
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
@@ -166,26 +172,31 @@ def sparse_compressed_tensor(
     return make(compressed_indices, plain_indices, values, size, dtype=dtype, requires_grad=requires_grad)
 
 
+@declared(function=False)
 def to_sparse_coo(self: Tensor) -> Tensor:
     """``to_sparse()``."""
     return self.to_sparse()
 
 
+@declared(function=False)
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """The elements of a matrix that are not zero, kept by columns; differentiable."""
     return self.to_sparse(layout=sparse_csc)
 
 
+@declared(function=False)
 def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The blocks of a matrix that are not all zero, kept by rows; differentiable."""
     return self.to_sparse(layout=sparse_bsr, blocksize=blocksize)
 
 
+@declared(function=False)
 def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The blocks of a matrix that are not all zero, kept by columns; differentiable."""
     return self.to_sparse(layout=sparse_bsc, blocksize=blocksize)
 
 
+@declared(aliases="dsmm", method=False)
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of matrices of which the first may be sparse.
 
@@ -198,24 +209,25 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     return mm(input, mat2)
 
 
-dsmm = spmm
-
-
+@declared()
 def smm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse and a dense matrix, as a sparse one."""
     return mm(input, mat2).to_sparse()
 
 
+@declared(method=False)
 def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """The product of a sparse and a dense matrix, as one whose rows are sparse."""
     return mm(mat1, mat2).to_sparse(1)
 
 
+@declared(method=False)
 def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2`` with a sparse ``mat1``."""
     return input * beta + mm(mat1, mat2) * alpha
 
 
+@declared()
 def sspaddmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None
 ) -> Tensor:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from autojit.core.top_level import top_level
 from autojit.ops.refused_values import refused_facts
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make, words
@@ -17,12 +19,14 @@ from autojit.tensor import Tensor, functions_counted
 from autojit.tensor.factories import arange, as_tensor, zeros
 from autojit.tensor.functions_indexing import searchsorted
 from autojit.tensor.functions_shape import stack
+from autojit.tensor.on_device import placed
 from autojit.tensor.promotion import cast
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import outside_trace
 from autojit.tensor.tensor import type_of, wrap
 
 
+@top_level
 def sparse_coo_tensor(
     indices: Any = None, values: Any = None, size: Any = None, *, dtype: DType | None = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -56,6 +60,7 @@ def sparse_coo_tensor(
     return _leaf(make(places_, kept, shape, sparse_coo, bool(is_coalesced)), requires_grad)
 
 
+@top_level
 def sparse_csr_tensor(
     crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: DType | None = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -77,9 +82,9 @@ def sparse_csr_tensor(
     count = type_of(columns).shape[0]
     rows = type_of(starts).shape[0] - 1
     if starts._array is not None:
-        _check_starts(starts._array, count)
+        _check_starts(host_copy(starts._array), count)
     if size is None:
-        size = (rows, int(columns._array.max()) + 1 if count else 0)
+        size = (rows, int(host_copy(columns._array).max()) + 1 if count else 0)
     if size[0] != rows:
         raise UsageError(
             f"crow_indices.numel() must be rows + 1: got {rows + 1} of them and {size[0]} rows",
@@ -96,7 +101,8 @@ def sparse_csr_tensor(
 def _rows(starts: Tensor, count: int) -> Tensor:
     """The row of each value."""
     if starts._array is not None:
-        return wrap(np.repeat(np.arange(len(starts._array) - 1), np.diff(starts._array)))
+        first = host_copy(starts._array)
+        return placed(wrap(np.repeat(np.arange(len(first) - 1), np.diff(first))), type_of(starts).device)
     return searchsorted(starts, arange(count), right=True) - 1
 
 
@@ -158,7 +164,7 @@ def _check_pairs(indices: Tensor, values: Tensor) -> None:
 
 
 def _smallest(indices: Tensor, values: Tensor) -> tuple[int, ...]:
-    array = indices._array
+    array = None if indices._array is None else host_copy(indices._array)
     if array is None:
         raise UsageError("sparse_coo_tensor: inside a captured step the size must be given", fix="pass size=")
     if array.size and array.min() < 0:
@@ -187,7 +193,7 @@ def _check_inside(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> No
         require(indices, lambda i: i >= 0, "found negative index", valid, named="indices")
         require(indices, lambda i: i < extents, "size is inconsistent with indices", valid, named="indices")
         return
-    array: Any = indices._array
+    array: Any = host_copy(indices._array)
     if not array.size:
         return
     for axis in range(n):
@@ -210,7 +216,7 @@ def coalesced(s: SparseTensor) -> SparseTensor:
         return s
     if s._index_part._array is None:
         return _coalesced_in_step(s)
-    places_ = s._index_part._array
+    places_ = host_copy(s._index_part._array)
     extents = type_of(s).shape[: places_.shape[0]]
     flat = np.ravel_multi_index(tuple(places_), extents) if places_.shape[0] else np.zeros(places_.shape[1], np.int64)
     unique, inverse = np.unique(flat, return_inverse=True)
@@ -218,9 +224,11 @@ def coalesced(s: SparseTensor) -> SparseTensor:
     new = np.array(np.unravel_index(unique, extents)) if places_.shape[0] else np.zeros((0, len(unique)), np.int64)
     if len(unique) == len(flat) and (inverse == np.arange(len(flat))).all():
         return make(s._index_part, kept, type_of(s).shape, sparse_coo, True)
-    total = zeros((len(unique), *type_of(kept).shape[1:]), dtype=type_of(kept).dtype)
-    summed = total.index_add(0, wrap(np.ascontiguousarray(inverse.reshape(-1))), kept)
-    return make(wrap(np.ascontiguousarray(new, dtype=np.int64)), summed, type_of(s).shape, sparse_coo, True)
+    place = type_of(kept).device
+    total = zeros((len(unique), *type_of(kept).shape[1:]), dtype=type_of(kept).dtype, device=place)
+    summed = total.index_add(0, placed(wrap(np.ascontiguousarray(inverse.reshape(-1))), place), kept)
+    indices = placed(wrap(np.ascontiguousarray(new, dtype=np.int64)), place)
+    return make(indices, summed, type_of(s).shape, sparse_coo, True)
 
 
 def _coalesced_in_step(s: SparseTensor) -> SparseTensor:
@@ -239,12 +247,12 @@ def _coalesced_in_step(s: SparseTensor) -> SparseTensor:
 
 def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:
     """The gradient of a tensor that keeps a place several times: each of them has it, the place has it once."""
-    array = s._index_part._array
     shape = type_of(s).shape
-    if array is not None:
+    if s._index_part._array is not None:
+        array = host_copy(s._index_part._array)
         flat = np.ravel_multi_index(tuple(array), shape[: array.shape[0]])
         _, first = np.unique(flat, return_index=True)
-        chosen = wrap(first)
+        chosen = placed(wrap(first), type_of(values).device)
         return make(s._index_part[:, chosen], values.index_select(0, chosen), shape, sparse_coo, True)
     flat_places, numbers = places(s), arange(s._nnz())
     marked = zeros(prod(shape[: s.sparse_dim()]), dtype=int64).index_put((flat_places,), numbers)
@@ -280,7 +288,9 @@ def in_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> SparseT
         return make(once._index_part, once._values_part, type_of(s).shape, layout, True)
     rows = concrete_indices(once, "to_sparse_csr")[0]
     starts = np.searchsorted(rows, np.arange(type_of(s).shape[0] + 1)).astype(np.int64)
-    return make(once._index_part, once._values_part, type_of(s).shape, sparse_csr, True, wrap(starts))
+    return make(
+        once._index_part, once._values_part, type_of(s).shape, sparse_csr, True, placed(wrap(starts), type_of(s).device)
+    )
 
 
 def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> SparseTensor:
@@ -296,7 +306,7 @@ def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> S
     kept[rows // high, columns // wide] = True
     every = np.array(np.nonzero(np.kron(kept, np.ones(blocksize, bool))), dtype=np.int64)
     with outside_trace():
-        where = wrap(np.ascontiguousarray(every))
+        where = placed(wrap(np.ascontiguousarray(every)), type_of(s).device)
     pattern = make(where, zeros(every.shape[1], dtype=type_of(s).dtype), shape, layout, True, None, blocksize)
     return pattern.with_values(values_at(s, pattern))
 
@@ -311,7 +321,7 @@ def to_sparse(
     kept_axes = ndim - (dense_dim or 0) if sparse_dim is None else int(sparse_dim)
     if not 0 <= kept_axes <= ndim:
         raise UsageError(f"sparse_dim must be in [0, {ndim}], but got {kept_axes}", {"input": self})
-    array = self._array
+    array = None if self._array is None else host_copy(self._array)
     if array is None:
         raise UsageError(
             "to_sparse: the number of elements that are not zero is not known inside a captured step",
@@ -320,7 +330,7 @@ def to_sparse(
     filled = array.reshape(*array.shape[:kept_axes], -1).any(axis=-1) if kept_axes < ndim else array != 0
     found = np.array(np.nonzero(filled) if kept_axes else np.zeros((0, int(filled)), np.int64), dtype=np.int64)
     with outside_trace():
-        where = wrap(np.ascontiguousarray(found))
+        where = placed(wrap(np.ascontiguousarray(found)), type_of(self).device)
     made = make(where, gathered(self, where), type_of(self).shape, sparse_coo, True)
     return made if layout is None and blocksize is None else as_layout(made, layout or sparse_coo, blocksize)
 

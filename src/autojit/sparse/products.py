@@ -8,8 +8,7 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import sparse_csr
 from autojit.sparse.rules import once
 from autojit.sparse.tensor import SparseTensor
-from autojit.tensor import Tensor
-from autojit.tensor import functions_shape as shape_functions
+from autojit.tensor import Tensor, functions_products
 from autojit.tensor.factories import zeros
 from autojit.tensor.tensor import type_of
 
@@ -38,7 +37,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
             f"reduce argument must be either sum, mean, amax or amin, got {reduce}", {"mat1": mat1, "mat2": mat2}
         )
     if reduce == "sum":
-        return shape_functions.mm(mat1, mat2)
+        return functions_products.mm(mat1, mat2)
     if not isinstance(mat1, SparseTensor) or isinstance(mat2, SparseTensor):
         raise UsageError(f"sparse.mm: reduce={reduce!r} needs a sparse mat1 and a dense mat2")
     (rows, inner), extents = type_of(mat1).shape, type_of(mat2).shape

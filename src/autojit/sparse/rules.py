@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.layout import sparse_coo
 from autojit.ir.op import Op
@@ -98,7 +99,9 @@ def values_at(x: Tensor, pattern: SparseTensor) -> Tensor:
     if isinstance(x, SparseTensor):
         if x._index_part is pattern._index_part:
             return x._values_part
-        if x._index_part._array is not None and np.array_equal(x._index_part._array, pattern._index_part._array):
+        if x._index_part._array is not None and np.array_equal(
+            host_copy(x._index_part._array), host_copy(pattern._index_part._array)
+        ):
             return x._values_part
         x = dense(x)
     return gathered(x, pattern._index_part)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
@@ -325,7 +326,7 @@ def concrete_indices(s: SparseTensor, what: str) -> np.ndarray[Any, Any]:
             {"input": type_of(s)},
             "call .coalesce() before the step, or make the sparse tensor outside it",
         )
-    return array  # type: ignore[no-any-return]
+    return host_copy(array)
 
 
 def _in_blocks(s: SparseTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -1,6 +1,9 @@
 """Special functions under torch.special's names; each is the function that ``autojit`` and Tensor have too."""
 
 from autojit.special.functions import (
+    SCIPYS as SCIPYS,
+)  # fmt: skip
+from autojit.special.functions import (
     airy_ai,
     bessel_j0,
     bessel_j1,
@@ -26,7 +29,7 @@ from autojit.special.functions import (
     spherical_bessel_j0,
     xlog1py,
     zeta,
-)  # fmt: skip
+)
 from autojit.special.polynomials import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
@@ -51,7 +54,7 @@ from autojit.tensor.functions_special import digamma as psi
 from autojit.tensor.functions_special import igamma as gammainc
 from autojit.tensor.functions_special import igammac as gammaincc
 from autojit.tensor.functions_special import lgamma as gammaln
-from autojit.tensor.refused_dtypes import REFUSED
+from autojit.tensor.refused_dtypes import refused_kinds
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
@@ -65,4 +68,4 @@ __all__ = [
     "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
-name_arguments_in_errors(globals(), REFUSED.keys() & set(__all__))
+name_arguments_in_errors(globals(), [name for name in __all__ if refused_kinds(globals()[name])])

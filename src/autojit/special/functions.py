@@ -14,15 +14,18 @@ from autojit import ops
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import full_like
-from autojit.tensor.functions_elementwise import log1p, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import log1p
 from autojit.tensor.functions_special import erfc, lgamma, sinc_near_zero
-from autojit.tensor.inplace import in_place_method
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import type_of
 
 
+@refuses("complex")
 @with_out
 def entr(input: Tensor) -> Tensor:
     """``-x log(x)``; 0 at 0, minus infinity below.
@@ -35,6 +38,7 @@ def entr(input: Tensor) -> Tensor:
     return ops.entropy(floating(input, "entr"))
 
 
+@refuses("complex")
 @with_out
 def xlog1py(input: Any, other: Any) -> Tensor:
     """``input * log1p(other)``, 0 where ``input`` is 0 unless ``other`` is NaN.
@@ -49,6 +53,7 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     return x * log1p(where(is_free, 0.0, y))
 
 
+@refuses("complex")
 @with_out
 def ndtr(input: Tensor) -> Tensor:
     """The probability that a standard normal variable stays below ``x``; accurate in the lower tail.
@@ -81,6 +86,7 @@ def _rounded_off(x: Tensor, t: Tensor) -> Tensor:
     return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))
 
 
+@refuses("complex")
 @with_out
 def log_ndtr(input: Tensor) -> Tensor:
     """The logarithm of ``ndtr``, accurate in both tails.
@@ -116,6 +122,7 @@ def multigammaln(input: Tensor, p: int) -> Tensor:
     return total
 
 
+@refuses("complex")
 @with_out
 def zeta(input: Any, other: Any) -> Tensor:
     """The Hurwitz zeta function, the sum of ``(other + k) ** -input`` over k >= 0; differentiable in ``other``.
@@ -129,6 +136,10 @@ def zeta(input: Any, other: Any) -> Tensor:
     return ops.zeta(x, y)
 
 
+SCIPYS: dict[str, str] = {}
+"""Names by SciPy's."""
+
+
 def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[..., Tensor]:
     def of_one(input: Any) -> Tensor:
         found: Tensor = function(floating(input, name))
@@ -136,11 +147,12 @@ def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[...,
 
     of_one.__name__ = of_one.__qualname__ = name
     of_one.__doc__ = doc
-    wrapped: Callable[..., Tensor] = with_out(of_one)
+    wrapped: Callable[..., Tensor] = refuses("complex")(with_out(of_one))
     return wrapped
 
 
 def _bessel(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
+    SCIPYS.setdefault(kind, name)
     return _unary(name, lambda x: ops.bessel(x, kind), doc)
 
 
@@ -156,8 +168,7 @@ airy_ai = _unary("airy_ai", ops.airy, "The Airy function Ai: the solution of ``y
 erfcx = _unary("erfcx", ops.erfcx, "``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``.")
 ndtri = _unary("ndtri", ops.ndtri, "The inverse of ``ndtr`` on [0, 1]; NaN elsewhere.")
 spherical_bessel_j0 = _unary("spherical_bessel_j0", _spherical, "``sin(x) / x``, 1 at 0.")
-i0 = _bessel("i0", "i0", "The modified Bessel function of the first kind, order 0.")
-i0_ = in_place_method("i0_", i0)
+i0 = declared(in_place="values")(_bessel("i0", "i0", "The modified Bessel function of the first kind, order 0."))
 i0e = _bessel("i0e", "i0e", "``exp(-abs(x)) * i0(x)``.")
 i1 = _bessel("i1", "i1", "The modified Bessel function of the first kind, order 1.")
 i1e = _bessel("i1e", "i1e", "``exp(-abs(x)) * i1(x)``.")

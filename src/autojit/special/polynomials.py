@@ -11,7 +11,7 @@ from typing import Any
 
 from autojit.tensor import Tensor
 from autojit.tensor.factories import ones_like
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_comparison import where
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together, refuse_numbers
 from autojit.tensor.state import holders, set_layers, state

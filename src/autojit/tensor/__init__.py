@@ -7,10 +7,9 @@ from typing import Any
 import autojit.tensor.fast_paths  # noqa: F401 (large arrays in eager mode)
 from autojit.tensor.factories import tensor as _factory
 from autojit.tensor.methods import attach
-from autojit.tensor.out_arguments import factories_with_out
 from autojit.tensor.tensor import Tensor
 
-FUNCTIONS = attach() | factories_with_out()
+FUNCTIONS = attach()
 
 
 class _Package(ModuleType):

@@ -18,7 +18,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError, CompileError, TraceError, out_of_memory
 from autojit.core.source import here, relay
 from autojit.core.tracebacks import trim
-from autojit.tensor.refused_dtypes import REFUSED, refuse_kinds
+from autojit.tensor.refused_dtypes import refuse_kinds, refused_kinds
 from autojit.tensor.tensor import Tensor
 
 Test = Callable[[Any], bool]
@@ -52,9 +52,8 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise out_of_memory(error) from None
             raise
 
-    kinds = REFUSED.get(function.__name__)
-    if kinds is not None:
-        return _refusing(function, kinds)
+    if refused_kinds(function):
+        return _refusing(function, refused_kinds(function))
     relay(called)
     return called
 
@@ -84,7 +83,7 @@ def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) ->
     for name in names:
         function = namespace[name]
         is_plain = type(function) is FunctionType and not hasattr(function, "__wrapped__")
-        if is_plain or name in REFUSED:
+        if is_plain or refused_kinds(function):
             told: Any = with_argument_errors(function)
             namespace[name] = told
             home = vars(sys.modules[told.__module__])

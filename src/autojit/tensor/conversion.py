@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from autojit.core.device import CPU, Device
+from autojit.core.device import CPU, Device, space_at
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import (
     DType,
     bfloat16,
@@ -24,11 +25,13 @@ from autojit.core.dtypes import (
     uint8,
 )  # fmt: skip
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
-from autojit.tensor.device_layer import moved
+from autojit.core.sizes import seems_equal
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory import contiguous, is_contiguous, preserve_format
 from autojit.tensor.node import Node
+from autojit.tensor.on_device import moved
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import require_unchanged, shows_grad, wants_grad
 from autojit.tensor.size import Size
@@ -47,8 +50,7 @@ def array_of(t: Tensor) -> NDArray[Any]:
         return state.trace.concretize(value_of(t))
     if t._array is None:
         raise TraceError("a tensor of a captured step has no value outside the capture", {"tensor": t})
-    array: NDArray[Any] = t._array
-    return array
+    return host_copy(t._array)
 
 
 def memory_of(t: Tensor) -> NDArray[Any]:
@@ -69,7 +71,7 @@ def _batched(t: Tensor) -> UsageError:
 
 def item(self: Tensor) -> Any:
     """The only element as a Python number."""
-    if type_of(self).size != 1:
+    if not seems_equal(type_of(self).size, 1):
         raise UsageError(
             f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar",
             fix="reduce or index it to one element first",
@@ -94,9 +96,10 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             fix="x.detach().numpy()",
         )
-    if type_of(self).device != CPU:
+    place = type_of(self).device
+    if place != CPU and not space_at(place).copies_for_numpy:
         raise TypeError(
-            f"can't convert {type_of(self).device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+            f"can't convert {place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."
         )
     return memory_of(self)
@@ -117,14 +120,14 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> NDAr
 
 def __bool__(self: Tensor) -> bool:
     size = type_of(self).size
-    if size != 1:
-        kind = "no values" if size == 0 else "more than one value"
+    if not seems_equal(size, 1):
+        kind = "no values" if seems_equal(size, 0) else "more than one value"
         raise UsageError(f"Boolean value of Tensor with {kind} is ambiguous", fix="say which: x.any() or x.all()")
     return bool(item(self))
 
 
 def _only_item(self: Tensor) -> Any:
-    if type_of(self).size != 1:
+    if not seems_equal(type_of(self).size, 1):
         raise ArgumentError(
             "only one element tensors can be converted to Python scalars",
             {"self": self},
@@ -236,9 +239,10 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     return shape[dim]
 
 
-def numel(self: Tensor) -> int:
+@declared()
+def numel(input: Tensor) -> int:
     """The number of elements."""
-    return type_of(self).size
+    return type_of(input).size
 
 
 def dim(self: Tensor) -> int:
@@ -251,47 +255,53 @@ def element_size(self: Tensor) -> int:
     return type_of(self).dtype.size_bytes
 
 
-def is_floating_point(self: Tensor) -> bool:
+@declared()
+def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a floating one."""
-    return type_of(self).dtype.is_floating_point
+    return type_of(input).dtype.is_floating_point
 
 
-def is_complex(self: Tensor) -> bool:
+@declared()
+def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
-    return type_of(self).dtype.is_complex
+    return type_of(input).dtype.is_complex
 
 
-def is_signed(self: Tensor) -> bool:
+@declared()
+def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return type_of(self).dtype.is_signed
+    return type_of(input).dtype.is_signed
 
 
-def get_device(self: Tensor) -> int:
+@declared()
+def get_device(input: Tensor) -> int:
     """The device's ordinal, -1 on the CPU."""
-    place = type_of(self).device
+    place = type_of(input).device
     return -1 if place == CPU else place.index or 0
 
 
-def detach(self: Tensor) -> Tensor:
+@declared()
+def detach(input: Tensor) -> Tensor:
     """An alias without history; in-place changes are seen by both and counted together."""
-    made = alias(self)
+    made = alias(input)
     if state.layers:
-        carry(self, made, with_history=False)
+        carry(input, made, with_history=False)
     if state.trace is not None and made._array is not None:
-        state.trace.begin(made, self)
+        state.trace.begin(made, input)
     return made
 
 
-def detach_(self: Tensor) -> Tensor:
+@declared()
+def detach_(input: Tensor) -> Tensor:
     """Cut this tensor off its history; it becomes a leaf that requires no gradient."""
-    if self._view is not None and self._view.base is not None:
-        raise UsageError("Can't detach views in-place. Use detach() instead.", {"view": self}, "use detach()")
+    if input._view is not None and input._view.base is not None:
+        raise UsageError("Can't detach views in-place. Use detach() instead.", {"view": input}, "use detach()")
     if state.trace is not None:
-        state.trace.note_detached(self)
-    self._requires_grad, self._grad_fn, self._output_nr, self._accumulator = False, None, 0, None
+        state.trace.note_detached(input)
+    input._requires_grad, input._grad_fn, input._output_nr, input._accumulator = False, None, 0, None
     for layer in state.layers:
-        layer.detached(self)
-    return self
+        layer.detached(input)
+    return input
 
 
 def get_requires_grad(self: Tensor) -> bool:
@@ -324,9 +334,10 @@ def set_requires_grad(self: Tensor, wanted: bool) -> None:
         holder._requires_grad = self._requires_grad
 
 
-def is_inference(self: Tensor) -> bool:
+@declared()
+def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode, so that no history can ever need it."""
-    return made_in_inference(self)
+    return made_in_inference(input)
 
 
 def _is_view(self: Tensor) -> bool:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from autojit.core.device import CPU, Device
+from autojit.core.device_array import share_memory
 from autojit.core.dtypes import DType
-from autojit.core.errors import TraceError, UsageError, out_of_memory, tensor_expected
+from autojit.core.errors import UsageError, tensor_expected
 from autojit.core.ports import sparse_port
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here_inside
-from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
@@ -33,6 +33,7 @@ from autojit.tensor.recording import (
     symbolic_node,
     wants_any,
 )
+from autojit.tensor.refused_operands import refusal, refused_outside
 from autojit.tensor.saved import NUMBERS
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
@@ -42,7 +43,6 @@ from autojit.tensor.tensor import (
     made_in_inference,
     storage_chain,
     storage_of,
-    type_of,
     wrap,
     wrap_value,
 )
@@ -149,6 +149,20 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     return result
 
 
+def completed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any]) -> Any:
+    """The tensors around what an op has computed: in the order of their elements, as views, with history."""
+    if op.n_outputs != 1:
+        return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, arrays)])
+    result = wrap(arrays[0])
+    if op.is_view:
+        attach_view(op, operands[0], result)
+    elif not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
+    if state.grad_enabled:
+        _record_one(op, operands, result)
+    return result
+
+
 def _is_elsewhere(operands: Sequence[Tensor]) -> bool:
     """Whether the elements of an operand are not in an array: it is sparse."""
     for t in operands:
@@ -160,22 +174,13 @@ def _is_elsewhere(operands: Sequence[Tensor]) -> bool:
 def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
     """Say what was wrong in the type rule's words; compute again when the failure was a nested call of ``quiet``."""
     if any(t._array is None for t in operands):
-        raise TraceError(
-            f"{op.name}: a tensor of a captured step is used outside the capture",
-            {f"operand {i}": t for i, t in enumerate(operands)},
-            "return it from the step, or call .detach() and keep the returned value",
-        ) from None
-    if isinstance(error, MemoryError):
-        raise out_of_memory(error) from None
-    try:
-        op.result_type(*[type_of(t) for t in operands])
-    except Exception as refusal:
-        trim(refusal)
-        raise
+        raise refused_outside(op, operands) from None
     if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
-        return quietly(op.eager, *[t._array for t in operands])
-    trim(error)
-    raise error
+        try:
+            return quietly(op.eager, *[t._array for t in operands])
+        except Exception as again:
+            error = again
+    raise refusal(op, operands, error)
 
 
 def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
@@ -258,7 +263,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
 
 def _apply_inferring(op: Op, operands: Sequence[Tensor]) -> Any:
     """In inference mode: results are marked, so that later uses of them in history are refused."""
-    state.divert = None
+    state.divert = state.elsewhere
     try:
         found = apply(op, *operands)
     finally:
@@ -363,7 +368,7 @@ def _is_row_major(t: Tensor) -> bool:
 
 
 def _aliases(base: Any, piece: Any) -> bool:
-    return base.flags.c_contiguous or bool(np.may_share_memory(base, piece))
+    return base.flags.c_contiguous or share_memory(base, piece)
 
 
 _LITERAL_LIMIT = 1024
@@ -378,7 +383,9 @@ def literal_of(value: object, type: TensorType) -> Tensor:
             return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))
         op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
-    if type.shape or type.device is not CPU:
+    if type.device != CPU:
+        return apply(Full(_plain(value), type.dtype, type.shape, type.device))  # type: ignore[no-any-return]
+    if type.shape:
         made = wrap(np.full(type.shape, value, type.dtype.numpy))
         made._type = type
         return made

@@ -18,9 +18,9 @@ from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import numpy_port
 from autojit.tensor.conversion import memory_of
-from autojit.tensor.device_layer import moved
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.of_arrays import on_memory_of
+from autojit.tensor.on_device import moved
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.tensor import Tensor, type_of, wrap

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.errors import ShapeError
+from autojit.ops.base import is_expandable
 from autojit.tensor.functions_shape import broadcastable_sum
 from autojit.tensor.node import Node, type_of_meta
 from autojit.tensor.tensor import type_of
@@ -29,8 +30,7 @@ class ExpectedShape:
         if grad is None or type_of(grad).shape == self.shape:
             return None
         shape, found = self.shape, type_of(grad).shape
-        added = len(found) - len(shape)
-        if added < 0 or any(n not in (1, m) for n, m in zip(shape, found[added:], strict=True)):
+        if not is_expandable(shape, found):
             raise ShapeError(
                 f"Function {self.name} got an invalid gradient at index {self.number} - got {list(found)} but "
                 f"expected shape compatible with {list(shape)}",

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.device import CPU, default_device, device, require_available
+from autojit.core.device import CPU, default_device
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.ops.sources import Iota
-from autojit.tensor.device_layer import placed
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
 from autojit.tensor.exchange import array_of_foreign, array_of_numbers, is_foreign_array, may_share, require_numbers
-from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
+from autojit.tensor.functions_comparison import eq, where
+from autojit.tensor.functions_elementwise import clone, floor_divide
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.of_arrays import constant, on_memory_of
+from autojit.tensor.on_device import placed, where_to
 from autojit.tensor.promotion import as_operand, cast
 from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
@@ -28,10 +30,8 @@ from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
     """Set the flag on a fresh tensor after checking dtype and device."""
-    if place is not None:
-        placed(t, require_available(device(place)))
-    elif default_device() is not CPU:
-        placed(t, default_device())
+    if place is not None or default_device() is not CPU:
+        t = placed(t, where_to(place))
     if state.inference and t._storage is None and t._view is None:
         mark_inference(t)
     if requires_grad:
@@ -167,6 +167,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     return on_memory_of(ndarray)
 
 
+@declared(method=False, factory=True)
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A 0-d tensor of the default dtype."""
     return tensor(s, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
@@ -186,6 +187,7 @@ def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
     return wrap(quietly(np.full, shape, value, dtype.numpy))
 
 
+@declared(method=False, factory=True, out=True)
 def full(
     size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -210,16 +212,19 @@ def _number_of_step(value: Any) -> Tensor:
     return made if type_of(made).dtype is int64 else cast(made, default_dtype())
 
 
+@declared(method=False, factory=True, out=True)
 def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros of a shape."""
     return finish(_filled(0, sizes_of(size), dtype or default_dtype()), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones of a shape."""
     return finish(_filled(1, sizes_of(size), dtype or default_dtype()), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def empty(
     *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
 ) -> Tensor:
@@ -227,6 +232,7 @@ def empty(
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@declared(method=False, factory=True)
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -238,10 +244,12 @@ def full_like(
 ) -> Tensor:
     """A value repeated in the shape and dtype of a tensor."""
     t = type_of(input)
-    made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=device, requires_grad=requires_grad)
+    place = t.device if device is None else device
+    made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
     return made_like(input, made) if state.layers else made
 
 
+@declared(method=False, factory=True)
 def zeros_like(
     input: Tensor,
     *,
@@ -254,6 +262,7 @@ def zeros_like(
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@declared(method=False, factory=True)
 def ones_like(
     input: Tensor,
     *,
@@ -266,6 +275,7 @@ def ones_like(
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@declared(method=False, factory=True)
 def empty_like(
     input: Tensor,
     *,
@@ -300,6 +310,7 @@ class ZeroStepError(ArgumentError, RuntimeError):
     """A range that does not advance: torch raises RuntimeError, or ValueError for a fraction cut off."""
 
 
+@declared(method=False, factory=True, out=True)
 def arange(
     start: Any = 0,
     end: Any = None,
@@ -335,6 +346,7 @@ def arange(
     return finish(_ramp(start, step, count, wanted), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
     """``arange`` with both ends included."""
     return arange(start, end + step * 0.5, step, dtype=dtype or default_dtype(), requires_grad=requires_grad)
@@ -358,6 +370,7 @@ def _iota(count: int, dtype: DType) -> Tensor:
     return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
 
 
+@declared(method=False, factory=True, out=True)
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -375,6 +388,7 @@ def linspace(
     return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def logspace(
     start: Any,
     end: Any,
@@ -403,6 +417,7 @@ def _whole(n: Any) -> int:
     return int(n) if isinstance(n, float | np.floating) else as_extent(n)
 
 
+@declared(method=False, factory=True, out=True)
 def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -419,54 +434,6 @@ def eye(
     return finish(cast(eq(rows, places), wanted), requires_grad, device)
 
 
-def new_tensor(
-    self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of data in this tensor's dtype."""
-    return tensor(data, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
-
-
-def new_full(
-    self: Tensor,
-    size: Any,
-    fill_value: Any,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A value repeated in a shape, in this tensor's dtype."""
-    made = full(size, fill_value, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
-    return made_like(self, made) if state.layers else made
-
-
-def _given(size: tuple[Any, ...], name: str) -> tuple[int, ...]:
-    if not size:
-        raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
-    return sizes_of(size)
-
-
-def new_zeros(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Zeros in this tensor's dtype."""
-    return new_full(self, _given(size, "new_zeros"), 0, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-def new_ones(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Ones in this tensor's dtype."""
-    return new_full(self, _given(size, "new_ones"), 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-def new_empty(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Unspecified elements in this tensor's dtype."""
-    return new_zeros(self, *size, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
 def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     """``Tensor(sequence)`` and ``Tensor(2, 3)``."""
     if data and (all(isinstance(d, int) for d in data) or (len(data) == 1 and isinstance(data[0], Size))):
@@ -480,9 +447,4 @@ def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any])
 
 METHODS: dict[str, Any] = {
     "_construct": staticmethod(construct),
-    "new_tensor": new_tensor,
-    "new_full": new_full,
-    "new_zeros": new_zeros,
-    "new_ones": new_ones,
-    "new_empty": new_empty,
 }

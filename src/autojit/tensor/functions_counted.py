@@ -15,14 +15,16 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, UsageError
-from autojit.core.sizes import agree, as_extent
+from autojit.core.sizes import agree, as_extent, seems_equal
 from autojit.ir.graph import Value
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.counted_positions import Extent
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.factories import arange
-from autojit.tensor.functions_elementwise import clamp, clone, floor_divide, maximum, remainder, where
+from autojit.tensor.functions_comparison import clamp, maximum, where
+from autojit.tensor.functions_elementwise import clone, floor_divide, remainder
 from autojit.tensor.functions_indexing import index_add, index_select, scatter
 from autojit.tensor.promotion import as_operand, cast
 from autojit.tensor.state import state
@@ -69,6 +71,7 @@ def _value_of_all(t: Tensor, name: str, differing: str) -> Value:
 # -- what a mask chooses
 
 
+@declared(out=Out(is_apart=True, is_exact=True))
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector."""
     if type_of(mask).dtype is not bool_:
@@ -86,6 +89,7 @@ def nonzero(input: Tensor, *, as_tuple: Literal[False] = False) -> Tensor: ...
 def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 @overload
 def nonzero(input: Tensor, *, as_tuple: bool) -> Tensor | tuple[Tensor, ...]: ...
+@declared(out=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the non-zero elements: one row each, or one vector per axis."""
     if state.trace is not None:
@@ -113,6 +117,7 @@ def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:
     return ops.stack(columns, 1) if columns else places.reshape(-1, 1)[:, :0]
 
 
+@declared()
 def argwhere(input: Tensor) -> Tensor:
     """``nonzero``, one row each."""
     return nonzero(input)
@@ -137,6 +142,7 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any: ...
+@declared()
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -160,6 +166,7 @@ def unique_consecutive(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any: ...
+@declared()
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -181,7 +188,7 @@ def _compared(name: str, input: Tensor, dim: int | None) -> Tensor:
         raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"input": input})
     axis = normalize_axis(dim, spec.ndim, name)
     others = [n for a, n in enumerate(spec.shape) if a != axis]
-    if spec.shape[axis] != 0 and any(n == 0 for n in others):
+    if not seems_equal(spec.shape[axis], 0) and any(seems_equal(n, 0) for n in others):
         raise UsageError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied", {"input": input}
         )
@@ -200,7 +207,7 @@ def _captured_unique(
     rows = rows.detach()
     count = type_of(rows).shape[0]
     line = rows if order is None else index_select(rows, 0, order)
-    place = arange(count)
+    place = arange(count, device=type_of(rows).device)
     before = index_select(line, 0, clamp(place - 1, min=0))
     differs = line.ne(before)
     starts = (differs if type_of(differs).ndim == 1 else differs.any(1)) | place.eq(0)
@@ -217,6 +224,7 @@ def _captured_unique(
 # -- counts
 
 
+@declared()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each value of a vector of non-negative integers occurs, or the sum of its weights.
 
@@ -256,6 +264,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 # -- repetitions
 
 
+@declared()
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -280,7 +289,7 @@ def repeat_interleave(
     if type_of(repeats).ndim > 1:
         raise UsageError("repeats must be 0-dim or 1-dim tensor", {"repeats": repeats})
     length = type_of(x).shape[axis]
-    if type_of(repeats).size == 1:
+    if seems_equal(type_of(repeats).size, 1):
         repeats = repeats.reshape(1).expand(length)
     elif not agree(type_of(repeats).size, length):
         raise UsageError(

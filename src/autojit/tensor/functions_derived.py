@@ -13,45 +13,30 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
-from autojit.core.sizes import agree, is_symbolic
+from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
 from autojit.ops.sources import is_one
+from autojit.tensor.declared import declared
 from autojit.tensor.factories import finish
-from autojit.tensor.functions_elementwise import (
-    abs,
-    add,
-    clamp,
-    clone,
-    div,
-    eq,
-    exp2,
-    isfinite,
-    isnan,
-    le,
-    log1p,
-    logical_and,
-    logical_or,
-    mul,
-    pow,
-    scaled,
-    sub,
-    where,
-)  # fmt: skip
+from autojit.tensor.functions_comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
+from autojit.tensor.functions_elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
 from autojit.tensor.functions_indexing import index_select
+from autojit.tensor.functions_products import bmm, matmul
 from autojit.tensor.functions_reduction import norm
-from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
+from autojit.tensor.functions_shape import cat, diag_embed, meshgrid, reshape, stack
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
-from autojit.tensor.requirements import require
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
+@declared(in_place="values", out=True, lists=True)
 def frac(input: Any) -> Tensor:
     """What is left of a number without its whole part."""
     x = as_operand(input, "frac")
@@ -60,6 +45,8 @@ def frac(input: Any) -> Tensor:
     return in_one_pass("fraction", (), x, node="FracBackward0")
 
 
+@declared(in_place="values", out=True, lists=True)
+@refuses("int")
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``."""
     if _all_floats(input, end):
@@ -73,6 +60,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     return found
 
 
+@declared(in_place="values", out=True, lists=True)
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
@@ -81,6 +69,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     return add(input, scaled(product, value, input))
 
 
+@declared(in_place="values", out=True, lists=True)
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
@@ -103,6 +92,7 @@ def _all_floats(*operands: Any) -> bool:
     return dtype.is_floating_point and all(type_of(t).dtype is dtype for t in operands[1:])
 
 
+@declared(in_place="values", out=True)
 def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
     """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
     if type_of(input).dtype.category < 2:
@@ -110,6 +100,8 @@ def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any =
     return in_one_pass("nan_to_num", (0.0 if nan is None else nan, posinf, neginf), input)
 
 
+@declared(in_place="values", out=True)
+@refuses("complex")
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
@@ -117,22 +109,29 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))
 
 
+@declared(in_place="values", out=True, numpy="radians")
+@refuses("complex")
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
     return mul(floating(input, "deg2rad"), math.pi / 180)
 
 
+@declared(in_place="values", out=True, numpy="degrees")
+@refuses("complex")
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
     return mul(floating(input, "rad2deg"), 180 / math.pi)
 
 
+@declared(in_place="values", out=True, numbers="none")
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``."""
     refuse_numbers("ldexp", input, other)
     return mul(input, pow(2.0, other))
 
 
+@declared(out=True, numbers="none")
+@refuses("complex")
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2 ** x + 2 ** y)`` without overflow."""
     x, y = floating(input, "logaddexp2"), floating(other, "logaddexp2")
@@ -141,6 +140,8 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return add(high, log1p(exp2(-gap)) / math.log(2))
 
 
+@declared(in_place="values")
+@refuses("bool complex")
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension ``p``."""
     if p < 1:
@@ -152,6 +153,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     return total
 
 
+@declared(in_place="values", out=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
     if state.autocast is not None:
@@ -167,6 +169,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
     )
 
 
+@declared(method=False)
 @own_memory
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices, from left to right."""
@@ -177,11 +180,13 @@ def chain_matmul(*matrices: Any) -> Tensor:
     return found
 
 
+@declared()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all elements on a diagonal."""
     return diag_embed(reshape(input, -1), offset)
 
 
+@declared(method=False)
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the operands (matrices, vectors as rows, numbers) on its block diagonal."""
     blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
@@ -197,6 +202,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     return cat(rows, 0)
 
 
+@declared(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every combination of elements of vectors, as rows."""
     for vector in tensors:
@@ -211,6 +217,7 @@ def _require_vector(x: Tensor) -> None:
         raise UsageError(f"Expect a 1D vector, but got shape {list(type_of(x).shape)}", {"input": x})
 
 
+@declared(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every combination of ``r`` elements of a vector, as rows; ``with_replacement`` elements may repeat."""
     _require_vector(input)
@@ -223,6 +230,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
 
 
+@declared(method=False, out=True)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join along the third axis."""
     if not tensors:
@@ -234,6 +242,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 def atleast_3d(tensor: Tensor, /) -> Tensor: ...
 @overload
 def atleast_3d(*tensors: Any) -> Any: ...
+@declared(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
     if len(tensors) != 1 or not isinstance(tensors[0], Tensor):
@@ -245,6 +254,7 @@ def atleast_3d(*tensors: Any) -> Any:
     return reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
 
 
+@declared(out=True)
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The vector product along an axis of extent 3, by default the first such axis."""
     x, y = type_of(input), type_of(other)
@@ -266,6 +276,8 @@ _DISTANCE_MODES = (
 )  # fmt: skip
 
 
+@declared(method=False)
+@refuses("bool int complex")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
     if state.autocast is not None:
@@ -301,6 +313,8 @@ def _distances(x: Tensor, y: Tensor, p: float, mode: str) -> Tensor:
 _SHORT_ROW = 24  # elements; up to here one pass over the differences is faster than a matrix product
 
 
+@declared(method=False)
+@refuses("complex")
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
     first, second = np.triu_indices(type_of(input).shape[0], 1)
@@ -308,6 +322,7 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     return rename_node(norm(apart, p, -1), "PdistBackward0", p=float(p))
 
 
+@declared(in_place="values", out=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along an axis whose p-norm is above ``maxnorm``, scaled down to it."""
     if type_of(input).ndim < 2:
@@ -320,84 +335,20 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     return mul(input, where(size > maxnorm, maxnorm / (size + 1e-7), 1.0))
 
 
+@declared()
+@refuses("bool int complex")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``x`` where positive, else ``weight * x``; one weight, or one per channel (axis 1)."""
     w = weight
-    if type_of(w).size != 1:
+    if not seems_equal(type_of(w).size, 1):
         w = reshape(w, (1, -1, *(1,) * (type_of(input).ndim - 2)) if type_of(input).ndim > 1 else (-1,))
     return where(input > 0, input, w * input)
 
 
-def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
-    """Covariances of the rows: ``f[k, n] -> f[k, k]``.
-
-    Args:
-        correction: subtracted from the number of observations.
-        fweights: how often each observation was made, integers.
-        aweights: how much each observation counts.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.cov(aj.tensor([1.0, 3.0]), fweights=aj.tensor([1, 3]))
-        tensor(1.)
-    """
-    if type_of(input).ndim > 2:
-        raise UsageError(
-            "cov(): expected input to have two or fewer dimensions but got an input with "
-            f"{type_of(input).ndim} dimensions"
-        )
-    if type_of(input).dtype is bool_:
-        raise UsageError("cov(): bool dtype is not supported for input")
-    x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
-    count = type_of(x).shape[1]
-    weight: Any = _weights_of_observations("fweights", fweights, count)
-    if aweights is not None:
-        relative = _weights_of_observations("aweights", aweights, count)
-        weight = relative if weight is None else mul(weight, relative)
-    total: Any = count if weight is None else weight.sum()
-    freedom = total - correction
-    if aweights is not None and correction:
-        freedom = total - correction * (weight * aweights).sum() / total
-    centred = x - (x if weight is None else x * weight).sum(1, keepdim=True) / total
-    turned = (centred if weight is None else centred * weight).transpose(0, 1).conj()
-    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
-    found = matmul(*together(centred, turned, "cov")) / freedom
-    return found.squeeze()
-
-
-def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:
-    """The weights of ``cov``, checked."""
-    if weights is None:
-        return None
-    t, is_frequency = type_of(weights), name == "fweights"
-    if t.ndim > 1:
-        raise UsageError(
-            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {t.ndim} dimensions"
-        )
-    if (t.dtype.category != 1) if is_frequency else not t.dtype.is_floating_point:
-        kind = "integral" if is_frequency else "floating point"
-        raise UsageError(f"cov(): expected {name} to have {kind} dtype but got {name} with {t.dtype.name} dtype")
-    if t.size != count:
-        raise UsageError(
-            f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "
-            f"{count}"
-        )
-    require(weights, lambda w: ~(w < 0), f"cov(): {name} cannot be negative", "0 and more", named=name)
-    return weights
-
-
-def corrcoef(input: Tensor) -> Tensor:
-    """Correlation coefficients of the rows: ``f[k, n] -> f[k, k]``."""
-    found = cov(input)
-    if type_of(found).ndim == 0:
-        return found / found
-    deviation = found.diagonal().real.sqrt()
-    return found / outer(deviation, deviation)
-
-
+@declared()
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element differs from 0."""
-    if type_of(as_operand(input)).size != 1:
+    if not seems_equal(type_of(as_operand(input)).size, 1):
         raise UsageError(
             f"Boolean value of Tensor with {'no values' if not type_of(input).size else 'more than one value'} is "
             "ambiguous",
@@ -407,26 +358,31 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+@declared()
 def is_conj(input: Tensor) -> bool:
     """Whether the elements are conjugates yet to be computed; never, as ``conj`` computes at once."""
     return False
 
 
+@declared()
 def is_neg(input: Tensor) -> bool:
     """Whether the elements are negatives yet to be computed; never, as ``neg`` computes at once."""
     return False
 
 
+@declared()
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself, see ``is_conj``."""
     return input
 
 
+@declared()
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself, see ``is_neg``."""
     return input
 
 
+@declared()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape."""
     return type_of(input).shape == type_of(other).shape
@@ -438,12 +394,14 @@ def _require_extents(row: int, col: int) -> None:
             raise UsageError(f"{name} must be non-negative, got {extent}")
 
 
+@declared(method=False)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """Positions of a matrix's lower triangle, as rows of an integer matrix."""
     _require_extents(row, col)
     return _places(np.tril_indices(row, offset, col), dtype, **options)
 
 
+@declared(method=False)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """Positions of a matrix's upper triangle, as rows of an integer matrix."""
     _require_extents(row, col)
@@ -461,6 +419,7 @@ def _places(
     return finish(constant(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
 
 
+@declared(numbers="none")
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
     for name, bound in (("rtol", rtol), ("atol", atol)):
@@ -478,11 +437,13 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
     return same if rtol == 0 and atol == 0 else isclose(x.double(), y.double(), rtol, atol)
 
 
+@declared()
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close, as a Python bool."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
+@declared()
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal, as a Python bool."""
     return bool(input.shape == other.shape and eq(input, other).all())

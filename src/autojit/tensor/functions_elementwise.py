@@ -5,83 +5,32 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, overload
+from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
-from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError, UsageError
-from autojit.ir.op import Op
+from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ops.elementwise_exponential import PowNumber, power_of
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import apply, apply_single, in_range, number
-from autojit.tensor.kernels import in_one_pass
+from autojit.tensor.functions_comparison import eq, ge, isinf, logical_and, lt, where
+from autojit.tensor.op_functions import binary, op_of, through_ops, unary
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import (
     NUMBERS,
-    all_together,
     as_operand,
     cast,
     converted,
-    floating,
     floating_together,
     refuse_numbers,
     together,
 )  # fmt: skip
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 _LITERALS = (int, float)
-WHERE = Op.registry["where"]()
-
-Unary = Callable[[Any], Tensor]
-Binary = Callable[[Any, Any], Tensor]
-
-
-def _op(name: str) -> Op:
-    return Op.registry[name]()
-
-
-_ALL_KINDS = ("bool", "uint", "int", "float", "complex")
-
-
-def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
-    op = _op(op_name)
-    accepted = _ALL_KINDS if floats else getattr(op, "accepts", _ALL_KINDS)
-
-    def plain(input: Any) -> Tensor:
-        return apply_single(op, floating(input, name) if floats else as_operand(input, name))
-
-    def picky(input: Any) -> Tensor:
-        x = as_operand(input, name)
-        if type_of(x).dtype.kind not in accepted:
-            raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x})
-        return apply_single(op, x)
-
-    function = plain if accepted == _ALL_KINDS else picky
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Elementwise {doc}, in the operand's shape" + (
-        "; integers become the default float." if floats else " and dtype."
-    )
-    return function
-
-
-def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
-    op = _op(op_name)
-    bring = floating_together if floats else together
-    accepted = getattr(op, "accepts", _ALL_KINDS)
-    is_picky = accepted != _ALL_KINDS  # NumPy takes more, or converts
-
-    def function(input: Any, other: Any) -> Tensor:
-        x, y = bring(input, other, name)
-        if is_picky and type_of(x).dtype.kind not in accepted:
-            raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x, "other": y})
-        found: Tensor = apply(op, x, y)
-        return found
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Elementwise {doc}; operands broadcast and are promoted."
-    return function
+_IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
 
 
 def scaled(other: Any, alpha: Any, beside: Any = None) -> Any:
@@ -96,15 +45,17 @@ def scaled(other: Any, alpha: Any, beside: Any = None) -> Any:
     return mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
 
 
-_ADD, _SUB, _MUL, _DIV = _op("add"), _op("sub"), _op("mul"), _op("div")
+_ADD, _SUB, _MUL, _DIV = op_of("add"), op_of("sub"), op_of("mul"), op_of("div")
 
 
+@declared(in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, scaled(other, alpha, input), "add")
     return apply(_ADD, x, y)
 
 
+@declared(aliases="subtract", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
     x, y = together(input, scaled(other, alpha, input), "sub")
@@ -123,6 +74,7 @@ def _is_bool(*operands: Any) -> bool:
     return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
 
 
+@declared(numbers="second", wraps_around=True)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``."""
     if isinstance(input, NUMBERS):
@@ -130,6 +82,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
+@declared(aliases="multiply", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def mul(input: Any, other: Any) -> Tensor:
     """``input * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, other, "mul")
@@ -137,6 +90,7 @@ def mul(input: Any, other: Any) -> Tensor:
     return found
 
 
+@declared(aliases="divide true_divide", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """``input / other``: true division (integers give floats), or rounded to ``"trunc"`` or ``"floor"``."""
     if rounding_mode is None:
@@ -159,6 +113,7 @@ def _not_bools(input: Any, other: Any, name: str) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+@declared(in_place="values", out=True, numbers="both", wraps_around=True)
 def floor_divide(input: Any, other: Any) -> Tensor:
     """The floor of the quotient."""
     x, y = _not_bools(input, other, "floor_divide")
@@ -166,6 +121,7 @@ def floor_divide(input: Any, other: Any) -> Tensor:
     return found
 
 
+@declared(in_place="values", out=True, wraps_around=True)
 def remainder(input: Any, other: Any) -> Tensor:
     """Python's modulus: the sign of the divisor."""
     x, y = _not_bools(input, other, "remainder")
@@ -173,6 +129,7 @@ def remainder(input: Any, other: Any) -> Tensor:
     return found
 
 
+@declared(in_place="values", out=True, numbers="second", wraps_around=True)
 def fmod(input: Any, other: Any) -> Tensor:
     """C's modulus: the sign of the dividend."""
     x, y = _not_bools(input, other, "fmod")
@@ -180,6 +137,7 @@ def fmod(input: Any, other: Any) -> Tensor:
     return found
 
 
+@declared(in_place="values", out=True, lists=True, wraps_around=True)
 def pow(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
     if isinstance(exponent, NUMBERS) and isinstance(input, Tensor) and not hasattr(type(exponent), "as_operand"):
@@ -201,6 +159,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     return power
 
 
+@declared(in_place="values", out=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """``pow`` in float64 (complex128 for complex operands)."""
     refuse_numbers("float_power", input, exponent, ("input", "exponent"))
@@ -209,55 +168,49 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return pow(cast(as_operand(input), wide), cast(as_operand(exponent), wide))
 
 
-neg_op = _unary("neg", "neg", False, "negative")
-exp = _unary("exp", "exp", True, "exponential")
-exp2 = _unary("exp2", "exp2", True, "power of two")
-expm1 = _unary("expm1", "expm1", True, "``exp(x) - 1``, accurate near 0")
-log = _unary("log", "log", True, "natural logarithm")
-log2 = _unary("log2", "log2", True, "logarithm to base 2")
-log10 = _unary("log10", "log10", True, "logarithm to base 10")
-log1p = _unary("log1p", "log1p", True, "``log(1 + x)``, accurate near 0")
-sqrt = _unary("sqrt", "sqrt", True, "square root")
-rsqrt = _unary("rsqrt", "rsqrt", True, "reciprocal square root")
-sigmoid = _unary("sigmoid", "sigmoid", True, "logistic function")
-sin = _unary("sin", "sin", True, "sine")
-cos = _unary("cos", "cos", True, "cosine")
-tan = _unary("tan", "tan", True, "tangent")
-asin = _unary("asin", "asin", True, "inverse sine")
-acos = _unary("acos", "acos", True, "inverse cosine")
-atan = _unary("atan", "atan", True, "inverse tangent")
-sinh = _unary("sinh", "sinh", True, "hyperbolic sine")
-cosh = _unary("cosh", "cosh", True, "hyperbolic cosine")
-tanh = _unary("tanh", "tanh", True, "hyperbolic tangent")
-asinh = _unary("asinh", "asinh", True, "inverse hyperbolic sine")
-acosh = _unary("acosh", "acosh", True, "inverse hyperbolic cosine")
-atanh = _unary("atanh", "atanh", True, "inverse hyperbolic tangent")
-reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
-square_op = _unary("square", "square", False, "square")
-abs = _unary("abs", "abs", False, "absolute value")
-relu = _unary("relu", "relu", False, "``max(x, 0)``")
-_real_logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow")
-atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True)
-hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow")
-maximum = _binary("maximum", "maximum", "larger element; NaN wins")
-minimum = _binary("minimum", "minimum", "smaller element; NaN wins")
-fmax = _binary("fmax", "fmax", "larger element; NaN loses")
-fmin = _binary("fmin", "fmin", "smaller element; NaN loses")
-copysign = _binary("copysign", "copysign", "``x`` with the sign of ``y``", floats=True)
-nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``")
-eq = _binary("eq", "eq", "equality")
-ne = _binary("ne", "ne", "inequality")
-lt = _binary("lt", "lt", "``<``")
-le = _binary("le", "le", "``<=``")
-gt = _binary("gt", "gt", "``>``")
-ge = _binary("ge", "ge", "``>=``")
-bitwise_and = _binary("bitwise_and", "bitwise_and", "bitwise and")
-bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or")
-bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or")
-bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left")
-bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right")
+neg_op = unary("neg", False, "negative")
+exp = _IN_ALL_FORMS(unary("exp", True, "exponential"))
+exp2 = declared(in_place="values", out=True)(unary("exp2", True, "power of two"))
+expm1 = _IN_ALL_FORMS(unary("expm1", True, "``exp(x) - 1``, accurate near 0"))
+log = _IN_ALL_FORMS(unary("log", True, "natural logarithm"))
+log2 = _IN_ALL_FORMS(unary("log2", True, "logarithm to base 2"))
+log10 = _IN_ALL_FORMS(unary("log10", True, "logarithm to base 10"))
+log1p = _IN_ALL_FORMS(unary("log1p", True, "``log(1 + x)``, accurate near 0"))
+sqrt = _IN_ALL_FORMS(unary("sqrt", True, "square root"))
+rsqrt = _IN_ALL_FORMS(unary("rsqrt", True, "reciprocal square root"))
+sigmoid = _IN_ALL_FORMS(unary("sigmoid", True, "logistic function"))
+sin = _IN_ALL_FORMS(unary("sin", True, "sine"))
+cos = _IN_ALL_FORMS(unary("cos", True, "cosine"))
+tan = _IN_ALL_FORMS(unary("tan", True, "tangent"))
+asin = declared(aliases="arcsin", in_place="values", out=True, lists=True)(unary("asin", True, "inverse sine"))
+acos = declared(aliases="arccos", in_place="values", out=True, lists=True)(unary("acos", True, "inverse cosine"))
+atan = declared(aliases="arctan", in_place="values", out=True, lists=True)(unary("atan", True, "inverse tangent"))
+sinh = _IN_ALL_FORMS(unary("sinh", True, "hyperbolic sine"))
+cosh = _IN_ALL_FORMS(unary("cosh", True, "hyperbolic cosine"))
+tanh = _IN_ALL_FORMS(unary("tanh", True, "hyperbolic tangent"))
+asinh = declared(aliases="arcsinh", in_place="values", out=True)(unary("asinh", True, "inverse hyperbolic sine"))
+acosh = declared(aliases="arccosh", in_place="values", out=True)(unary("acosh", True, "inverse hyperbolic cosine"))
+atanh = declared(aliases="arctanh", in_place="values", out=True)(unary("atanh", True, "inverse hyperbolic tangent"))
+reciprocal = _IN_ALL_FORMS(unary("reciprocal", True, "reciprocal"))
+square_op = unary("square", False, "square")
+abs = declared(aliases="absolute", in_place="values", out=True, lists=True, numpy="fabs")(
+    unary("abs", False, "absolute value")
+)
+relu = declared(in_place="values")(unary("relu", False, "``max(x, 0)``"))
+_real_logaddexp = binary("logaddexp", "``log(exp(x) + exp(y))`` without overflow")
+atan2 = declared(aliases="arctan2", in_place="values", out=True, numbers="none")(
+    binary("atan2", "angle of the point (y, x)", floats=True)
+)
+hypot = declared(in_place="values", out=True, numbers="none")(binary("hypot", "``sqrt(x*x + y*y)`` without overflow"))
+copysign = declared(in_place="values", out=True, numbers="second")(
+    binary("copysign", "``x`` with the sign of ``y``", floats=True)
+)
+nextafter = declared(in_place="values", out=True, numbers="none")(
+    binary("nextafter", "next representable number after ``x`` towards ``y``")
+)
 
 
+@declared(out=True, numbers="none")
 def logaddexp(input: Any, other: Any) -> Tensor:
     """``log(exp(x) + exp(y))`` without overflow; operands broadcast and are promoted."""
     if any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, other)):
@@ -275,6 +228,7 @@ def _complex_logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return where(ends, where(lt(real(x), 0), small, log(add(exp(large), exp(small)))), found)
 
 
+@declared(aliases="negative", in_place="values", out=True, lists=True)
 def neg(input: Any) -> Tensor:
     """Elementwise negative; bools are refused, as in torch."""
     t = as_operand(input, "neg")
@@ -287,35 +241,18 @@ def neg(input: Any) -> Tensor:
     return neg_op(t)
 
 
-def _through_ops(name: str, function: Callable[..., Any], floats: bool = False, refuses_bool: bool = False) -> Unary:
-    """A unary function whose composite lives in ``ops``."""
-
-    def wrapper(input: Any) -> Tensor:
-        x = floating(input, name) if floats else as_operand(input, name)
-        if refuses_bool and type_of(x).dtype is bool_:
-            raise UnsupportedDTypeError(f'"{name}" not implemented for {bool_}', {"input": x})
-        found: Tensor = function(x)
-        return found
-
-    wrapper.__name__ = wrapper.__qualname__ = name
-    wrapper.__doc__ = function.__doc__
-    return wrapper
+floor = _IN_ALL_FORMS(through_ops("floor", ops.floor, refuses_bool=True))
+ceil = _IN_ALL_FORMS(through_ops("ceil", ops.ceil, refuses_bool=True))
+trunc = declared(aliases="fix", in_place="values", out=True, lists=True)(
+    through_ops("trunc", ops.trunc, refuses_bool=True)
+)
+sign_op = through_ops("sign", ops.sign)
+angle = declared(out=True)(through_ops("angle", ops.angle, floats=True))
+conj = declared()(through_ops("conj", ops.conj))
+declared(name="conj_physical", in_place="values", out=True)(conj)
 
 
-bitwise_not = _through_ops("bitwise_not", ops.bitwise_not)
-isnan = _through_ops("isnan", ops.isnan)
-isinf = _through_ops("isinf", ops.isinf)
-isfinite = _through_ops("isfinite", ops.isfinite)
-signbit = _through_ops("signbit", ops.signbit)
-floor = _through_ops("floor", ops.floor, refuses_bool=True)
-ceil = _through_ops("ceil", ops.ceil, refuses_bool=True)
-trunc = _through_ops("trunc", ops.trunc, refuses_bool=True)
-sign_op = _through_ops("sign", ops.sign)
-angle = _through_ops("angle", ops.angle, floats=True)
-conj = _through_ops("conj", ops.conj)
-logical_not = _through_ops("logical_not", ops.logical_not)
-
-
+@declared(in_place="values", out=True, lists=True)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign.
 
@@ -328,18 +265,21 @@ def sign(input: Tensor) -> Tensor:
     return sgn(t)
 
 
+@declared(in_place="values", out=True)
 def square(input: Tensor) -> Tensor:
     """The square of each element; bools become int64."""
     t = as_operand(input, "square")
     return square_op(cast(t, int64) if type_of(t).dtype is bool_ else t)
 
 
+@declared(in_place="values", out=True, numpy="sign")
 def sgn(input: Any) -> Tensor:
     """``x / abs(x)``, 0 at 0; the sign for real operands."""
     t = as_operand(input, "sgn")
     return clone(t) if type_of(t).dtype is bool_ else sign_op(t)
 
 
+@declared()
 def positive(input: Tensor) -> Tensor:
     """``input`` itself; bools are refused."""
     if type_of(input).dtype is bool_:
@@ -347,11 +287,13 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+@declared(method=False)
 def real(input: Tensor) -> Tensor:
     """The real part; real operands are returned as they are."""
     return ops.real(input) if type_of(input).dtype.is_complex else input
 
 
+@declared(method=False)
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of a complex operand."""
     if not type_of(input).dtype.is_complex:
@@ -359,6 +301,7 @@ def imag(input: Tensor) -> Tensor:
     return ops.imag(input)
 
 
+@declared(method=False, out=Out(is_exact=True), numbers="none")
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor of its parts, both float16, float32 or float64."""
     refuse_numbers("complex", real, imag, ("real", "imag"))
@@ -373,6 +316,8 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     return ops.complex(real, imag)
 
 
+@declared(method=False, out=True, numbers="none")
+@refuses("bool int")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """A complex tensor of absolute value and angle."""
     if state.autocast is not None:
@@ -383,6 +328,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
 
 
+@declared(in_place="values", out=True, lists=True, numpy="rint")
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest, halves to even."""
     x = as_operand(input, "round")
@@ -391,16 +337,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return ops.round(x, decimals)
 
 
-def isposinf(input: Tensor) -> Tensor:
-    """Whether an element is plus infinity."""
-    return eq(input, float("inf"))
-
-
-def isneginf(input: Tensor) -> Tensor:
-    """Whether an element is minus infinity."""
-    return eq(input, float("-inf"))
-
-
+@declared()
 def isreal(input: Tensor) -> Tensor:
     """Whether an element's imaginary part is 0."""
     if type_of(input).dtype.is_complex:
@@ -408,88 +345,14 @@ def isreal(input: Tensor) -> Tensor:
     return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)
 
 
-def logical_and(input: Any, other: Any) -> Tensor:
-    """Elementwise and of truth values."""
-    return ops.logical_and(*_any_pair(input, other, "logical_and"))
-
-
-def logical_or(input: Any, other: Any) -> Tensor:
-    """Elementwise or of truth values."""
-    return ops.logical_or(*_any_pair(input, other, "logical_or"))
-
-
-def logical_xor(input: Any, other: Any) -> Tensor:
-    """Elementwise exclusive or of truth values."""
-    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
-
-
-def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
-    refuse_numbers(what, x, y)
-    return as_operand(x, what), as_operand(y, what)
-
-
-@overload
-def where(condition: Tensor) -> tuple[Tensor, ...]: ...
-@overload
-def where(condition: Tensor, input: Any, other: Any) -> Tensor: ...
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
-    if input is None and other is None:
-        return condition.nonzero(as_tuple=True)
-    if type(input) is Tensor and type(other) is Tensor and type(condition) is Tensor:
-        c, a, b = condition._array, input._array, other._array
-        if c is not None and a is not None and b is not None and a.dtype is b.dtype and c.dtype.kind == "b":
-            return apply(WHERE, condition, input, other)
-    if type_of(condition).dtype is not bool_:
-        if type_of(condition).dtype.name != "uint8":
-            raise UsageError(
-                f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
-            )
-        condition = cast(condition, bool_)
-    x, y = together(input, other, "where")
-    return ops.where(condition, x, y)
-
-
-def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
-    """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
-    if isinstance(input, NUMBERS):
-        refuse_numbers("clamp", input, min)
-    input = as_operand(input, "clamp")
-    if isinstance(input, Tensor) and type_of(input).dtype.is_complex:
-        raise UnsupportedDTypeError("clamp is not supported for complex types", {"input": input})
-    if min is None and max is None:
-        raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    by_numbers = type(input) is Tensor and all(v is None or isinstance(v, NUMBERS) for v in (min, max))
-    if by_numbers and type_of(input).dtype.is_floating_point:
-        return in_one_pass("clamp", (min, max), input, node="ClampBackward1")
-    values = all_together([v for v in (input, min, max) if v is not None], "clamp")
-    rest = iter(values[1:])
-    low: Any = None if min is None else next(rest)
-    high: Any = None if max is None else next(rest)
-    low = min if isinstance(min, NUMBERS) else low
-    high = max if isinstance(max, NUMBERS) else high
-    return ops.clamp(values[0], low, high)
-
-
-class ArgumentTypeError(ArgumentError, RuntimeError):
-    """A missing argument that torch reports as RuntimeError."""
-
-
-def clamp_min(input: Tensor, min: Any) -> Tensor:
-    """Limit from below."""
-    return clamp(input, min=min)
-
-
-def clamp_max(input: Tensor, max: Any) -> Tensor:
-    """Limit from above."""
-    return clamp(input, max=max)
-
-
+@declared(in_place="values", out=True)
+@refuses("complex")
 def xlogy(input: Any, other: Any) -> Tensor:
     """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
     return ops.xlogy(*floating_together(input, other, "xlogy"))
 
 
+@declared()
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A differentiable copy."""
     return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")

@@ -10,13 +10,18 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.ops.sources import is_one
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import add, clamp, lt, scaled, sub, where
+from autojit.tensor.functions_comparison import clamp, lt, where
+from autojit.tensor.functions_elementwise import add, scaled, sub
 from autojit.tensor.indexing import put as put_at
+from autojit.tensor.on_device import placed
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, counted_with, type_of, wrap
@@ -59,27 +64,32 @@ def from_the_front(index: Tensor) -> Tensor:
     return counted_with(where(lt(index, 0), sub(index, number(FROM_THE_FRONT, int64)), index), index)
 
 
+@declared(out=Out(is_apart=True, is_exact=True))
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
     return ops.gather(input, dim, from_the_front(_index(index, "gather")))
 
 
+@declared(out=Out(is_apart=True))
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """``gather`` with broadcasting; without ``dim`` on the flattened tensor."""
     return ops.take_along_axis(input, _index(indices, "take_along_dim"), dim)
 
 
+@declared(out=Out(is_apart=True, is_exact=True))
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
     places = from_the_front(_line(index, "index_select"))
     return ops.index_select(input, dim, places)
 
 
+@declared(out=Out(is_apart=True, is_exact=True))
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor."""
     return ops.take(input, _long(index, "take"))
 
 
+@declared(in_place="values")
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with elements of the flattened tensor replaced by those of ``source`` (or increased by them)."""
     places = _long(index, "put_")
@@ -103,6 +113,7 @@ def _source(input: Tensor, index: Tensor, src: Tensor | complex) -> Tensor:
     return src
 
 
+@declared(in_place="values", out=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
 ) -> Tensor:
@@ -120,12 +131,14 @@ def scatter(
     return ops.scatter(input, dim, places, source)
 
 
+@declared(in_place="values", out=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``input`` with ``src`` added along ``dim`` at ``index``; equal places add up."""
     places = from_the_front(_index(index, "scatter_add"))
     return ops.scatter_add(input, dim, places, _source(input, places, src))
 
 
+@declared(in_place="values", out=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
     addends = source if is_one(alpha) else scaled(source, alpha)
@@ -137,6 +150,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     return ops.index_add(input, dim, from_the_front(_line(index, "index_add")), addends)
 
 
+@declared(in_place="values", out=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """``input`` with the slices of ``source`` written at positions along ``dim``."""
     if type_of(source).ndim == 0 and type_of(input).ndim == 1:
@@ -148,6 +162,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return ops.index_copy(input, dim, places, source)
 
 
+@declared(in_place="values")
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """``input`` with a value at positions along ``dim``; positions may repeat."""
     t = type_of(input)
@@ -166,6 +181,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return where(aligned, filling, input)
 
 
+@declared(in_place="values")
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` written (or added) at ``input[indices]``."""
     if type_of(values).dtype is not type_of(input).dtype:
@@ -177,6 +193,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     return put_at(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
 
 
+@declared(in_place="values")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """``value`` where the mask holds."""
     if type_of(mask).dtype is not bool_:
@@ -195,6 +212,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return where(mask, number(value, t.dtype), input)
 
 
+@declared(in_place="values")
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """``input`` with consecutive elements of ``source`` where the mask holds."""
     if type_of(mask).dtype is not bool_:
@@ -215,7 +233,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if not is_known(mask) or int(mask._array.sum()) > type_of(flat).size:
         valid, named = "the number of elements of source at most", "the true elements of mask"
         require(wide.sum(), lambda count: count <= type_of(flat).size, _FEW_ELEMENTS, valid, named=named)
-    if type_of(flat).size == 0:
+    if seems_equal(type_of(flat).size, 0):
         return where(mask, input, input)
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)
@@ -224,6 +242,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 _FEW_ELEMENTS = "masked_scatter: Number of elements of source is less than the number of ones in mask"
 
 
+@declared(out=True)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -257,11 +276,14 @@ def searchsorted(
     return cast(found, int32) if out_int32 else found
 
 
+@declared(out=True)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Which bucket between boundaries each element falls in."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
+@declared(out=True)
+@refuses("bool complex")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
     x, pool = as_operand(elements), as_operand(test_elements)
@@ -279,5 +301,5 @@ def one_hot_like(index: Tensor, classes: int) -> Tensor:
     """int64 rows with a 1 at each index."""
     if classes <= 0:
         raise ShapeError("Class values must be smaller than num_classes.", {"index": index})
-    line = ops.reshape(wrap(np.arange(classes)), (classes,))
+    line = placed(ops.reshape(wrap(np.arange(classes)), (classes,)), type_of(index).device)
     return cast(index.unsqueeze(-1) == line, int64)

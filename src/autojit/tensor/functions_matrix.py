@@ -10,10 +10,12 @@ from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ShapeError
 from autojit.ops.composed import Addmm
 from autojit.tensor.composite_nodes import in_one_node
+from autojit.tensor.declared import declared
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.matrix_forms import complete_qr, completed
 from autojit.tensor.promotion import all_together, cast
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -40,6 +42,8 @@ class Solution(NamedTuple):
     cloned_coefficient: Tensor
 
 
+@declared(out=True)
+@refuses("bool int")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors:
     """Singular value decomposition ``U, S, V`` (not ``V^H``).
 
@@ -66,6 +70,8 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
     return SvdFactors(u, s, vh.mH) if some else SvdFactors(completed(u), s, completed(vh.mH))
 
 
+@declared()
+@refuses("bool int")
 def qr(input: Tensor, some: bool = True) -> QrFactors:
     """Orthonormal columns times upper triangle; the form that is not reduced has no derivative for tall matrices."""
     if state.autocast is not None:
@@ -73,6 +79,8 @@ def qr(input: Tensor, some: bool = True) -> QrFactors:
     return QrFactors(*(ops.qr(input) if some else complete_qr(input)))
 
 
+@declared()
+@refuses("bool int")
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponential of square matrices, the sum of ``A**k / k!``; differentiable to every order.
 
@@ -88,6 +96,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     return ops.matrix_exp(input)
 
 
+@declared()
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Solution:
@@ -96,11 +105,13 @@ def triangular_solve(
     return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A)
 
 
+@declared(method=False)
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices on two axes."""
     return input.norm("nuc", dim, keepdim)
 
 
+@declared(method=False)
 def lobpcg(
     A: Tensor,
     k: int | None = None,
@@ -144,6 +155,8 @@ def lobpcg(
     return flip(top, (-1,)), flip(matching, (-1,))
 
 
+@declared(method=False)
+@refuses("bool int")
 def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) -> SvdFactors:
     """The ``q`` largest singular values (of ``A - M``) and their vectors, by a complete decomposition."""
     u, s, v = svd(A if M is None else A - M)
@@ -151,6 +164,8 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) 
     return SvdFactors(narrow(u, -1, 0, count), narrow(s, -1, 0, count), narrow(v, -1, 0, count))
 
 
+@declared(method=False)
+@refuses("bool int")
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> SvdFactors:
     """Principal components of the rows: ``svd_lowrank`` of the centred matrix."""
     *_, rows, columns = type_of(A).shape
@@ -158,6 +173,7 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count)
 
 
+@declared(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein's summation convention."""
     if state.autocast is not None:
@@ -184,6 +200,7 @@ def _sums(equation: str) -> bool:
     return bool(set(labels) - set(kept)) if arrow else len(set(labels)) < len(labels)
 
 
+@declared(in_place="values", out=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
     if state.autocast is not None:
@@ -195,17 +212,20 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     return in_one_node(Addmm(beta, alpha), operands, compute)
 
 
+@declared(in_place="values", out=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat @ vec``."""
     return ops.addmv(input, mat, vec, beta, alpha)
 
 
+@declared(in_place="values", out=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``; operands are promoted."""
     input, vec1, vec2 = all_together([input, vec1, vec2], "addr")
     return ops.addr(input, vec1, vec2, beta, alpha)
 
 
+@declared(in_place="values", out=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""
     if state.autocast is not None:

@@ -16,12 +16,14 @@ from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.composed import StdMean, VarMean, is_common
 from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import in_one_node
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import apply_single
-from autojit.tensor.functions_elementwise import div, isnan, logaddexp, maximum, minimum, ne, sub, where
+from autojit.tensor.functions_comparison import isnan, maximum, minimum, ne, where
+from autojit.tensor.functions_elementwise import div, sub
 from autojit.tensor.kernels import by_parts, in_one_step
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import require_some
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -57,6 +59,7 @@ def _require_float(t: Tensor, what: str) -> None:
         )
 
 
+@declared(out=True)
 def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
     if not keepdim and dtype is None and isinstance(input, Tensor):
@@ -81,6 +84,7 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
     return fold_over(name, normalize_axes(dim, ndim, name))
 
 
+@declared(out=True)
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
     x = _whole(input, dtype, "prod")
@@ -98,6 +102,7 @@ def _counted(function: Callable[..., Tensor], x: Tensor, dim: Dims, keepdim: boo
     return no_view(found, x) if keepdim else found
 
 
+@declared(out=True)
 def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
     if dtype is None and state.divert is None and isinstance(input, Tensor):
@@ -126,6 +131,8 @@ def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
     return ops.Mean(normalize_axes(dim, ndim, "mean"), bool(keepdim))
 
 
+@declared(out=True)
+@refuses("complex")
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum with NaN counted as 0."""
     t = as_operand(input, "nansum")
@@ -135,6 +142,8 @@ def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
     return sum(t if type_of(t).dtype.category < 2 else where(isnan(t), 0, t), dim, keepdim, dtype=dtype)
 
 
+@declared(out=True)
+@refuses("complex")
 def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Mean of the elements that are not NaN."""
     t = as_operand(input, "nanmean")
@@ -154,6 +163,7 @@ def _dims(dim: Any, unbiased: bool | None) -> tuple[Dims, bool | None]:
     return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
 
 
+@declared(out=True)
 def var(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
@@ -164,6 +174,7 @@ def var(
     return in_one_step("var", options, input, node="VarBackward0")
 
 
+@declared(out=True)
 def std(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
@@ -174,6 +185,7 @@ def std(
     return in_one_step("std", options, input, node="StdBackward0")
 
 
+@declared()
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
@@ -181,6 +193,7 @@ def var_mean(
     return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)
 
 
+@declared()
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
@@ -203,16 +216,19 @@ def _with_mean(
     return in_one_node(found, (input,), compute)
 
 
+@declared(out=True)
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether all elements along ``dim`` are true."""
     return cast(ops.all(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
 
 
+@declared(out=True)
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether any element along ``dim`` is true."""
     return cast(ops.any(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
 
 
+@declared()
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements along ``dim`` are not 0."""
     array = input._array
@@ -221,11 +237,13 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     return sum(ne(input, 0), dim)
 
 
+@declared(out=True)
 def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     """Largest element over ``dim``; gradients are shared among equals."""
     return _extreme(ops.amax, "amax", input, dim, keepdim)
 
 
+@declared(out=True)
 def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     """Smallest element over ``dim``; gradients are shared among equals."""
     return _extreme(ops.amin, "amin", input, dim, keepdim)
@@ -257,11 +275,15 @@ _EMPTY = "Expected reduction dim to be specified for input.numel() == 0."
 _EMPTY_EXTREME = f"{_EMPTY} Specify the reduction dim with the 'dim' argument."
 
 
+@declared(out=True)
+@refuses("bool complex")
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Position of the largest element along ``dim`` (in the flattened operand by default)."""
     return _position(ops.argmax, "argmax", input, dim, keepdim)
 
 
+@declared(out=True)
+@refuses("bool complex")
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Position of the smallest element along ``dim`` (in the flattened operand by default)."""
     return _position(ops.argmin, "argmin", input, dim, keepdim)
@@ -281,6 +303,7 @@ def _position(function: Callable[..., Tensor], what: str, input: Tensor, dim: in
 def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
+@declared(out=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
     if dim is None and other is None:
@@ -294,6 +317,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def min(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
+@declared(out=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
     if dim is None and other is None:
@@ -325,6 +349,7 @@ def _max_or_min(
     return ValuesIndices(values.squeeze(axis), index.squeeze(axis))
 
 
+@declared(out=True)
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
     x = floating(input, "logsumexp")
@@ -332,6 +357,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")
 
 
+@declared(out=True)
 def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
     """The vector p-norm over ``dim`` (all axes by default); its gradient at 0 is 0."""
     x = input if dtype is None else cast(input, dtype)
@@ -357,82 +383,10 @@ def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return found
 
 
+@declared()
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of the difference."""
     return norm(sub(input, other), p)
-
-
-@own_memory
-def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """Running sum along ``dim``."""
-    return ops.cumsum(_whole(input, dtype, "cumsum"), dim)
-
-
-@own_memory
-def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """Running product along ``dim``."""
-    return ops.cumprod(_whole(input, dtype, "cumprod"), dim)
-
-
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """Running ``logsumexp`` along ``dim``."""
-    if type_of(input).dtype.is_complex:
-        return _complex_logcumsumexp(input, dim)
-    return ops.logcumsumexp(input, dim)
-
-
-def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
-    """By steps that double the span: after them an element holds the sum of the ``2 s`` elements up to it."""
-    axis, span = normalize_axis(dim, type_of(x).ndim, "logcumsumexp"), 1
-    count = type_of(x).shape[axis] if type_of(x).ndim else 1
-    while span < count:
-        joined = logaddexp(x.narrow(axis, span, count - span), x.narrow(axis, 0, count - span))
-        x = ops.concatenate([x.narrow(axis, 0, span), joined], axis)
-        span *= 2
-    return x
-
-
-def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """Running maximum along ``dim`` and where it was last met."""
-    return ValuesIndices(*ops.cummax(input, dim))
-
-
-def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """Running minimum along ``dim`` and where it was last met."""
-    return ValuesIndices(*ops.cummin(input, dim))
-
-
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesIndices:
-    """Values in order along ``dim`` and where they came from; equal values keep their order."""
-    return ValuesIndices(*ops.sort(input, dim, descending))
-
-
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """The positions that ``sort`` gives."""
-    return ops.argsort(input, dim, descending)
-
-
-def msort(input: Tensor) -> Tensor:
-    """Values in order along the first axis."""
-    return ops.msort(input)
-
-
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The ``k`` largest (or smallest) along ``dim``, in order, and where they are."""
-    return ValuesIndices(*ops.topk(input, k, dim, largest))
-
-
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The k-th smallest along ``dim`` (from 1) and where it is."""
-    return _kept(ops.kthvalue(input, k, dim), dim, keepdim, input.ndim > 0)
-
-
-def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) -> ValuesIndices:
-    """The pair, with the reduced axis put back on request where there was one."""
-    values, indices = found
-    if keepdim and is_line:
-        return ValuesIndices(values.unsqueeze(dim), indices.unsqueeze(dim))
-    return ValuesIndices(values, indices)
 
 
 def _is_common(x: Tensor) -> bool:
@@ -460,6 +414,7 @@ def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:
     return x
 
 
+@declared(out=True)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along ``dim``."""
     x = _floats(input, dtype, "softmax")
@@ -469,6 +424,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return by_parts(op, x, lambda x: ops.softmax(x, op.axis), "SoftmaxBackward0")
 
 
+@declared(out=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of ``softmax``, without overflow."""
     x = _floats(input, dtype, "log_softmax")
@@ -476,24 +432,3 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
     op = ops.LogSoftmax(normalize_axis(dim, type_of(x).ndim, "log_softmax"))
     return by_parts(op, x, lambda x: ops.log_softmax(x, op.axis), "LogSoftmaxBackward0")
-
-
-@own_memory
-def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
-    """The n-th forward difference along ``dim``; the operand itself for n = 0."""
-    if n < 0:
-        raise UsageError(f"order must be non-negative but got {n}")
-    if type_of(input).ndim == 0:
-        raise UsageError("diff expects input to be at least one-dimensional", {"input": input})
-    if n == 0:
-        return input
-    parts = [p for p in (prepend, input, append) if p is not None]
-    x = parts[0] if len(parts) == 1 else ops.concatenate(parts, dim)
-    for _ in range(n):
-        count = type_of(x).shape[normalize_axis(dim, type_of(x).ndim, "diff")]
-        kept = count - 1 if count else 0  # no elements have no differences
-        later, earlier = x.narrow(dim, count - kept, kept), x.narrow(dim, 0, kept)
-        x = later.logical_xor(earlier) if type_of(x).dtype is bool_ else sub(later, earlier)
-    return x

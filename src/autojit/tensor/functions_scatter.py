@@ -12,7 +12,9 @@ from autojit import ops
 from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import DTypeError, UsageError
 from autojit.ops.base import normalize_axis
-from autojit.tensor.functions_elementwise import add, clamp, div, eq, floor_divide, where
+from autojit.tensor.declared import declared
+from autojit.tensor.functions_comparison import clamp, eq, where
+from autojit.tensor.functions_elementwise import add, div, floor_divide
 from autojit.tensor.functions_indexing import from_the_front, index_add, index_fill, scatter, scatter_add
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.promotion import cast
@@ -22,6 +24,7 @@ _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 FOLDS = {"prod": "mul", "amax": "max", "amin": "min"}
 
 
+@declared(in_place="values", out=True)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -70,6 +73,7 @@ def _neutral_where_reached(input: Tensor, axis: int, index: Tensor, reduce: str)
     return where(reached, _neutral(input, reduce), input)
 
 
+@declared(in_place="values", out=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

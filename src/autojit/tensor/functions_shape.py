@@ -11,17 +11,17 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import int64, result_type
 from autojit.core.errors import ArgumentError, ArgumentKindError, ShapeError, UsageError, tensors_expected
-from autojit.core.sizes import agree, as_extent, as_size
+from autojit.core.sizes import agree, as_extent, as_size, seems_equal
 from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
-from autojit.ops.matmul import MATMUL
-from autojit.tensor.dispatch import apply, apply_pair
+from autojit.tensor.declared import Out, declared
+from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.kernels import in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
-from autojit.tensor.promotion import as_operand, cast, together
+from autojit.tensor.promotion import cast
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -49,6 +49,7 @@ def axes_of(axes: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple([as_extent(n) for n in axes])
 
 
+@declared()
 @remembered
 def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
@@ -62,6 +63,7 @@ def _view_of(input: Tensor) -> Tensor:
     return found
 
 
+@declared()
 @remembered
 def permute(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reorder the axes."""
@@ -69,6 +71,7 @@ def permute(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     return found if found is not input else one_node(_view_of(input), input, "PermuteBackward0")
 
 
+@declared(aliases="swapdims", in_place="shape")
 @remembered
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
@@ -76,12 +79,14 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return one_node(found if found is not input else _view_of(input), input, "TransposeBackward0")
 
 
+@declared(in_place="shape")
 @remembered
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     """``transpose`` under NumPy's name."""
     return transpose(input, axis0, axis1)
 
 
+@declared(in_place="shape")
 @remembered
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of rank 0 and 1 as they are."""
@@ -91,11 +96,13 @@ def t(input: Tensor) -> Tensor:
     return one_node(_view_of(input) if ndim < 2 else ops.transpose(input, 0, 1), input, "TBackward0")
 
 
+@declared()
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
     return transpose(input, -2, -1).conj()
 
 
+@declared(in_place="shape")
 @remembered
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drop axes of extent 1."""
@@ -106,35 +113,41 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return one_node(found if found is not input else _view_of(input), input, f"SqueezeBackward{number}")
 
 
+@declared(in_place="shape")
 @remembered
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Insert an axis of extent 1."""
     return one_node(ops.unsqueeze(input, dim), input, "UnsqueezeBackward0")
 
 
+@declared()
 @remembered
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge axes into one."""
     return ops.flatten(input, start_dim, end_dim)
 
 
+@declared()
 def ravel(input: Tensor) -> Tensor:
     """All elements in one axis."""
     return reshape(input, -1)
 
 
+@declared()
 @remembered
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several."""
     return ops.unflatten(input, dim, sizes)
 
 
+@declared(aliases="moveaxis")
 @remembered
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move axes to new places."""
     return ops.moveaxis(input, source, destination)
 
 
+@declared(function=False)
 @remembered
 def expand(input: Tensor, *args: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
@@ -142,22 +155,26 @@ def expand(input: Tensor, *args: Any, size: Any = None, implicit: bool = False) 
     return found if found is not input else one_node(_view_of(input), input, "ExpandBackward0")
 
 
+@declared(function=False)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """``expand`` to the shape of another tensor."""
     return expand(input, type_of(other).shape)
 
 
+@declared()
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """``expand`` as a function."""
     return expand(input, size)
 
 
+@declared(method=False)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors broadcast against each other."""
     shape = broadcast_shapes(*[type_of(x).shape for x in tensors])
     return tuple(expand(x, shape) for x in tensors)
 
 
+@declared(method=False)
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that tensors of the given shapes broadcast to."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
@@ -169,6 +186,7 @@ def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     return sum_to(input, shape)
 
 
+@declared(function=False)
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Sum to a shape that broadcasts to the operand's; sums of integers and bools are int64."""
     shape, wanted = type_of(input).shape, sizes_of(size)
@@ -180,11 +198,13 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     return broadcastable_sum(cast(input, int64) if is_sum and type_of(input).dtype.category < 2 else input, wanted)
 
 
+@declared(function=False)
 def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
     """The whole tensor repeated along each axis."""
     return _in_memory_of_its_own(ops.repeat(input, sizes_of(args) if repeats is None else sizes_of((repeats,))), input)
 
 
+@declared()
 def tile(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """NumPy's tile."""
     if not args and dims is None:
@@ -197,12 +217,14 @@ def _in_memory_of_its_own(found: Tensor, input: Tensor) -> Tensor:
     return clone(found) if found is input or found._is_view() else found
 
 
+@declared()
 @own_memory
 def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
     """Rotate along axes."""
     return ops.roll(input, shifts, dims)
 
 
+@declared()
 @own_memory
 def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reverse the order along axes; a copy."""
@@ -212,6 +234,7 @@ def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     return ops.flip(input, axes) if axes else clone(input)
 
 
+@declared()
 def fliplr(input: Tensor) -> Tensor:
     """Reverse axis 1."""
     if type_of(input).ndim < 2:
@@ -219,6 +242,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
+@declared()
 def flipud(input: Tensor) -> Tensor:
     """Reverse axis 0."""
     if type_of(input).ndim < 1:
@@ -226,6 +250,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
+@declared()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotate by ``k`` quarter turns in the plane of two axes."""
     if len(dims) != 2:
@@ -244,6 +269,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return flip(transpose(input, a, b), a if turns == 1 else b)
 
 
+@declared(aliases="concat concatenate", method=False, out=Out(is_apart=True))
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
     given: object = tensors
@@ -263,12 +289,17 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 def _fitting_empty(tensors: Sequence[Tensor], dim: int) -> Sequence[Tensor]:
     """The operands, empty vectors beside operands of another rank in a shape that joins them."""
-    shape = next((type_of(x).shape for x in tensors if type_of(x).shape != (0,)), (0,))
+    shape = next((type_of(x).shape for x in tensors if not _is_empty_vector(x)), (0,))
     if len(shape) == 1:
         return tensors
     axis = normalize_axis(dim, len(shape), "cat")
     nothing = (*shape[:axis], 0, *shape[axis + 1 :])
-    return [reshape(x, nothing) if type_of(x).shape == (0,) else x for x in tensors]
+    return [reshape(x, nothing) if _is_empty_vector(x) else x for x in tensors]
+
+
+def _is_empty_vector(x: Tensor) -> bool:
+    shape = type_of(x).shape
+    return len(shape) == 1 and seems_equal(shape[0], 0)
 
 
 def _concatenation(tensors: Sequence[Tensor], dim: int) -> Op | None:
@@ -289,6 +320,7 @@ def _concatenation_along(dim: int, ndim: int) -> Op:
     return ops.Concatenate(normalize_axis(dim, ndim, "cat"))
 
 
+@declared(method=False, out=True)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along a new axis."""
     if not tensors:
@@ -318,6 +350,7 @@ def _stacking_along(dim: int, ndim: int) -> Op:
     return ops.Stack(normalize_axis(dim, ndim + 1, "stack"))
 
 
+@declared(method=False, out=True)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join along axis 1 (0 for vectors)."""
     if not tensors:
@@ -326,6 +359,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(wide, 0 if type_of(wide[0]).ndim == 1 else 1)
 
 
+@declared(aliases="row_stack", method=False, out=True)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join along axis 0; vectors are rows."""
     if not tensors:
@@ -337,6 +371,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 def atleast_1d(tensor: Tensor, /) -> Tensor: ...
 @overload
 def atleast_1d(*tensors: Any) -> Any: ...
+@declared(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """With rank at least 1; of several tensors (or a sequence) a tuple."""
     return _each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
@@ -346,6 +381,7 @@ def atleast_1d(*tensors: Any) -> Any:
 def atleast_2d(tensor: Tensor, /) -> Tensor: ...
 @overload
 def atleast_2d(*tensors: Any) -> Any: ...
+@declared(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """With rank at least 2, new axes in front; of several tensors (or a sequence) a tuple."""
     return _each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
@@ -357,6 +393,7 @@ def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any
     return tuple(function(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
 
 
+@declared(method=False)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; ``indexing`` is "ij" (the default) or "xy"."""
     given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
@@ -374,16 +411,19 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
+@declared(in_place="values", out=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
     return in_one_step("tril", (diagonal,), input, node="TrilBackward0")
 
 
+@declared(in_place="values", out=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
     return in_one_step("triu", (diagonal,), input, node="TriuBackward0")
 
 
+@declared(out=True)
 @own_memory
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a given diagonal."""
@@ -392,12 +432,14 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     return ops.diag(input, diagonal)
 
 
+@declared()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
     options = (offset, dim1, dim2)
     return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0")
 
 
+@declared()
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if state.autocast is not None:
@@ -405,87 +447,3 @@ def trace(input: Tensor) -> Tensor:
     if type_of(input).ndim != 2:
         raise UsageError(f"trace: expected a matrix, but got tensor with dim {type_of(input).ndim}")
     return ops.diagonal(input).sum()
-
-
-def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    a, b = as_operand(x, name), as_operand(y, name)
-    if type_of(a).dtype is not type_of(b).dtype:
-        raise UsageError(
-            f"{name}: expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}",
-            fix="convert one of them: x.to(w.dtype)",
-        )
-    return a, b
-
-
-def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """Matrix product of any ranks, torch's rules."""
-    if state.autocast is not None:
-        return state.autocast.lower(matmul, input, other)
-    if type(input) is Tensor and type(other) is Tensor:
-        a, b = input._array, other._array
-        if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
-            return apply_pair(MATMUL, MATMUL.eager, input, other)
-    x, y = _products("matmul", input, other)
-    return rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
-
-
-_PRODUCT_NODES = {
-    (1, 1): "DotBackward0", (2, 1): "MvBackward0", (1, 2): "SqueezeBackward4", (2, 2): "MmBackward0",
-}  # fmt: skip
-
-
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Product of two matrices."""
-    if state.autocast is not None:
-        return state.autocast.lower(mm, input, mat2)
-    return ops.mm(*_products("mm", input, mat2))
-
-
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Products of two stacks of matrices."""
-    if state.autocast is not None:
-        return state.autocast.lower(bmm, input, mat2)
-    return rename_node(ops.bmm(*_products("bmm", input, mat2)), "BmmBackward0")
-
-
-def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Matrix times vector."""
-    return rename_node(ops.mv(*_products("mv", input, vec)), "MvBackward0")
-
-
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of products of two vectors."""
-    x, y = _products("dot", input, tensor)
-    if type_of(x).ndim == type_of(y).ndim == 1 and type_of(x).shape == type_of(y).shape:
-        return in_one_step("inner_product", (), x, y, node="DotBackward0")
-    return rename_node(ops.dot(x, y), "DotBackward0")
-
-
-def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """``dot`` with the first operand conjugated."""
-    return ops.vdot(*_products("vdot", input, other))
-
-
-def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of products over the last axes."""
-    if state.autocast is not None:
-        return state.autocast.lower(inner, input, other)
-    return ops.inner(*_products("inner", input, other))
-
-
-def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of two vectors' elements."""
-    x, y = together(input, vec2, "outer")
-    return in_one_step("outer", (), x, y, node="MulBackward0")
-
-
-def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Kronecker product."""
-    x, y = together(input, other, "kron")
-    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0")
-
-
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Contraction over pairs of axes."""
-    pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
-    return ops.tensordot(a, b, pairs)

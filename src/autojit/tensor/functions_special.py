@@ -8,39 +8,53 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import UsageError
-from autojit.tensor.functions_elementwise import div, eq, where
+from autojit.tensor.declared import declared
+from autojit.tensor.functions_comparison import eq, where
+from autojit.tensor.functions_elementwise import div
 from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import cast, floating, floating_together, together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 
+@declared(in_place="values", out=True, lists=True)
+@refuses("complex")
 def erf(input: Any) -> Tensor:
     """The error function."""
     return ops.erf(floating(input, "erf"))
 
 
+@declared(in_place="values", out=True, lists=True)
+@refuses("complex")
 def erfc(input: Any) -> Tensor:
     """``1 - erf(x)``, accurate for large ``x``."""
     return ops.erfc(floating(input, "erfc"))
 
 
+@declared(in_place="values", out=True)
+@refuses("complex")
 def erfinv(input: Any) -> Tensor:
     """The inverse of ``erf``."""
     return ops.erfinv(floating(input, "erfinv"))
 
 
+@declared(in_place="values", out=True, lists=True)
+@refuses("complex")
 def lgamma(input: Any) -> Tensor:
     """Logarithm of the absolute value of the gamma function."""
     return ops.lgamma(floating(input, "lgamma"))
 
 
+@declared(in_place="values", out=True)
+@refuses("complex")
 def digamma(input: Any) -> Tensor:
     """Derivative of ``lgamma``."""
     return ops.digamma(floating(input, "digamma"))
 
 
+@declared(in_place="values", out=True, numpy="sinc")
 def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, 1 at 0."""
     given = floating(input, "sinc")
@@ -67,11 +81,19 @@ def sinc_near_zero(square: Tensor) -> Tensor:
     return found
 
 
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of ``digamma``."""
+    return polygamma(n, self)
+
+
+@declared(method=_polygamma_method, in_place="values", out=True)
 def polygamma(n: int, input: Any) -> Tensor:
     """The n-th derivative of ``digamma``."""
     return ops.polygamma(n, floating(input, "polygamma"))
 
 
+@declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
 def igamma(input: Any, other: Any) -> Tensor:
     """The regularised lower incomplete gamma function ``P(input, other)``; differentiable in ``other``.
 
@@ -84,27 +106,34 @@ def igamma(input: Any, other: Any) -> Tensor:
     return ops.igamma(x, y)
 
 
+@declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
 def igammac(input: Any, other: Any) -> Tensor:
     """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
     x, y = floating_together(input, other, "igammac")
     return ops.igammac(x, y)
 
 
+@declared()
 def det(input: Tensor) -> Tensor:
     """The determinant of square matrices."""
     return ops.det(input)
 
 
+@declared()
+@refuses("bool int")
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant."""
     return ops.logdet(input)
 
 
+@declared()
 def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
     """(sign, log of the absolute value) of the determinant."""
     return ops.slogdet(input)
 
 
+@declared(out=True)
 def inverse(input: Tensor) -> Tensor:
     """The inverse of square matrices."""
     if state.autocast is not None:
@@ -112,6 +141,8 @@ def inverse(input: Tensor) -> Tensor:
     return ops.inv(input)
 
 
+@declared()
+@refuses("bool int")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The Moore-Penrose inverse."""
     if state.autocast is not None:
@@ -119,6 +150,8 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return ops.pinv(input, rcond)
 
 
+@declared(out=True)
+@refuses("bool int")
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
     if state.autocast is not None:
@@ -127,16 +160,20 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     return ops.cholesky(a, upper)
 
 
+@declared(out=True)
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """Solve with a Cholesky factor."""
     return ops.cholesky_solve(input, input2, upper)
 
 
+@declared(out=True)
+@refuses("bool int")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse from a Cholesky factor."""
     return ops.cholesky_inverse(input, upper)
 
 
+@declared(out=True)
 @own_memory
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied ``n`` times with itself."""
@@ -145,11 +182,14 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return ops.matrix_power(input, n)
 
 
+@declared(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector as columns."""
     return ops.vander(x, type_of(x).size if N is None else N, increasing)
 
 
+@declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
 def heaviside(input: Any, values: Any) -> Tensor:
     """0 below 0, 1 above, ``values`` at 0."""
     x, y = together(input, values, "heaviside")

@@ -10,31 +10,23 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import seems_equal
 from autojit.ops.base import normalize_axis
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import (
-    add,
-    clamp,
-    div,
-    eq,
-    floor,
-    ge,
-    isnan,
-    le,
-    logical_and,
-    minimum,
-    mul,
-    sub,
-    where,
-)  # fmt: skip
+from autojit.tensor.functions_comparison import clamp, eq, ge, isnan, le, logical_and, minimum, where
+from autojit.tensor.functions_elementwise import add, div, floor, mul, sub
 from autojit.tensor.functions_indexing import gather, scatter_add
-from autojit.tensor.functions_reduction import ValuesIndices, amax, amin, cumsum, sort
+from autojit.tensor.functions_order import cumsum, sort
+from autojit.tensor.functions_products import matmul, outer
+from autojit.tensor.functions_reduction import ValuesIndices, amax, amin
 from autojit.tensor.functions_reduction import sum as _sum
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.promotion import cast
+from autojit.tensor.promotion import cast, together
 from autojit.tensor.recording import shows_grad
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -47,6 +39,8 @@ class MinMax(NamedTuple):
     max: Tensor
 
 
+@declared(out=Out(is_exact=True))
+@refuses("complex")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """(smallest, largest) element, of all or along ``dim``.
 
@@ -63,6 +57,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor: ...
 @overload
 def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@declared(out=True)
+@refuses("bool complex")
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
@@ -91,6 +87,8 @@ def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
 def nanmedian(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor: ...
 @overload
 def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@declared(out=True)
+@refuses("bool complex")
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN (NaN when all are); with ``dim``, (values, indices) along it.
 
@@ -101,12 +99,12 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """
     if dim is None:
         flat = reshape(input, -1)
-        if not type_of(flat).size:
+        if seems_equal(type_of(flat).size, 0):
             return _sum(flat) + float("nan")
         return _shared_among_equals(flat, nanmedian(flat, 0)[0], "NanmedianBackward0")
     x = reshape(input, 1) if type_of(input).ndim == 0 else input
     axis = normalize_axis(dim, type_of(x).ndim, "nanmedian")
-    if type_of(x).shape[axis] == 0:
+    if seems_equal(type_of(x).shape[axis], 0):
         raise ShapeError("nanmedian(): Expected reduction dim to have non-zero size.", {"input": input})
     values, places = sort(x, axis)  # NaN last
     counted = _sum(cast(isnan(x).logical_not(), int64), axis, keepdim=True)
@@ -117,6 +115,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
 
 
+@declared(out=True)
+@refuses("complex")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim``, the least of several, and where it is last.
 
@@ -140,6 +140,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
 
 
+@declared(out=True)
+@refuses("bool int")
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
 
@@ -151,7 +153,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     x = reshape(input.detach(), -1)
     low: Any = min
     high: Any = max
-    if min == max == 0 and type_of(x).size:
+    if min == max == 0 and not seems_equal(type_of(x).size, 0):
         low, high = x.min(), x.max()
     elif min > max:
         raise UsageError("torch.histc: max must be larger than min")
@@ -166,11 +168,13 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     return scatter_add(x.new_zeros((bins,)), 0, where(inside, place, 0), cast(inside, type_of(x).dtype))
 
 
+@declared(method=False, out=True)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Operands side by side: vectors as columns, matrices as they are."""
     return cat([reshape(t, (-1, 1)) if type_of(t).ndim < 2 else t for t in tensors], 1)
 
 
+@declared(method=False)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
     """Running integral by the trapezoidal rule along ``dim``, one element fewer.
 
@@ -186,6 +190,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
     return cumsum(_trapezoids(y, x, axis), axis) / 2
 
 
+@declared(method=False)
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
     """Derivatives of samples on a grid along each axis, by central differences, one-sided at the edges.
 
@@ -242,6 +247,8 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     return movedim(cat([first, inner, last], -1), -1, axis)
 
 
+@declared(out=True)
+@refuses("int")
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -309,6 +316,7 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
     return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)
 
 
+@declared(method=False)
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
     axis = normalize_axis(dim, type_of(y).ndim, "trapezoid")
@@ -317,7 +325,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
     if x is not None:
         return _trapezoids(y, x, axis).sum(axis) / 2
     extent = type_of(y).shape[axis]
-    if extent == 0:
+    if seems_equal(extent, 0):
         return y.sum(axis) * dx
     return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx
 
@@ -329,10 +337,80 @@ def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
         x = reshape(x, [-1 if k == axis else 1 for k in range(ndim)])
     along = axis - ndim
     steps = x.diff(dim=along)
-    kept = extent - 1 if extent else 0
+    kept = 0 if seems_equal(extent, 0) else extent - 1
     return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps
 
 
+@declared(method=False)
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """``trapezoid`` under its old name."""
     return trapezoid(y, x, dx=dx, dim=dim)
+
+
+@declared()
+def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+    """Covariances of the rows: ``f[k, n] -> f[k, k]``.
+
+    Args:
+        correction: subtracted from the number of observations.
+        fweights: how often each observation was made, integers.
+        aweights: how much each observation counts.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.cov(aj.tensor([1.0, 3.0]), fweights=aj.tensor([1, 3]))
+        tensor(1.)
+    """
+    if type_of(input).ndim > 2:
+        raise UsageError(
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{type_of(input).ndim} dimensions"
+        )
+    if type_of(input).dtype is bool_:
+        raise UsageError("cov(): bool dtype is not supported for input")
+    x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
+    count = type_of(x).shape[1]
+    weight: Any = _weights_of_observations("fweights", fweights, count)
+    if aweights is not None:
+        relative = _weights_of_observations("aweights", aweights, count)
+        weight = relative if weight is None else mul(weight, relative)
+    total: Any = count if weight is None else weight.sum()
+    freedom = total - correction
+    if aweights is not None and correction:
+        freedom = total - correction * (weight * aweights).sum() / total
+    centred = x - (x if weight is None else x * weight).sum(1, keepdim=True) / total
+    turned = (centred if weight is None else centred * weight).transpose(0, 1).conj()
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
+    found = matmul(*together(centred, turned, "cov")) / freedom
+    return found.squeeze()
+
+
+def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:
+    """The weights of ``cov``, checked."""
+    if weights is None:
+        return None
+    t, is_frequency = type_of(weights), name == "fweights"
+    if t.ndim > 1:
+        raise UsageError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {t.ndim} dimensions"
+        )
+    if (t.dtype.category != 1) if is_frequency else not t.dtype.is_floating_point:
+        kind = "integral" if is_frequency else "floating point"
+        raise UsageError(f"cov(): expected {name} to have {kind} dtype but got {name} with {t.dtype.name} dtype")
+    if t.size != count:
+        raise UsageError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "
+            f"{count}"
+        )
+    require(weights, lambda w: ~(w < 0), f"cov(): {name} cannot be negative", "0 and more", named=name)
+    return weights
+
+
+@declared()
+def corrcoef(input: Tensor) -> Tensor:
+    """Correlation coefficients of the rows: ``f[k, n] -> f[k, k]``."""
+    found = cov(input)
+    if type_of(found).ndim == 0:
+        return found / found
+    deviation = found.diagonal().real.sqrt()
+    return found / outer(deviation, deviation)

@@ -18,8 +18,10 @@ from autojit.core.sizes import as_extent
 from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
 from autojit.ops.views import ViewUpdate
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import apply
-from autojit.tensor.functions_elementwise import clone, where
+from autojit.tensor.functions_comparison import where
+from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import reshape
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
@@ -30,6 +32,7 @@ from autojit.tensor.view_memo import remembered
 from autojit.tensor.view_nodes import one_node, restrided_node, several_views
 
 
+@declared(function=False)
 @remembered
 def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Any = None) -> Tensor:
     """``reshape`` that must be a view; with a dtype, the same bytes as numbers of that dtype.
@@ -80,16 +83,19 @@ def _is_apart(found: Tensor, array: Any) -> bool:
     return found._array is not None and found._array.size > 0 and not np.may_share_memory(found._array, array)
 
 
+@declared(function=False)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """``view`` with the shape of another tensor."""
     return view(input, other.shape)
 
 
+@declared(function=False)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """``reshape`` with the shape of another tensor."""
     return reshape(input, other.shape)
 
 
+@declared(method=False)
 def view_as_real(input: Tensor) -> Tensor:
     """Complex numbers as pairs ``[..., 2]`` of their real and imaginary parts; a view.
 
@@ -103,6 +109,7 @@ def view_as_real(input: Tensor) -> Tensor:
     return apply(ops.ViewAsReal(), input)
 
 
+@declared(method=False)
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs ``[..., 2]`` as complex numbers; a view.
 
@@ -130,6 +137,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     return apply(ops.ViewAsComplex(), input)
 
 
+@declared(in_place="shape")
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """The memory of the tensor's storage under any shape and strides (in elements); a view.
 
@@ -206,12 +214,14 @@ def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], of
     return (restride,) if order == list(range(layout.ndim)) else (ops.Permute(tuple(order)), restride)
 
 
+@declared()
 @remembered
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position of an axis, which goes away; a view."""
     return one_node(ops.select(input, dim, as_extent(index)), input, "SelectBackward0")
 
 
+@declared()
 @remembered
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``length`` positions from ``start`` on; a view."""
@@ -237,17 +247,20 @@ def _counted_narrow(input: Tensor, axis: int, start: Any, length: Any) -> Tensor
     return ops.slice_axis(input, axis, low, low + wide)
 
 
+@declared(out=True)
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``narrow`` as a copy."""
     return clone(narrow(input, dim, start, length))
 
 
+@declared()
 @remembered
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two axes as a new last axis; a view."""
     return ops.diagonal(input, offset, dim1, dim2)
 
 
+@declared()
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis as a new last axis; a view."""
     if step <= 0:
@@ -258,6 +271,12 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return found.select(0, 0) if type_of(input).ndim == 0 else found
 
 
+def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive pieces."""
+    return split(self, split_size, dim)
+
+
+@declared(method=_split_method)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces."""
     name = "SplitBackward0" if isinstance(split_size_or_sections, int) else "SplitWithSizesBackward0"
@@ -265,32 +284,38 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return several_views(tensor, lambda: ops.split(tensor, split_size_or_sections, axis), (axis, False), name)
 
 
+@declared()
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces of the given sizes."""
     return split(input, list(split_sizes), dim)
 
 
+@declared()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` views of equal pieces, the last of which may be smaller."""
     axis = normalize_axis(dim, type_of(input).ndim, "chunk")
     return several_views(input, lambda: ops.chunk(input, chunks, axis), (axis, False), "SplitBackward0")
 
 
+@declared()
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """``split`` as copies, which may be changed in place."""
     return tuple(clone(piece) for piece in ops.split(tensor, split_size, dim))
 
 
+@declared()
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """``split_with_sizes`` as copies, which may be changed in place."""
     return unsafe_split(input, list(split_sizes), dim)
 
 
+@declared()
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """``chunk`` as copies, which may be changed in place."""
     return tuple(clone(piece) for piece in ops.chunk(input, chunks, dim))
 
 
+@declared()
 def tensor_split(
     input: Tensor, sections: Any = None, dim: int = 0, *, indices: Any = None, tensor_indices_or_sections: Any = None
 ) -> tuple[Tensor, ...]:
@@ -321,16 +346,19 @@ def _pieces(name: str, *given: Any) -> Any:
     return chosen[0]
 
 
+@declared()
 def hsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 1 (axis 0 of a vector)."""
     return _split_along(input, _pieces("hsplit", sections, indices), "hsplit", 1, 0 if type_of(input).ndim == 1 else 1)
 
 
+@declared()
 def vsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 0 of a tensor of rank 2 or more."""
     return _split_along(input, _pieces("vsplit", sections, indices), "vsplit", 2, 0)
 
 
+@declared()
 def dsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 2 of a tensor of rank 3 or more."""
     return _split_along(input, _pieces("dsplit", sections, indices), "dsplit", 3, 2)
@@ -351,6 +379,7 @@ def _split_along(input: Tensor, sections: Any, name: str, least: int, axis: int)
     return tensor_split(input, sections, axis)
 
 
+@declared()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """A view for every position of an axis."""
     axis = normalize_axis(dim, type_of(input).ndim, "unbind")
@@ -386,11 +415,13 @@ def _shown_without_layers(input: Tensor, show: Callable[[Tensor], Tensor]) -> Te
             set_layers(before)
 
 
+@declared()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` with ``src`` at one position of an axis."""
     return _scattered(input, src, lambda x: select(x, dim, index))
 
 
+@declared()
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -400,11 +431,13 @@ def slice_scatter(
     return _scattered(input, src, lambda x: x[tuple(index)])
 
 
+@declared()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
     return _scattered(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
+@declared()
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:

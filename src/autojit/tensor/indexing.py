@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
-from autojit.core.sizes import agree, as_extent, is_symbolic, surely_equal
+from autojit.core.sizes import agree, as_extent, is_symbolic, seems_equal, surely_equal
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
 from autojit.ir.op import bind
+from autojit.ops.base import is_expandable
 from autojit.ops.counted_positions import LEAST, NO_PLACE
 from autojit.ops.shape import Slice, permute, reshape, slice_span
-from autojit.tensor.functions_elementwise import clamp, minimum, where
+from autojit.tensor.functions_comparison import clamp, minimum, where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.node_arguments import KeptBy
+from autojit.tensor.on_device import moved, placed
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
 from autojit.tensor.state import state
@@ -162,12 +165,9 @@ def _row_for_mask(x: Tensor, index: tuple[Any, ...], value: Tensor) -> Tensor | 
         return None
     rest = type_of(x).shape[type_of(index[0]).ndim :]
     shape = type_of(value).shape
-    if len(shape) == len(rest) + 1 and shape[0] == 1:
+    if len(shape) == len(rest) + 1 and seems_equal(shape[0], 1):
         shape = shape[1:]
-    aligned = rest[len(rest) - len(shape) :]
-    if len(shape) > len(rest) or any(n not in (1, m) for n, m in zip(shape, aligned, strict=True)):
-        return None
-    return reshape(value, shape)
+    return reshape(value, shape) if is_expandable(shape, rest) else None
 
 
 def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
@@ -197,13 +197,13 @@ def _value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, NUMBERS):
         return x._literal(value, type_of(x).with_shape(()))
     if not isinstance(value, Tensor):
-        value = wrap(np.asarray(value)) if not isinstance(value, np.ndarray) else wrap(value)
+        value = placed(wrap(np.asarray(value)), type_of(x).device)
     return cast(as_operand(value), type_of(x).dtype)
 
 
 def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     have = type_of(value).shape
-    while len(have) > len(shape) and have[0] == 1:
+    while len(have) > len(shape) and seems_equal(have[0], 1):
         have = have[1:]
     return reshape(value, have)
 
@@ -211,7 +211,8 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _view(x: Tensor, s: Subscript) -> Tensor:
     t = type_of(x)
     whole = all(
-        a == 0 and surely_equal(b, n) and c == 1 for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
+        seems_equal(a, 0) and surely_equal(b, n) and c == 1
+        for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
     )
     found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
     return reshape(found, s.shape)
@@ -223,7 +224,9 @@ def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
     places = list(given)
     rest = [axis for axis in range(type_of(x).ndim) if axis not in places]
     adjacent = places == list(range(places[0], places[0] + len(places)))
-    return [*places, *rest], list(given.values()), places[0] if adjacent else 0
+    device = type_of(x).device
+    indices = [i if type_of(i).device == device else moved(i, device) for i in s.indices if i is not None]
+    return [*places, *rest], indices, places[0] if adjacent else 0
 
 
 def _gather(x: Tensor, s: Subscript) -> Tensor:
@@ -423,7 +426,7 @@ class _Builder:
         if t.dtype.category != 1:
             raise IndexingError("tensors used as indices must be long, int, byte or bool tensors")
         if t.ndim == 0 and item._array is not None and state.trace is None:
-            self._integer(int(item._array))
+            self._integer(int(host_copy(item._array)))
             return
         self._whole_axis(cast(item, int64))
 

@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autojit.core.device import CPU
+from autojit.core.device_array import DeviceArray, layout_in_memory, on_layout, share_memory
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
+from autojit.ir.result_types import devices_differ
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
 from autojit.tensor.memory_orders import outermost_first
@@ -225,6 +228,8 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
                 "use the out-of-place form, or convert the operand first",
             )
         new = cast(new, target.dtype)
+    if found.device != target.device and (found.ndim or found.device != CPU):
+        raise devices_differ(method, (target, found), {"x": x, "result": new})
     if state.layers:
         state.layers[-1].replace(x, new, method, old, mark)
         return
@@ -279,7 +284,10 @@ def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: 
     if old is not None and new._grad_fn is not None:
         _protect_saved(new._grad_fn, old, mark)
     if array.size:
-        quietly(np.copyto, array, new._array)
+        if type(array) is DeviceArray:
+            array.space.write(array, new._array)
+        else:
+            quietly(np.copyto, array, new._array)
 
 
 def _shared_memory(x: Tensor) -> ShapeError:
@@ -304,7 +312,7 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
             continue
         seen.add(current)
         for saved in (*current.primals, *current.results):
-            if isinstance(saved, Tensor) and np.may_share_memory(saved._array, old._array):
+            if isinstance(saved, Tensor) and share_memory(saved._array, old._array):
                 saved._array, counter = saved._array.copy(), saved._storage
                 if counter is not None:  # which still counts, so that a change of the tensor itself is noticed
                     saved._storage, saved._view = SameMemory(Storage(saved._array, None), counter), None
@@ -322,13 +330,15 @@ def _read_only(x: Tensor) -> UsageError:
 
 def _writable(x: Tensor) -> Any:
     """The tensor's memory where NumPy made a view read-only only because elements share memory (broadcasting)."""
-    array, root = x._array, storage_of(x).array
+    array, root = layout_in_memory(x._array), storage_of(x).array
+    root = None if root is None else layout_in_memory(root)
     packed = None if root is None else root.transpose(outermost_first(root))
     if root is None or packed is None or not (root.flags.writeable and packed.flags.c_contiguous):
         raise _read_only(x)
     start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     flat = packed.reshape(-1).view(np.uint8)
-    return np.ndarray(array.shape, array.dtype, flat, start, array.strides)
+    found = np.ndarray(array.shape, array.dtype, flat, start, array.strides)
+    return on_layout(x._array, found)
 
 
 def _write_value(x: Tensor, new: Tensor, method: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from autojit.tensor.method_forms import has_axis, method_of, with_numpy_names
+from autojit.tensor.argument_errors import with_argument_errors
+from autojit.tensor.declared import declaration_of
+from autojit.tensor.methods import methods_of
 from autojit.tensor.tensor import Tensor
 
 
 class LaterMethod:
-    """Stands in a class for the method ``name`` made of a module's function; the first use puts that in its place.
+    """Stands in a class for the method ``name`` of a function in a module; the first use puts that in its place.
 
     Example:
         >>> from autojit.tensor.tensor import Tensor
@@ -25,9 +27,8 @@ class LaterMethod:
         self.module = module
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        method = method_of(getattr(import_module(self.module), self.name), self.name)
-        if has_axis(method):
-            method = with_numpy_names(method)
+        import_module(self.module)
+        method: Any = with_argument_errors(methods_of(declaration_of(self.name))[self.name])
         if vars(Tensor).get(self.name) is self:
             setattr(Tensor, self.name, method)
         return method.__get__(instance, owner)

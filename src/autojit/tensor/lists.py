@@ -10,16 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.tensor.declared import DECLARED
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.tensor import Tensor
-
-NAMES = (
-    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div",
-    "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
-    "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
-    "tan", "tanh", "trunc",
-)  # fmt: skip
-_IN_PLACE_ONLY = ("copy_", "zero_")
 
 
 def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
@@ -32,11 +25,18 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
         >>> aj._foreach_add(weights, [aj.tensor(1.0), aj.tensor(10.0)])
         [tensor(3.), tensor([14., 16.])]
     """
-    found = {f"_foreach_{name}": _of_lists(f"_foreach_{name}", functions[name]) for name in NAMES}
-    for name, bound in (("maximum", "clamp_min"), ("minimum", "clamp_max")):
-        found[f"_foreach_{name}"] = _of_lists(f"_foreach_{name}", _extreme(functions[name], functions[bound], name))
-    methods = [f"{name}_" for name in NAMES if hasattr(Tensor, f"{name}_")] + list(_IN_PLACE_ONLY)
-    return found | {f"_foreach_{name}": _in_place(f"_foreach_{name}", getattr(Tensor, name)) for name in methods}
+    found: dict[str, Callable[..., Any]] = {}
+    for d in DECLARED.values():
+        if d.lists:
+            name = f"_foreach_{d.name}"
+            if d.lists is not True:
+                found[name] = _of_lists(name, _extreme(functions[d.name], functions[d.lists], d.name))
+            elif not d.name.endswith("_"):
+                found[name] = _of_lists(name, functions[d.name])
+            in_place = d.name if d.name.endswith("_") else f"{d.name}_"
+            if hasattr(Tensor, in_place):
+                found[f"_foreach_{in_place}"] = _in_place(f"_foreach_{in_place}", getattr(Tensor, in_place))
+    return found
 
 
 def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.top_level import top_level
 from autojit.tensor.composite_nodes import in_one_node
+from autojit.tensor.declared import declared
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
+from autojit.tensor.on_device import placed, where_to
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import wants_grad
@@ -137,10 +141,6 @@ def row_major_steps(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def storage_offset(self: Tensor) -> int:
     """Where the first element lies in the storage, in elements."""
     storage = self._storage
@@ -149,13 +149,13 @@ def storage_offset(self: Tensor) -> int:
     storage = storage_of(self)
     before = 0 if state.trace is None or storage.array is not None else state.trace.offset_of(storage)
     if self._array is not None and storage.array is not None:
-        return (_address(self._array) - _address(storage.array)) // int(self._array.itemsize)
+        return (first_address(self._array) - first_address(storage.array)) // int(self._array.itemsize)
     if self._view is None:
         return before
     root = storage.array if storage.value is None else _lying_as(storage.value)
     assert root is not None
-    seen = seen_through(root, storage_chain(self))
-    return before + (_address(seen) - _address(root)) // int(root.itemsize)
+    seen = seen_through(layout_in_memory(root), storage_chain(self))
+    return before + (first_address(seen) - first_address(root)) // int(root.itemsize)
 
 
 def _lying_as(value: Value) -> NDArray[Any]:
@@ -182,14 +182,15 @@ def _without_memory(t: Tensor) -> TraceError:
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; in a capture, one that tells alike which tensors share memory."""
     if self._array is not None:
-        return _address(self._array)
+        return first_address(self._array)
     if state.trace is None:
-        return _address(_concrete(self))
+        return first_address(_concrete(self))
     storage = storage_of(self)
     root = storage.array if storage.array is not None else state.trace.memory_of(storage)
-    return _address(seen_through(root, storage_chain(self)))
+    return first_address(seen_through(layout_in_memory(root), storage_chain(self)))
 
 
+@top_level
 class UntypedStorage:
     """The memory that a tensor, its views and its aliases share, as bytes."""
 
@@ -212,7 +213,7 @@ class UntypedStorage:
     def data_ptr(self) -> int:
         """The address of the first byte."""
         assert self._array is not None
-        return _address(self._array)
+        return first_address(self._array)
 
     def nbytes(self) -> int:
         """The number of bytes."""
@@ -244,7 +245,7 @@ class TypedStorage(UntypedStorage):
         """The elements as Python numbers."""
         self._ask("the elements of the storage", always=True)
         assert self._array is not None
-        return self._array.reshape(-1).tolist()
+        return host_copy(self._array).reshape(-1).tolist()
 
     def __getitem__(self, place: int) -> Any:
         return self.tolist()[place]
@@ -263,7 +264,9 @@ def storage(self: Tensor) -> TypedStorage:
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both look at the same elements of the same memory in the same way."""
     a, b = (_concrete(t) if t._array is None else t._array for t in (self, tensor))
-    return self is tensor or bool(_address(a) == _address(b) and a.shape == b.shape and a.strides == b.strides)
+    return self is tensor or bool(
+        first_address(a) == first_address(b) and a.shape == b.shape and a.strides == b.strides
+    )
 
 
 def is_pinned(self: Tensor) -> bool:
@@ -303,6 +306,7 @@ def as_subclass(self: Tensor, cls: type[T]) -> T:
     return made
 
 
+@declared(function=False, factory=True)
 def new_empty_strided(
     self: Tensor,
     size: Sequence[int],
@@ -313,7 +317,9 @@ def new_empty_strided(
     requires_grad: bool = False,
 ) -> Tensor:
     """``empty_strided`` in this tensor's dtype."""
-    return empty_strided(size, stride, dtype=dtype or type_of(self).dtype, requires_grad=requires_grad)
+    t = type_of(self)
+    place = t.device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
 
 
 def _never(what: str) -> property:
@@ -337,7 +343,7 @@ def empty_strided(
     span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
     flat = quietly(np.zeros, span, wanted.numpy)
     steps = [step * wanted.size_bytes for step in stride]
-    made = wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps))
+    made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), where_to(device))
     made.requires_grad = requires_grad
     return made
 
@@ -357,7 +363,6 @@ METHODS: dict[str, Any] = {
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
     "as_subclass": as_subclass,
-    "new_empty_strided": new_empty_strided,
     "name": property(lambda self: None, doc="Tensors have no name."),
     **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
     **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device_array import layout_in_memory
 from autojit.core.size_recorder import asked
 from autojit.core.sizes import agree, is_counted, surely_equal
 from autojit.core.types import TensorType
@@ -40,6 +41,7 @@ LayoutKind = tuple[tuple[int, ...], tuple[int, ...], bool] | None
 
 def kind_of(array: NDArray[Any]) -> LayoutKind:
     """The kind of an array's layout; None: row-major."""
+    array = layout_in_memory(array)
     if array.flags.c_contiguous:
         return None
     axes = outermost_first(array)

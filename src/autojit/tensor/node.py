@@ -17,6 +17,7 @@ from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.once import first_use
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
+from autojit.ir.op import Op
 from autojit.tensor.size import Size
 from autojit.tensor.state import bump_guard_epoch, state
 
@@ -348,19 +349,13 @@ def move_retained(x: Tensor, node: Node) -> None:
 
 
 _NAMES: dict[str, str] = {}
-_SPELLED = {
-    "permute": "PermuteBackward0", "matmul": "MmBackward0", "cast": "ToCopyBackward0", "broadcast_to":
-    "ExpandBackward0", "reshape": "ViewBackward0", "view_update": "CopySlices", "concatenate": "CatBackward0",
-    "pow": "PowBackward1", "pow_number": "PowBackward0", "square": "PowBackward0", "gather_nd": "IndexBackward0",
-    "index_update": "IndexPutBackward0", "guarded_mul": "MulBackward0", "masked_mul": "MulBackward0",
-    "guarded_div": "DivBackward0", "cumulative": "CumsumBackward0",
-}  # fmt: skip
 
 
 def backward_name(op_name: str) -> str:
     """torch's class name for an op's node: ``mul`` gives ``MulBackward0``."""
     found = _NAMES.get(op_name)
     if found is None:
+        op = Op.registry.get(op_name)
         camel = "".join(part.capitalize() for part in op_name.split("_"))
-        found = _NAMES[op_name] = _SPELLED.get(op_name, f"{camel}Backward0")
+        found = _NAMES[op_name] = (op.node_class if op is not None else "") or f"{camel}Backward0"
     return found

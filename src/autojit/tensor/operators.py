@@ -9,9 +9,11 @@ import numpy as np
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.ir.op import Op
+from autojit.tensor import functions_comparison as c
 from autojit.tensor import functions_elementwise as f
 from autojit.tensor.dispatch import apply_pair, number
-from autojit.tensor.functions_shape import adjoint, matmul, permute, transpose
+from autojit.tensor.functions_products import matmul
+from autojit.tensor.functions_shape import adjoint, permute, transpose
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.promotion import as_operand
 from autojit.tensor.tensor import Tensor, type_of
@@ -81,7 +83,7 @@ def _inverted(self: Tensor) -> Tensor:
     """``~``, of whole numbers and truth values."""
     if type_of(self).dtype.category >= 2:
         raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
-    return f.bitwise_not(self)
+    return c.bitwise_not(self)
 
 
 def _transposed(self: Tensor) -> Tensor:
@@ -123,22 +125,22 @@ METHODS: dict[str, Any] = {
     "__pos__": f.positive,
     "__abs__": f.abs,
     "__invert__": _inverted,
-    "__eq__": _plain(f.eq),
-    "__ne__": _plain(f.ne),
-    "__lt__": _operator("lt", f.lt, "f"),
-    "__le__": _operator("le", f.le, "f"),
-    "__gt__": _operator("gt", f.gt, "f"),
-    "__ge__": _operator("ge", f.ge, "f"),
-    "__and__": _plain(f.bitwise_and),
-    "__rand__": _reflected(f.bitwise_and),
-    "__or__": _plain(f.bitwise_or),
-    "__ror__": _reflected(f.bitwise_or),
-    "__xor__": _plain(f.bitwise_xor),
-    "__rxor__": _reflected(f.bitwise_xor),
-    "__lshift__": _plain(f.bitwise_left_shift),
-    "__rlshift__": _reflected(f.bitwise_left_shift),
-    "__rshift__": _plain(f.bitwise_right_shift),
-    "__rrshift__": _reflected(f.bitwise_right_shift),
+    "__eq__": _plain(c.eq),
+    "__ne__": _plain(c.ne),
+    "__lt__": _operator("lt", c.lt, "f"),
+    "__le__": _operator("le", c.le, "f"),
+    "__gt__": _operator("gt", c.gt, "f"),
+    "__ge__": _operator("ge", c.ge, "f"),
+    "__and__": _plain(c.bitwise_and),
+    "__rand__": _reflected(c.bitwise_and),
+    "__or__": _plain(c.bitwise_or),
+    "__ror__": _reflected(c.bitwise_or),
+    "__xor__": _plain(c.bitwise_xor),
+    "__rxor__": _reflected(c.bitwise_xor),
+    "__lshift__": _plain(c.bitwise_left_shift),
+    "__rlshift__": _reflected(c.bitwise_left_shift),
+    "__rshift__": _plain(c.bitwise_right_shift),
+    "__rrshift__": _reflected(c.bitwise_right_shift),
     "__iadd__": _assigning("add_", f.add),
     "__isub__": _assigning("sub_", f.sub),
     "__imul__": _assigning("mul_", f.mul),
@@ -146,9 +148,9 @@ METHODS: dict[str, Any] = {
     "__ifloordiv__": _assigning("floor_divide_", f.floor_divide),
     "__imod__": _assigning("remainder_", f.remainder),
     "__ipow__": _assigning("pow_", f.pow),
-    "__iand__": _assigning("bitwise_and_", f.bitwise_and),
-    "__ior__": _assigning("bitwise_or_", f.bitwise_or),
-    "__ixor__": _assigning("bitwise_xor_", f.bitwise_xor),
+    "__iand__": _assigning("bitwise_and_", c.bitwise_and),
+    "__ior__": _assigning("bitwise_or_", c.bitwise_or),
+    "__ixor__": _assigning("bitwise_xor_", c.bitwise_xor),
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(adjoint),

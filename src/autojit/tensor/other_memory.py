@@ -16,6 +16,7 @@ from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
+from autojit.tensor.declared import declared
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.memory import UntypedStorage, row_major_steps, storage_offset
 from autojit.tensor.recording import shows_grad
@@ -149,9 +150,10 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+@declared()
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """``resize_`` to the shape of another tensor."""
-    return resize_(self, type_of(the_template).shape)
+    return resize_(input, type_of(the_template).shape)
 
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
@@ -169,7 +171,6 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 METHODS: dict[str, Any] = {
     "set_": set_,
     "resize_": resize_,
-    "resize_as_": resize_as_,
     "resize": resize,
     "resize_as": resize_as,
     "data": property(get_data, set_data),

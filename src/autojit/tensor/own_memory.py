@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from autojit.core.device_array import DeviceArray, share_memory
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.tensor import Tensor
 
@@ -37,4 +38,4 @@ def _shows(found: Any, operand: Tensor) -> bool:
     if found is operand or (found._storage is not None and found._storage is operand._storage):
         return True
     a, b = found._array, operand._array
-    return type(a) is np.ndarray and type(b) is np.ndarray and np.may_share_memory(a, b)
+    return all(type(x) in (np.ndarray, DeviceArray) for x in (a, b)) and share_memory(a, b)

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device import CPU
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, default_dtype, int64
 from autojit.core.errors import ArgumentError, DifferentiationError
+from autojit.core.top_level import top_level
 from autojit.tensor.recording import require_unchanged, wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -31,6 +34,7 @@ _PROFILES: dict[str, dict[str, Any]] = {
 }
 
 
+@top_level
 def set_printoptions(
     precision: int | None = None,
     threshold: int | None = None,
@@ -150,6 +154,7 @@ def to_text(self: Tensor) -> str:
     array = self._array if state.trace is None else state.trace.shown(self)
     if array is None:
         return f"tensor(<{t}>)"
+    array = host_copy(array)
     if array.size == 0:
         shown = "[]"
         if array.ndim != 1:
@@ -158,6 +163,8 @@ def to_text(self: Tensor) -> str:
     else:
         shown = body(array, len("tensor("))
         has_default = t.dtype in (default_dtype(), int64, bool_) or t.dtype is default_dtype().to_complex()
+    if t.device != CPU:
+        suffixes.append(f"device='{t.device}'")
     if not has_default:
         suffixes.append(f"dtype={t.dtype!r}")
     history = _history(self)

@@ -9,28 +9,13 @@ import numpy as np
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number, result_type
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
+from autojit.tensor.declared import DECLARED, Numbers
 from autojit.tensor.dispatch import apply, number, wrapped_number
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 Number = bool | int | float | complex
 NUMBERS = (int, float, complex, np.generic)
 _CASTS: dict[DType, Op] = {}
-# Python numbers as operands: torch's signatures differ; every other function takes one on either side
-BOTH_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide", "where", "op"})
-ONLY_SECOND_NUMBER = frozenset({
-    "rsub", "fmod", "copysign", "eq", "ne", "lt", "le", "gt", "ge", "clamp", "clamp_min", "clamp_max",
-})  # fmt: skip
-NO_NUMBER = frozenset({
-    "logaddexp", "logaddexp2", "atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "nextafter", "logical_and",
-    "logical_or", "logical_xor", "heaviside", "igamma", "igammac", "ldexp", "gcd", "lcm", "isclose", "complex", "polar",
-})  # fmt: skip
-
-
-# whole numbers beyond the tensor's dtype: these wrap them around as C does, others refuse them
-WRAPPING = frozenset({
-    "add", "sub", "rsub", "mul", "div", "floor_divide", "remainder", "fmod", "eq", "ne", "lt", "le", "gt", "ge", "pow",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
-})  # fmt: skip
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:
@@ -76,13 +61,13 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
         if isinstance(y, NUMBERS):
             return together(as_operand(x), other, what)
         dtype = promote_with_number(type_of(other).dtype, x)
-        return (wrapped_number if what in WRAPPING else number)(x, dtype), cast(other, dtype)
+        return (wrapped_number if _wraps_around(what) else number)(x, dtype), cast(other, dtype)
     a = as_operand(x, what)
     if isinstance(y, NUMBERS):
-        if what in NO_NUMBER:
+        if _numbers(what) == "none":
             refuse_numbers(what, x, y)
         dtype = promote_with_number(type_of(a).dtype, y)
-        return cast(a, dtype), (wrapped_number if what in WRAPPING else number)(y, dtype)
+        return cast(a, dtype), (wrapped_number if _wraps_around(what) else number)(y, dtype)
     b = as_operand(y, what)
     ta, tb = type_of(a), type_of(b)
     if ta.dtype is tb.dtype:
@@ -93,12 +78,23 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
 
 def refuse_numbers(name: str, x: Any, y: Any, names: tuple[str, str] = ("input", "other")) -> None:
     """TypeError for a Python number where torch's function of that name takes only tensors."""
-    first, second = isinstance(x, NUMBERS), isinstance(y, NUMBERS)
-    both = first and second and name not in BOTH_NUMBERS
-    if first and (both or name in ONLY_SECOND_NUMBER or name in NO_NUMBER):
+    first, second, allowed = isinstance(x, NUMBERS), isinstance(y, NUMBERS), _numbers(name)
+    if first and (allowed in ("second", "none") or (second and allowed != "both")):
         raise TypeError(f"{name}(): argument '{names[0]}' (position 1) must be Tensor, not {type(x).__name__}")
-    if second and name in NO_NUMBER:
+    if second and allowed == "none":
         raise TypeError(f"{name}(): argument '{names[1]}' (position 2) must be Tensor, not {type(y).__name__}")
+
+
+def _numbers(name: str) -> Numbers:
+    """Which operands of a function may be Python numbers; what has no name takes two of them."""
+    if name in DECLARED:
+        return DECLARED[name].numbers
+    return "both" if name == "op" else "either"
+
+
+def _wraps_around(name: str) -> bool:
+    """Whether a whole number beyond the tensor's dtype wraps around in a function as in C; others refuse it."""
+    return name in DECLARED and DECLARED[name].wraps_around
 
 
 def all_together(values: list[Any], what: str) -> list[Tensor]:

@@ -16,23 +16,27 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
+from autojit.core.device import CPU, Device, require_available
 from autojit.core.device import device as parsed
-from autojit.core.device import require_available
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.locks import new_lock
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ops import random as draws
+from autojit.tensor.declared import Out, declared
 from autojit.tensor.dispatch import number
 from autojit.tensor.exchange import require_numbers
 from autojit.tensor.factories import finish
 from autojit.tensor.fast_paths import drawn_by_kernel
-from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
+from autojit.tensor.functions_comparison import clamp, where
+from autojit.tensor.functions_elementwise import add, ceil, exp, log1p, mul, neg, sub, tan
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.kernels import LARGE
 from autojit.tensor.of_arrays import constant
+from autojit.tensor.on_device import moved, where_to
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.requirements import is_known, require
@@ -85,8 +89,12 @@ class Generator:
         copy_into(self._state, new_state, "set_state")
         return self
 
-    def _take(self, words: int) -> Tensor:
-        """The key for a draw of ``words`` 32-bit words; the state moves on."""
+    def _take(self, words: int, place: Device = CPU) -> Tensor:
+        """The key for a draw of ``words`` 32-bit words on a device; the state moves on."""
+        key = self._key(words)
+        return key if place == CPU else moved(key, place)
+
+    def _key(self, words: int) -> Tensor:
         blocks = draws.blocks_of(words)
         if state.trace is None:
             state.drawn += 1
@@ -131,12 +139,12 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
+def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
     source = generator or default_generator
     if dtype.is_complex:
-        both = _uniform((*shape, 2), dtype.to_real(), generator)
+        both = _uniform((*shape, 2), dtype.to_real(), generator, place)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = source._take(prod(shape) * draws.words_per_uniform(dtype))
+    key = source._take(prod(shape) * draws.words_per_uniform(dtype), place)
     if _by_kernel(shape, dtype):
         return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
     return draws.uniform(key, tuple(shape), dtype)
@@ -149,12 +157,12 @@ def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
     return dtype in (float32, float64) and prod(shape) >= LARGE
 
 
-def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
+def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
     source = generator or default_generator
     if dtype.is_complex:
-        both: Tensor = _normal((*shape, 2), dtype.to_real(), generator) * 0.5**0.5
-        return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = source._take(prod(shape) * draws.words_per_normal(dtype))
+        both = _normal((*shape, 2), dtype.to_real(), generator, place) * 0.5**0.5
+        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
+    key = source._take(prod(shape) * draws.words_per_normal(dtype), place)
     if _by_kernel(shape, dtype):
         return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
     return draws.normal(key, tuple(shape), dtype)
@@ -167,6 +175,7 @@ def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
+@declared(method=False, factory=True, out=True)
 def rand(
     *size: Any,
     generator: Generator | None = None,
@@ -175,9 +184,12 @@ def rand(
     requires_grad: bool = False,
 ) -> Tensor:
     """Uniform numbers in [0, 1)."""
-    return finish(_uniform(_extents("rand", size), dtype or default_dtype(), generator), requires_grad, device)
+    return finish(
+        _uniform(_extents("rand", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
+    )
 
 
+@declared(method=False, factory=True, out=True)
 def randn(
     *size: Any,
     generator: Generator | None = None,
@@ -186,9 +198,12 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:
     """Standard normal numbers."""
-    return finish(_normal(_extents("randn", size), dtype or default_dtype(), generator), requires_grad, device)
+    return finish(
+        _normal(_extents("randn", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
+    )
 
 
+@declared(method=False, factory=True, out=True)
 def randint(
     low: Any = 0,
     high: Any = None,
@@ -207,10 +222,11 @@ def randint(
         raise UsageError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     source = generator or default_generator
     words = prod(shape) * (1 if high - low <= 2**32 else 2)
-    drawn = draws.randint(source._take(words), low, high, shape, int64)
+    drawn = draws.randint(source._take(words, where_to(device)), low, high, shape, int64)
     return finish(cast(drawn, dtype or int64), requires_grad, device)
 
 
+@declared(method=False, factory=True, out=True)
 def randperm(
     n: int,
     *,
@@ -222,36 +238,40 @@ def randperm(
     """A random permutation of 0 .. n - 1."""
     if n < 0:
         raise UsageError(f"n must be non-negative, got {n}")
-    key = (generator or default_generator)._take(ops.words_per_place(n) * n)
+    key = (generator or default_generator)._take(ops.words_per_place(n) * n, where_to(device))
     return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
 
 
+@declared(method=False, factory=True)
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Uniform numbers in the shape and dtype of a tensor."""
-    return rand(
-        type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options)
-    )
+    t = type_of(input)
+    return rand(t.shape, dtype=dtype or t.dtype, requires_grad=requires_grad, **_known(options, t))
 
 
+@declared(method=False, factory=True)
 def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Standard normal numbers in the shape and dtype of a tensor."""
-    return randn(
-        type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options)
-    )
+    t = type_of(input)
+    return randn(t.shape, dtype=dtype or t.dtype, requires_grad=requires_grad, **_known(options, t))
 
 
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in options.items() if k in ("device", "generator")}
+def _known(options: dict[str, Any], like: TensorType) -> dict[str, Any]:
+    """The options of a draw in the likeness of a tensor, which is on that tensor's device if nothing else is said."""
+    return {"device": like.device, **{k: v for k, v in options.items() if k in ("device", "generator")}}
 
 
+@declared(method=False, factory=True)
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, **options: Any
 ) -> Tensor:
     """Integers in the shape and dtype of a tensor."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, type_of(input).shape, dtype=dtype or type_of(input).dtype, **_known(options))
+    t = type_of(input)
+    return randint(low, high, t.shape, dtype=dtype or t.dtype, **_known(options, t))
 
 
+@declared(method=False, factory=True, out=True)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -270,7 +290,8 @@ def normal(
         shape = pair[0].shape if len(pair) == 1 else (pair[0] + pair[1]).shape
     kind = dtype or (type_of(given).dtype if given is not None else default_dtype())
     _require_spread(std)
-    drawn = add(mul(_normal(shape, kind, generator), _data(std)), _data(mean))
+    place = where_to(device) if given is None else type_of(given).device
+    drawn = add(mul(_normal(shape, kind, generator, place), _data(std)), _data(mean))
     return finish(_with_zero_slope(drawn, mean, std), requires_grad, device)
 
 
@@ -279,7 +300,7 @@ def _require_spread(std: Any) -> None:
     if not isinstance(std, Tensor):
         if std < 0:
             raise UsageError(f"normal expects std >= 0.0, but found std {std}")
-    elif not is_known(std) or (std._array < 0).any():
+    elif not is_known(std) or (host_copy(std._array) < 0).any():
         require(std, lambda s: ~(s < 0), _NEGATIVE_SPREAD, "0 and more", named="std")
 
 
@@ -298,6 +319,7 @@ def _with_zero_slope(drawn: Tensor, *parameters: Any) -> Tensor:
     return drawn
 
 
+@declared(out=Out(is_apart=True))
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that the element (or ``p``) gives, else 0."""
     t = type_of(input)
@@ -310,7 +332,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     )
     _require_probability(chance if p is None else p)
     words = t.size * draws.words_per_uniform(float64 if type_of(chance).dtype is float64 else float32)
-    key = (generator or default_generator)._take(words)
+    key = (generator or default_generator)._take(words, t.device)
     drawn = cast(draws.bernoulli(key, chance), t.dtype)
     return _with_zero_slope(drawn, input) if p is None else drawn
 
@@ -322,12 +344,13 @@ def _are_probabilities(p: Any) -> bool:
 def _require_probability(p: Any) -> None:
     """RuntimeError for a probability outside [0, 1]."""
     if isinstance(p, Tensor):
-        if not is_known(p) or not quietly(_are_probabilities, p._array):
+        if not is_known(p) or not quietly(_are_probabilities, host_copy(p._array)):
             require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
     elif not 0 <= p <= 1:
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
 
 
+@declared(out=Out(is_exact=True))
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -335,7 +358,7 @@ def multinomial(
     t = type_of(input)
     _require_weights(input, num_samples)
     count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
-    key = (generator or default_generator)._take(2 * count)
+    key = (generator or default_generator)._take(2 * count, t.device)
     return ops.multinomial(key, input.detach(), num_samples, replacement)
 
 
@@ -357,9 +380,10 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
         _require_finite_weights(input)
         _require_choice(input)
         return
-    if not (np.isfinite(input._array) & (input._array >= 0)).all():
+    weights = host_copy(input._array)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
         _require_finite_weights(input)
-    if (input._array.astype(np.float64).sum(-1) == 0).any():
+    if (weights.astype(np.float64).sum(-1) == 0).any():
         _require_choice(input)
 
 
@@ -386,14 +410,14 @@ def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Genera
     if from_ > to:
         raise UsageError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
     t = type_of(self)
-    return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator), to - from_), from_), "uniform_")
+    return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator, t.device), to - from_), from_), "uniform_")
 
 
 def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fill with normal numbers."""
     _require_spread(std)
     t = type_of(self)
-    return _fill(self, add(mul(_normal(t.shape, t.dtype, generator), std), mean), "normal_")
+    return _fill(self, add(mul(_normal(t.shape, t.dtype, generator, t.device), std), mean), "normal_")
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -419,7 +443,7 @@ def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None 
     if not lambd > 0:
         raise UsageError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     t = _continuous(self, "exponential_")
-    key = (generator or default_generator)._take(t.size * draws.words_per_uniform(t.dtype))
+    key = (generator or default_generator)._take(t.size * draws.words_per_uniform(t.dtype), t.device)
     return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")
 
 
@@ -428,7 +452,7 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
     if not sigma > 0:
         raise UsageError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     t = _continuous(self, "cauchy_")
-    angle = mul(sub(_uniform(t.shape, t.dtype, generator), 0.5), pi)
+    angle = mul(sub(_uniform(t.shape, t.dtype, generator, t.device), 0.5), pi)
     return _fill(self, add(mul(tan(angle), sigma), median), "cauchy_")
 
 
@@ -437,7 +461,7 @@ def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Gen
     if not std > 0:
         raise UsageError(f"log_normal_ expects std > 0.0, but found std={std}")
     t = _continuous(self, "log_normal_")
-    return _fill(self, exp(add(mul(_normal(t.shape, t.dtype, generator), std), mean)), "log_normal_")
+    return _fill(self, exp(add(mul(_normal(t.shape, t.dtype, generator, t.device), std), mean)), "log_normal_")
 
 
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
@@ -448,7 +472,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
     if t.dtype.kind in ("bool", "complex"):
         raise UnsupportedDTypeError(f'"geometric_" not implemented for {t.dtype}', {"self": self})
     wide = t.dtype if t.dtype.is_floating_point else float32
-    trials = ceil(mul(log1p(neg(_uniform(t.shape, wide, generator))), 1.0 / log(1.0 - p)))
+    trials = ceil(mul(log1p(neg(_uniform(t.shape, wide, generator, t.device))), 1.0 / log(1.0 - p)))
     return _fill(self, cast(clamp(trials, min=1), t.dtype), "geometric_")
 
 
@@ -457,7 +481,7 @@ def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: G
     t = type_of(self)
     if high is None:
         low, high = 0, low or (2**24 if t.dtype.is_floating_point else 2 ** (8 * t.dtype.size_bytes - 1) - 1)
-    return _fill(self, cast(randint(low, high, t.shape, generator=generator), t.dtype), "random_")
+    return _fill(self, cast(randint(low, high, t.shape, generator=generator, device=t.device), t.dtype), "random_")
 
 
 METHODS: dict[str, Any] = {
@@ -469,6 +493,4 @@ METHODS: dict[str, Any] = {
     "cauchy_": cauchy_,
     "log_normal_": log_normal_,
     "geometric_": geometric_,
-    "bernoulli": bernoulli,
-    "multinomial": multinomial,
 }

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
@@ -257,7 +259,7 @@ def meta_of(t: Tensor) -> Meta:
     if found is not None:
         return found
     array = t._array
-    return (array.shape, array.dtype) if array is not None else type_of(t)
+    return (array.shape, array.dtype) if type(array) is np.ndarray else type_of(t)
 
 
 def symbolic_node(

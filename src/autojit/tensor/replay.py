@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation
+from autojit.core.structure import structure
 from autojit.core.types import TensorType
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
@@ -106,7 +108,17 @@ def named(op: Op) -> Any:
         _is_whole[cls] = is_whole
     if is_whole:
         return op
-    return (cls, repr([getattr(op, n) for n in op.__match_args__])) if is_plain(op) else None
+    return _told_apart(op) if is_plain(op) else None
+
+
+def _told_apart(value: Any) -> Any:
+    """What is equal for plain parameters that are just the same: 1 is not 1.0, -0.0 is not 0.0, NaN is NaN."""
+    if isinstance(value, Op):
+        return type(value), *[_told_apart(getattr(value, name)) for name in value.__match_args__]
+    if type(value) is tuple:
+        return tuple(map(_told_apart, value))
+    is_one = type(value) is TensorType or is_symbolic(value)
+    return structure(value) if is_one else (type(value), repr(value))
 
 
 def _described(op: Op, given: Sequence[Any], wanted: tuple[bool, ...]) -> tuple[Any, list[Tensor | None]] | None:

@@ -223,19 +223,6 @@ def is_number(t: Tensor) -> bool:
     return array.ndim == 0 and any(t is kept for kept in NUMBERS.values())
 
 
-_PRIMAL_NAMES: dict[str, tuple[str, ...]] = {
-    "where": ("condition", "self", "other"), "pow": ("self", "exponent"), "matmul": ("self", "mat2"),
-    "matmul_add": ("mat1", "mat2", "self"), "gather": ("self", "index"), "index_select": ("self", "index"),
-    "complex": ("real", "imag"), "scatter": ("self", "index", "src"),
-}  # fmt: skip
-_RESULT_NAMES: dict[str, tuple[str, ...]] = {
-    "sort": ("values", "indices"), "cumulative_extreme": ("values", "indices"), "slogdet": ("sign", "logabsdet"),
-    "qr": ("Q", "R"), "eigh": ("eigenvalues", "eigenvectors"), "svd": ("U", "S", "Vh"),
-}  # fmt: skip
-_PARAMETER_NAMES = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2"}
-_SEVERAL_DIMS = frozenset({"permute", "flip"})  # torch calls their parameter ``dims``
-
-
 class TypeOnly:
     """Stands for an operand whose values the rule does not read."""
 
@@ -276,17 +263,14 @@ def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, An
 
 def _places(op: Op, operands: int, results: int) -> dict[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {
-        _PARAMETER_NAMES.get(name, name): ("parameter", name) for name, _ in op.parameters()
+        op.parameter_names.get(name, name): ("parameter", name) for name, _ in op.parameters()
     }
-    if op.name in _SEVERAL_DIMS:
-        found["dims"] = found.pop("dim")
-    if op.name == "div":
-        found["rounding_mode"] = ("constant", None)
+    found |= {name: ("constant", value) for name, value in op.node_constants.items()}
     default = ("self", "other") if operands <= 2 else tuple(f"tensor{k}" for k in range(operands))
-    for place, name in enumerate(_PRIMAL_NAMES.get(op.name, default)[:operands]):
+    for place, name in enumerate((op.operand_names or default)[:operands]):
         found[name] = ("primal", place)
     names = ("result",) if results == 1 else tuple(f"result{k}" for k in range(results))
-    for place, name in enumerate(_RESULT_NAMES.get(op.name, names)[:results]):
+    for place, name in enumerate((op.result_names or names)[:results]):
         found[name] = ("result", place)
     return found
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from autojit.core.config import config
+from autojit.core.device import is_cpu_alone
 from autojit.core.dtypes import DType
 from autojit.core.epoch import bump_guard_epoch, guard_epoch
 from autojit.core.errors import out_of_memory
@@ -63,6 +64,8 @@ class State(threading.local):
     layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
     forward_enabled: bool  # whether forward-mode levels carry tangents along
     divert: Callable[..., Any] | None  # takes (op, operands) of every op; None while ops compute at once
+    elsewhere: Callable[..., Any] | None = None  # ``apply_elsewhere`` while a second device exists: ``meet_devices``
+    apply_elsewhere: Callable[..., Any]  # how ops on several devices are computed: set by ``on_device``
     capture: Callable[..., Any] | None = None  # how ops enter the active trace: set by ``dispatch``
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
     observer: Any  # whom to tell what runs (the profiler's), or None
@@ -78,7 +81,8 @@ class State(threading.local):
         self.trace = None
         self.layers = ()
         self.forward_enabled = True
-        self.divert = None
+        self.divert = State.elsewhere
+        _dicts[threading.current_thread()] = self.__dict__
         self.observer = None
         self.autocast = None
         self.detour = None
@@ -96,7 +100,19 @@ class State(threading.local):
         self.run: Any = self.quiet.run
 
 
+_dicts: weakref.WeakKeyDictionary[threading.Thread, dict[str, Any]] = weakref.WeakKeyDictionary()
+"""The switches of every thread that has any, for what all threads must be told at once."""
+
 state = State()
+
+
+def meet_devices() -> None:
+    """After a device has come or gone: if there is another than the CPU, every op looks where its operands are."""
+    before, now = State.elsewhere, None if is_cpu_alone() else State.apply_elsewhere
+    State.elsewhere = None if now is None else staticmethod(now)
+    for switches in list(_dicts.values()):
+        if switches["divert"] is before:
+            switches["divert"] = now
 
 
 class Layer(abc.ABC):
@@ -201,7 +217,7 @@ def _choose_way() -> None:
     elif state.trace is not None:
         state.divert = State.capture
     else:
-        state.divert = State.infer if state.inference else None
+        state.divert = State.infer if state.inference else State.elsewhere
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.device_array import Unreadable
 from autojit.core.source import UNKNOWN, SourceLocation
 
 if TYPE_CHECKING:
@@ -26,13 +27,12 @@ MULTIPLE_VIEWS = "multiple views"  # by a function that returns several views
 CUSTOM_FUNCTION = "custom function"
 
 
-class ElsewhereArray:
+class ElsewhereArray(Unreadable):
     """Stands where a tensor has its NumPy array when the elements are kept in another way (sparse tensors).
 
     It tells shape and dtype and refuses to be computed with, so that an eager rule fails and dispatch takes over.
     """
 
-    __array_ufunc__ = None
     __slots__ = ("dtype", "shape")
     strides = ()
 
@@ -44,11 +44,8 @@ class ElsewhereArray:
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        raise TypeError("the elements are not kept in an array; convert with to_dense()")
-
-    def __array_function__(self, *call: Any) -> Any:
-        raise TypeError("the elements are not kept in an array; convert with to_dense()")
+    def _refusal(self) -> str:
+        return "the elements are not kept in an array; convert with to_dense()"
 
 
 class Storage:

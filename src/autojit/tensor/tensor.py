@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from autojit.core.device import CPU, Device
+from autojit.core.device_array import DeviceArray, layout_in_memory
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type, tensor_expected
 from autojit.core.once import first_use
@@ -116,7 +117,7 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> Device:
-        return CPU if self._type is None else self._type.device
+        return CPU if type(self._array) is np.ndarray else type_of(self).device
 
     @property
     def ndim(self) -> int:
@@ -193,6 +194,9 @@ def type_of(t: Tensor) -> TensorType:
     if found is None:
         array = t._array
         if array is not None:
+            if type(array) is DeviceArray:
+                t._type = found = array_type(array)
+                return found
             key = (array.shape, array.dtype)
             found = TYPES.get(key)
             t._type = found = new_type(key) if found is None else found
@@ -200,6 +204,12 @@ def type_of(t: Tensor) -> TensorType:
             assert t._value is not None
             found = t._type = t._value.type
     return found
+
+
+def array_type(array: Any) -> TensorType:
+    """The type of a tensor that would have an array."""
+    place = array.space.device if type(array) is DeviceArray else CPU
+    return TensorType(array.shape, dtype_of_numpy(array.dtype), place)
 
 
 def wrap(array: NDArray[Any] | None) -> Tensor:
@@ -369,7 +379,7 @@ def _undo(t: Tensor, before: tuple[Any, ...], done: tuple[Any, ...]) -> tuple[An
     storage = t._storage
     assert storage is not None
     if storage.array is not None:
-        shown = TensorType(storage.array.shape, type_of(t).dtype)
+        shown = array_type(storage.array).with_dtype(type_of(t).dtype)
     else:
         assert storage.value is not None
         shown = storage.value.type
@@ -396,10 +406,10 @@ def taken_back(t: Tensor, shown: TensorType, done: tuple[Any, ...]) -> tuple[Any
 def layout_of(t: Tensor) -> NDArray[Any]:
     """An array whose shape and strides are those the tensor has; of a traced tensor, those it would have eagerly."""
     if t._array is not None:
-        array: NDArray[Any] = t._array
-        return array
+        return layout_in_memory(t._array)
     storage = t._storage
     root = storage.array if storage is not None else None
+    root = None if root is None else layout_in_memory(root)
     of_root = None
     if root is None:
         value = storage.value if storage is not None and storage.value is not None else t._value

@@ -1,21 +1,65 @@
 """A second device for tests of programs that move tensors between devices, on machines that have none.
 
-Its memory is its own; its ops compute with NumPy. Compiled functions run uncompiled while it exists.
+Its memory is apart from the host's: NumPy cannot read it, tensors get there and back by copies. Ops compute there with
+the same code as on the CPU, at once and compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from autojit.core.device import forget_device, register_device
-from autojit.tensor.device_layer import DeviceLayer
-from autojit.tensor.state import set_layers, state
+import numpy as np
+
+from autojit.backend import compiling_by, cpu_backend
+from autojit.core.device import Device, forget_device, register_device
+from autojit.core.device_array import DeviceArray, layout_in_memory
+from autojit.runtime.memory import Arena, allocate_array
+from autojit.tensor.state import meet_devices
+
+
+class SecondSpace:
+    """Memory of a second device, which happens to be the host's own, so that its code can run there."""
+
+    def __init__(self, device: Device, copies_for_numpy: bool = False) -> None:
+        self.device = device
+        self.copies_for_numpy = copies_for_numpy
+
+    def holding(self, layout: Any) -> DeviceArray:
+        return DeviceArray(layout, self)
+
+    def copied_in(self, array: Any) -> DeviceArray:
+        return DeviceArray(array.copy(order="K"), self)
+
+    def copied_out(self, array: DeviceArray) -> Any:
+        return array.layout.copy(order="K")
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any, order: Sequence[int] | None = None) -> DeviceArray:
+        return DeviceArray(allocate_array(shape, dtype, order), self)
+
+    def arena(self, size_bytes: int) -> Arena:
+        return Arena(size_bytes)
+
+    def write(self, target: DeviceArray, source: Any) -> None:
+        with np.errstate(all="ignore"):
+            np.copyto(target.layout, layout_in_memory(source))
+
+    def compute(self, eager: Any, arrays: Sequence[Any]) -> Any:
+        found = eager(*map(layout_in_memory, arrays))
+        if isinstance(found, tuple | list):
+            return [DeviceArray(np.asarray(each), self) for each in found]
+        return DeviceArray(np.asarray(found), self)
 
 
 @contextmanager
-def second_device(name: str = "fake") -> Iterator[str]:
+def second_device(name: str = "fake", *, copies_for_numpy: bool = False) -> Iterator[str]:
     """Inside, ``name`` is a device: ``x.to(name)`` copies, results stay on it, mixing devices is an error.
+
+    Args:
+        copies_for_numpy: ``x.numpy()`` gives a copy instead of the error, so that tests written for the CPU run there.
 
     Example:
         >>> import autojit as aj
@@ -27,11 +71,12 @@ def second_device(name: str = "fake") -> Iterator[str]:
         >>> y.device, x.grad.device
         (device(type='fake', index=0), device(type='cpu'))
     """
-    layer = DeviceLayer()
-    register_device(name)
-    set_layers((layer, *state.layers))
+    here = cpu_backend()
+    register_device(name, partial(SecondSpace, copies_for_numpy=copies_for_numpy))
+    meet_devices()
     try:
-        yield name
+        with compiling_by(replace(here, machine=replace(here.machine, kind=name)), name):
+            yield name
     finally:
-        set_layers(tuple(other for other in state.layers if other is not layer))
         forget_device(name)
+        meet_devices()

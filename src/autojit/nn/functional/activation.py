@@ -12,11 +12,13 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_lower_precision
 from autojit.tensor.kernels import in_one_pass
+from autojit.tensor.refused_dtypes import refuses
 
 
 def _maybe_in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
@@ -61,6 +63,8 @@ def tanh(input: Tensor) -> Tensor:
     return input.tanh()
 
 
+@top_level
+@refuses("bool complex")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else ``value``; both may be given as complex numbers without an imaginary part."""
     return _maybe_in_place(lambda x: _thresholded(x, threshold, value), input, inplace)
@@ -82,11 +86,13 @@ def _real_number(value: Any) -> Any:
     return number.real
 
 
+@top_level
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place ``threshold``."""
     return _maybe_in_place(lambda x: _thresholded(x, threshold, value), input, True)
 
 
+@refuses("bool int complex")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope * x``."""
     found = _maybe_in_place(
@@ -100,6 +106,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return leaky_relu(input, negative_slope, True)
 
 
+@refuses("bool int complex")
 @in_lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else ``weight * x``; one weight, or one per channel (axis 1)."""
@@ -116,6 +123,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return aj.where(input > 0, input, weight * input)
 
 
+@refuses("complex")
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -133,6 +141,7 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
     return rrelu(input, lower, upper, training, True)
 
 
+@refuses("bool int complex")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)."""
     found = _maybe_in_place(lambda x: in_one_pass("elu", (alpha,), x, node="EluBackward0"), input, inplace)
@@ -144,16 +153,21 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, True)
 
 
+@top_level
+@refuses("bool int complex")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU with the self-normalising constants."""
     return _maybe_in_place(lambda x: in_one_pass("selu", (), x, node="EluBackward0"), input, inplace)
 
 
+@top_level
 def selu_(input: Tensor) -> Tensor:
     """In-place ``selu``."""
     return selu(input, True)
 
 
+@top_level
+@refuses("bool int complex")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     if alpha == 0:
@@ -162,11 +176,13 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _without_backward(found, "celu", "alpha") if inplace and alpha < 0 else found
 
 
+@top_level
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """In-place ``celu``."""
     return celu(input, alpha, True)
 
 
+@refuses("bool int complex")
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x Phi(x), exact or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
     if approximate not in ("none", "tanh"):
@@ -175,11 +191,13 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return found
 
 
+@refuses("int")
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)."""
     return _maybe_in_place(lambda x: in_one_pass("silu", (), x, node="SiluBackward0"), input, inplace)
 
 
+@refuses("bool int")
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x)). Source: arXiv:1908.08681."""
     return _maybe_in_place(lambda x: in_one_pass("mish", (), x, node="MishBackward0"), input, inplace)
@@ -191,12 +209,14 @@ def softplus_of(x: Tensor) -> Tensor:
     return found
 
 
+@refuses("bool int")
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; the identity where beta x > threshold."""
     found: Tensor = in_one_pass("softplus", (beta, threshold), input, node="SoftplusBackward0")
     return found
 
 
+@refuses("int")
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), accurate at both ends."""
     found: Tensor = in_one_pass("logsigmoid", (), input, node="LogSigmoidBackward0")
@@ -219,6 +239,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return found
 
 
+@refuses("int complex")
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards zero by ``lambd``."""
     if lambd < 0:
@@ -227,12 +248,15 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return found
 
 
+@top_level
+@refuses("bool int complex")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
     found: Tensor = in_one_pass("hardshrink", (lambd,), input, node="HardshrinkBackward0")
     return found
 
 
+@refuses("bool complex")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x clamped to [min_val, max_val]; the gradient at the bounds is zero."""
     if min_val > max_val:
@@ -249,21 +273,25 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     return hardtanh(input, min_val, max_val, True)
 
 
+@refuses("bool complex")
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
     return hardtanh(input, 0, 6, inplace)  # whole bounds, so that integers stay integers
 
 
+@refuses("bool int complex")
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
     return _maybe_in_place(lambda x: in_one_pass("hardsigmoid", (), x, node="HardsigmoidBackward0"), input, inplace)
 
 
+@refuses("bool int complex")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x relu6(x + 3) / 6."""
     return _maybe_in_place(lambda x: in_one_pass("hardswish", (), x, node="HardswishBackward0"), input, inplace)
 
 
+@refuses("bool int complex")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) of the two halves a, b along ``dim``."""
     if input.ndim == 0:

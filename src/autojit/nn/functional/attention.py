@@ -106,7 +106,7 @@ def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
     """A boolean mask (True: removed) as -inf to add; floating masks as they are."""
     if mask is None or mask.is_floating_point():
         return mask
-    return aj.where(mask, float("-inf"), aj.zeros((), dtype=dtype))
+    return aj.where(mask, float("-inf"), aj.zeros((), dtype=dtype, device=mask.device))
 
 
 def _project(

@@ -21,6 +21,7 @@ from autojit.tensor.composite_nodes import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import is_known, require, told
 from autojit.tensor.state import state
 
@@ -91,7 +92,7 @@ def _looked_up(target: Tensor, valid: Tensor, axis_size: int) -> Tensor:
     leave their table. A negative target would count from the end, so it is moved far before the table.
     """
     place = aj.where(valid, aj.where(target < 0, target - FROM_THE_FRONT, target), 0)
-    return aj.take(aj.arange(axis_size), place) >= 0
+    return aj.take(aj.arange(axis_size, device=place.device), place) >= 0
 
 
 def _reduce_classes(loss: Tensor, valid: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
@@ -255,6 +256,7 @@ def _are_probabilities(x: Tensor) -> bool:
     return not array.size or bool(array.min() >= 0 and array.max() <= 1)
 
 
+@refuses("int")
 @in_full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -282,6 +284,7 @@ def binary_cross_entropy_with_logits(
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
+@refuses("bool int complex")
 @in_full_precision
 def multi_margin_loss(
     input: Tensor,
@@ -309,11 +312,12 @@ def multi_margin_loss(
         violation = violation * violation
     if weight is not None:
         violation = violation * weight[index]
-    own = aj.arange(rows.shape[1]).reshape(1, -1) == index
+    own = aj.arange(rows.shape[1], device=index.device).reshape(1, -1) == index
     loss = aj.where(own, 0.0, violation).sum(1) / rows.shape[1]
     return reduce_loss(loss.reshape(target.shape), reduction)
 
 
+@refuses("int")
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -330,6 +334,7 @@ def multilabel_soft_margin_loss(
     return reduce_loss(loss.mean(-1), reduction)
 
 
+@refuses("bool int complex")
 @in_full_precision
 def multilabel_margin_loss(
     input: Tensor,
@@ -364,7 +369,7 @@ def multilabel_margin_loss(
     rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
     listed = (labels >= 0).to(aj.int64).cumprod(1) > 0
     labels = aj.where(listed, labels, 0)
-    is_target = ((labels.unsqueeze(2) == aj.arange(classes)) & listed.unsqueeze(2)).any(1)
+    is_target = ((labels.unsqueeze(2) == aj.arange(classes, device=labels.device)) & listed.unsqueeze(2)).any(1)
     violation = (1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)).relu()
     counts = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
     loss = aj.where(counts, violation, 0.0).sum((1, 2)) / classes

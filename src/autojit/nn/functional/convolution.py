@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from autojit import ops
 from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_lower_precision
 from autojit.tensor.op_node import rename_node
@@ -14,6 +15,7 @@ from autojit.tensor.op_node import rename_node
 Extents = int | Sequence[int]
 
 
+@top_level
 @in_lower_precision
 def conv1d(
     input: Tensor,
@@ -43,6 +45,7 @@ def conv1d(
     return _convolve(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@top_level
 @in_lower_precision
 def conv2d(
     input: Tensor,
@@ -71,6 +74,7 @@ def conv2d(
     return _convolve(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@top_level
 @in_lower_precision
 def conv3d(
     input: Tensor,
@@ -97,6 +101,7 @@ def conv3d(
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@top_level
 @in_lower_precision
 def conv_transpose1d(
     input: Tensor,
@@ -125,6 +130,7 @@ def conv_transpose1d(
     return _convolve_transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@top_level
 @in_lower_precision
 def conv_transpose2d(
     input: Tensor,
@@ -152,6 +158,7 @@ def conv_transpose2d(
     return _convolve_transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@top_level
 @in_lower_precision
 def conv_transpose3d(
     input: Tensor,
@@ -192,6 +199,7 @@ def extents(value: Extents, ndim: int, what: str) -> tuple[int, ...]:
     return (int(value),) * ndim
 
 
+@top_level
 @in_lower_precision
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """``conv1d`` of sequences stored by time, batch, channel. Shapes: ``f[t, n, c], f[k, c, o], f[o] -> f[t', n, o]``.

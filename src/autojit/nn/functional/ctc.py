@@ -13,11 +13,13 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import require
 
 _IMPOSSIBLE = -1e30
 
 
+@refuses("bool int complex")
 @in_full_precision
 def ctc_loss(
     log_probs: Tensor,
@@ -60,7 +62,7 @@ def ctc_loss(
     frames, batch, classes = log_probs.shape
     if not 0 <= blank < classes:
         raise ArgumentError(f"blank must be in label range, got {blank} of {classes} classes")
-    steps, labels = _lengths(input_lengths, batch), _lengths(target_lengths, batch)
+    steps, labels = (_lengths(given, batch, log_probs) for given in (input_lengths, target_lengths))
     rows, longest = _rows(targets, labels, batch, blank)
     if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
         raise ShapeError(f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
@@ -94,13 +96,14 @@ def _normalization(log_probs: Tensor, steps: Tensor) -> Tensor:
     torch differentiates the loss as if each frame were normalised after it. For logarithms of probabilities made by
     ``log_softmax`` this changes nothing.
     """
-    inside = aj.arange(log_probs.shape[0]).unsqueeze(1) < steps
+    inside = aj.arange(log_probs.shape[0], device=steps.device).unsqueeze(1) < steps
     total = aj.where(inside, log_probs.exp().sum(2), 0.0).sum(0)
     return total - total.detach()
 
 
-def _lengths(given: Tensor | Sequence[int], batch: int) -> Tensor:
-    lengths = (given if isinstance(given, Tensor) else aj.tensor([int(n) for n in given])).long().reshape(-1)
+def _lengths(given: Tensor | Sequence[int], batch: int, like: Tensor) -> Tensor:
+    numbers = given if isinstance(given, Tensor) else aj.tensor([int(n) for n in given])
+    lengths = numbers.to(like.device).long().reshape(-1)
     if lengths.shape[0] != batch:
         raise ShapeError(f"lengths must be of size batch_size, got {lengths.shape[0]} for {batch} sequences")
     return lengths
@@ -111,11 +114,11 @@ def _rows(targets: Tensor, labels: Tensor, batch: int, blank: int) -> tuple[Tens
     targets = targets.long()
     if targets.ndim == 2:
         longest = targets.shape[1]
-        inside = aj.arange(longest) < labels.unsqueeze(1)
+        inside = aj.arange(longest, device=labels.device) < labels.unsqueeze(1)
         return aj.where(inside, targets, blank), longest
     longest = int(labels.max().item()) if batch else 0
     starts = (labels.cumsum(0) - labels).unsqueeze(1)
-    places = aj.arange(longest)
+    places = aj.arange(longest, device=labels.device)
     inside = places < labels.unsqueeze(1)
     return aj.where(inside, targets[aj.where(inside, starts + places, 0)], blank) if longest else targets.new_zeros(
         (batch, 0)
@@ -129,7 +132,7 @@ def _log_likelihood(log_probs: Tensor, rows: Tensor, steps: Tensor, labels: Tens
     paired = aj.stack([blanks[:, :longest], rows], 2).reshape(batch, 2 * longest)
     extended = aj.cat([paired, blanks[:, longest:]], 1)
     emitted = log_probs.gather(2, extended.unsqueeze(0).expand(frames, batch, 2 * longest + 1))
-    states = aj.arange(2 * longest + 1)
+    states = aj.arange(2 * longest + 1, device=rows.device)
     barrier = emitted.detach().new_full((batch, 2), _IMPOSSIBLE)
     may_skip = (extended != blank) & (extended != aj.cat([extended.new_full((batch, 2), blank), extended], 1)[:, :-2])
     alpha = aj.where(states < 2, emitted[0], _IMPOSSIBLE)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import autojit as aj
 from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.top_level import top_level
 from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.kernels import in_one_step
+from autojit.tensor.refused_dtypes import refuses
 
 
 def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
@@ -24,6 +26,8 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
     return found if out is None else out.copy_(found)
 
 
+@top_level
+@refuses("complex")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim`` of the broadcast inputs."""
     left, right = promoted(*aj.broadcast_tensors(x1, x2))
@@ -38,11 +42,13 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return ((left / left_norm) * (right / right_norm)).sum(dim)
 
 
+@top_level
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """|x1 - x2 + eps|_p along the last axis."""
     return _p_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@refuses("complex")
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """Distances between all pairs of rows, the upper triangle without its diagonal row by row."""
     if input.ndim != 2:

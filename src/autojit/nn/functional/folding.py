@@ -13,6 +13,7 @@ from autojit.nn.functional.windows import Extents, Window, numbers
 from autojit.tensor import Tensor
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
+from autojit.tensor.refused_dtypes import refuses
 
 
 @own_memory
@@ -189,6 +190,7 @@ def _unpooled_size(wanted: list[int], default: list[int], stride: tuple[int, ...
     return wanted
 
 
+@refuses("bool int complex")
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -214,6 +216,7 @@ def max_unpool1d(
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@refuses("bool int complex")
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -226,6 +229,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@refuses("bool int complex")
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,

@@ -18,6 +18,7 @@ from autojit.core.user_warnings import warn
 from autojit.nn.functional.resampling import cubic_weights
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision, in_lower_precision
+from autojit.tensor.refused_dtypes import refuses
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -95,6 +96,7 @@ def _alignment(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
+@refuses("bool int")
 @in_full_precision
 def grid_sample(
     input: Tensor,

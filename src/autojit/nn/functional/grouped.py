@@ -13,6 +13,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.sizes import distinct
 from autojit.nn.functional.classification import cross_entropy
 from autojit.nn.functional.linear import linear
 from autojit.tensor import Tensor
@@ -77,7 +78,8 @@ def _check_groups(a: Tensor, b: Tensor, offs: Tensor | None) -> None:
             f"grouped_mm: contraction dimension of mat_a and mat_b must match, got {a.shape[-1]} and {b.shape[-2]}",
             facts,
         )
-    counts = {t.shape[0] for t in (a, b) if t.ndim == 3} | (set() if offs is None else {offs.shape[0]})
+    stacks = [t for t in (a, b) if t.ndim == 3] + ([] if offs is None else [offs])
+    counts = distinct(t.shape[0] for t in stacks)
     if len(counts) > 1:
         raise ShapeError(f"grouped_mm: operands have different numbers of groups: {sorted(counts)}", facts)
 

@@ -9,6 +9,7 @@ import numpy as np
 import autojit as aj
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.nn.functional.reduction import COMMON
 from autojit.ops.composed import ADDMM
@@ -60,6 +61,7 @@ def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     )
 
 
+@top_level
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1 W[n] x2 for every n. Shapes: ``f[..., j], f[..., k], f[n, j, k] -> f[..., n]``."""
     if input1.shape[:-1] != input2.shape[:-1]:

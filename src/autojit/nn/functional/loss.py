@@ -26,6 +26,7 @@ from autojit.tensor.composite_nodes import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together
+from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.requirements import require
 from autojit.tensor.tensor import type_of
 
@@ -57,6 +58,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
 _MSE_LOSS = MseLoss()
 
 
+@refuses("complex")
 @in_full_precision
 def mse_loss(
     input: Tensor,
@@ -105,6 +107,7 @@ def l1_loss(
     return _weighted((x - y).abs(), weight, reduction)
 
 
+@refuses("complex")
 @in_full_precision
 def smooth_l1_loss(
     input: Tensor,
@@ -124,6 +127,7 @@ def smooth_l1_loss(
     return reduced_in_one_step("smooth_l1", (float(beta),), x, y, reduction, node="SmoothL1LossBackward0")
 
 
+@refuses("int complex")
 @in_full_precision
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
@@ -138,6 +142,7 @@ def huber_loss(
     return _weighted(loss, weight, reduction)
 
 
+@refuses("int complex")
 @in_full_precision
 def kl_div(
     input: Tensor,
@@ -236,6 +241,7 @@ def hinge_embedding_loss(
     return reduce_loss(near + far, reduction)
 
 
+@refuses("complex")
 @in_full_precision
 def margin_ranking_loss(
     input1: Tensor,
@@ -256,6 +262,7 @@ def margin_ranking_loss(
     return reduce_loss((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
 
 
+@refuses("int")
 @in_full_precision
 def soft_margin_loss(
     input: Tensor,
@@ -269,6 +276,7 @@ def soft_margin_loss(
     return reduce_loss(softplus_of(-target * input), reduction)
 
 
+@refuses("complex")
 @in_full_precision
 def cosine_embedding_loss(
     input1: Tensor,

@@ -7,9 +7,11 @@ from math import prod
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.kernels import in_one_step
+from autojit.tensor.refused_dtypes import refuses
 
 
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
@@ -55,6 +57,7 @@ def _check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
             )
 
 
+@refuses("bool int complex")
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -84,6 +87,8 @@ def _narrowed(found: Tensor, input: Tensor) -> Tensor:
     return found if found.dtype is input.dtype else found.to(input.dtype)
 
 
+@top_level
+@refuses("bool int")
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -107,6 +112,7 @@ def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
     return [_wide(t).reshape(shape) for t in parameters if t is not None]
 
 
+@refuses("bool int complex")
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -134,6 +140,7 @@ def _update_running(running: Tensor, batch: Tensor, momentum: float | Tensor) ->
         running.copy_(running * (1.0 - momentum) + batch.to(running.dtype) * momentum)
 
 
+@refuses("bool int complex")
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -194,6 +201,7 @@ def _empty_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None)
     return found
 
 
+@refuses("bool int complex")
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.nn.functional.windows import (
     Extents,
     Window,
@@ -22,6 +23,7 @@ from autojit.nn.functional.windows import (
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.own_memory import own_memory
+from autojit.tensor.refused_dtypes import refuses
 
 
 def _max_pool(
@@ -43,6 +45,8 @@ def _max_pool(
     return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
 
 
+@top_level
+@refuses("bool complex")
 def max_pool1d(
     input: Tensor,
     kernel_size: Extents,
@@ -72,6 +76,8 @@ def max_pool1d(
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
+@refuses("bool complex")
 @own_memory
 def max_pool2d(
     input: Tensor,
@@ -96,6 +102,8 @@ def max_pool2d(
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
+@refuses("bool complex")
 def max_pool3d(
     input: Tensor,
     kernel_size: Extents,
@@ -112,6 +120,7 @@ def max_pool3d(
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@top_level
 def max_pool1d_with_indices(
     input: Tensor,
     kernel_size: Extents,
@@ -208,6 +217,7 @@ def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:
     return found
 
 
+@top_level
 def avg_pool1d(
     input: Tensor,
     kernel_size: Extents,
@@ -381,6 +391,7 @@ def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return
     return (best, flat_places(places, input.shape[-ndim:])) if return_indices else best
 
 
+@top_level
 def adaptive_avg_pool1d(input: Tensor, output_size: OutputSize) -> Tensor:
     """Means of as many even windows as asked for. Shapes: ``f[(n,) c, length] -> f[(n,) c, output_size]``.
 
@@ -407,6 +418,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     return _adaptive_avg_pool(3, input, output_size)
 
 
+@refuses("bool int complex")
 def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """The greatest elements of as many even windows as asked for; see ``max_pool1d`` about ``return_indices``.
 
@@ -419,11 +431,13 @@ def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: 
     return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
+@refuses("bool int complex")
 def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """The same over images; see ``adaptive_max_pool1d``."""
     return _adaptive_max_pool(2, input, output_size, return_indices)
 
 
+@refuses("bool int complex")
 def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
     """The same over volumes; see ``adaptive_max_pool1d``."""
     return _adaptive_max_pool(3, input, output_size, return_indices)

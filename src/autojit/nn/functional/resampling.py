@@ -160,7 +160,7 @@ def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: 
         ratio = np.float32(1.0 / scale) if scale is not None else np.float32(old) / np.float32(new)
         shift = np.float32(0.5 if mode == "nearest-exact" else 0.0)
         nearest = np.floor((np.arange(new, dtype=np.float32) + shift) * ratio).astype(np.int64).clip(max=old - 1)
-        return ops.index_select(x, axis, aj.tensor(nearest))
+        return ops.index_select(x, axis, aj.tensor(nearest, device=x.device))
     kind = _exact(x)
     steps, step = np.arange(new, dtype=kind), kind(_step(x, old, new, scale, align))
     positions = steps * step if align else (steps + kind(0.5)) * step - kind(0.5)
@@ -170,11 +170,12 @@ def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: 
 def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: str, align: bool) -> Tensor:
     """`_along` where an extent is open: positions and weights are computed in the step."""
     kind = aj.float32 if mode.startswith("nearest") or x.dtype is not aj.float64 else aj.float64
-    steps, lengths = aj.arange(new, dtype=kind), [aj.tensor(n, dtype=kind) for n in (old, new)]
+    steps = aj.arange(new, dtype=kind, device=x.device)
+    lengths = [aj.tensor(n, dtype=kind, device=x.device) for n in (old, new)]
     if align and not mode.startswith("nearest"):
         positions = steps * ((lengths[0] - 1) / (lengths[1] - 1).clamp(min=1))  # of one sample: the first
     else:
-        ratio = lengths[0] / lengths[1] if scale is None else aj.tensor(1.0 / scale, dtype=kind)
+        ratio = lengths[0] / lengths[1] if scale is None else aj.tensor(1.0 / scale, dtype=kind, device=x.device)
         if mode.startswith("nearest"):
             nearest = ((steps + (0.5 if mode == "nearest-exact" else 0.0)) * ratio).floor().long()
             return ops.index_select(x, axis, nearest.clamp(max=old - 1))
@@ -204,7 +205,7 @@ def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:
         stop = min(int(centre + reach * width + 0.5), old)
         weights = [weight_of((place - centre + 0.5) / width) for place in range(start, stop)]
         matrix[k, start:stop] = np.asarray(weights) / sum(weights)
-    mixed = aj.tensor(matrix).to(x.dtype) @ x.movedim(axis, -1).unsqueeze(-1)
+    mixed = aj.tensor(matrix, device=x.device).to(x.dtype) @ x.movedim(axis, -1).unsqueeze(-1)
     return mixed.squeeze(-1).movedim(-1, axis)
 
 
@@ -252,7 +253,8 @@ def _weighted(x: Tensor, axis: int, old: int, positions: Any, mode: str) -> Tens
     terms = []
     for offset, weight in weights:
         places = np.clip(base + offset, 0, old - 1).astype(np.int64)
-        terms.append(ops.index_select(x, axis, aj.tensor(places)) * aj.tensor(weight, dtype=x.dtype).reshape(shape))
+        share_of = aj.tensor(weight, dtype=x.dtype, device=x.device).reshape(shape)
+        terms.append(ops.index_select(x, axis, aj.tensor(places, device=x.device)) * share_of)
     return sum(terms[1:], terms[0])
 
 
@@ -265,7 +267,7 @@ def _averaged(x: Tensor, sizes: list[int]) -> Tensor:
             start, stop = (k * old) // new, -((-(k + 1) * old) // new)
             for place in range(start, stop):
                 rows[k][place] = 1.0 / (stop - start)
-        mixed = aj.tensor(rows, dtype=x.dtype) @ x.movedim(axis, -1).unsqueeze(-1)
+        mixed = aj.tensor(rows, dtype=x.dtype, device=x.device) @ x.movedim(axis, -1).unsqueeze(-1)
         x = mixed.squeeze(-1).movedim(-1, axis)
     return x
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.top_level import top_level
 from autojit.tensor import Tensor
 from autojit.tensor.own_memory import own_memory
 
 
+@top_level
 @own_memory
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels. Shapes: ``f[..., c r r, h, w] -> f[..., c, h r, w r]``."""
@@ -32,6 +34,7 @@ def _check_image(name: str, input: Tensor) -> None:
         )
 
 
+@top_level
 @own_memory
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of ``pixel_shuffle``."""
@@ -49,6 +52,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return parts.permute(*order).reshape(*lead, channels * r * r, height // r, width // r)
 
 
+@top_level
 @own_memory
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels (axis 1) of ``groups`` groups."""

@@ -28,7 +28,7 @@ class _Maps(Enum):
 def _is_orthogonal(q: Tensor) -> bool:
     n, k = q.shape[-2:]
     tolerance = 10.0 * n * aj.finfo(q.dtype).eps
-    return bool(aj.allclose(q.mH @ q, aj.eye(k, dtype=q.dtype), atol=tolerance))
+    return bool(aj.allclose(q.mH @ q, aj.eye(k, dtype=q.dtype, device=q.device), atol=tolerance))
 
 
 def _with_positive_diagonal(a: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class _Orthogonal(Module):
         if self.orthogonal_map is _Maps.matrix_exp:
             q = aj.matrix_exp(skew)
         else:
-            one = aj.eye(n, dtype=skew.dtype)
+            one = aj.eye(n, dtype=skew.dtype, device=skew.device)
             q = aj.linalg.solve(one - 0.5 * skew, one + 0.5 * skew)
         return q[..., :k]
 
@@ -100,7 +100,7 @@ class _Orthogonal(Module):
         if n == k:
             self.base = q.clone() if _is_orthogonal(q) else _with_positive_diagonal(q)
         else:
-            drawn = aj.randn(*q.shape[:-2], n, n - k, dtype=q.dtype)
+            drawn = aj.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
             self.base = _with_positive_diagonal(aj.cat([q, drawn], -1))
         start = aj.zeros_like(Q)
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)

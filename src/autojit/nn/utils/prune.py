@@ -248,7 +248,7 @@ class RandomStructured(_Channels):
     """Prunes slices along ``dim`` drawn at random: a number of them (int) or a share (float)."""
 
     def _scores(self, t: Tensor) -> Tensor:
-        return aj.rand(t.shape[self.dim])
+        return aj.rand(t.shape[self.dim], device=t.device)
 
 
 class LnStructured(_Channels):

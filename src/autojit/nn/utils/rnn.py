@@ -91,7 +91,7 @@ def pack_padded_sequence(
         sizes = lengths
     else:
         counts = lengths.tolist() if isinstance(lengths, Tensor) else [int(size) for size in lengths]
-        sizes = aj.tensor(counts, dtype=aj.int64)
+        sizes = aj.tensor(counts, dtype=aj.int64, device=input.device)
     sorted_indices = None
     if not enforce_sorted:
         sizes, sorted_indices = aj.sort(sizes, descending=True, stable=True)
@@ -101,7 +101,7 @@ def pack_padded_sequence(
             f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.shape[0]} (batch_size={x.shape[1]})"
         )
     steps = _steps(sizes, x.shape[0])
-    alive = aj.arange(steps).unsqueeze(1) < sizes
+    alive = aj.arange(steps, device=sizes.device).unsqueeze(1) < sizes
     batch_sizes = alive.sum(1)
     data = x[:steps][alive] if counts is None else _rows(x[:steps], batch_sizes, sum(counts))
     return PackedSequence(data, batch_sizes, sorted_indices, invert_permutation(sorted_indices))
@@ -128,7 +128,7 @@ def _steps(sizes: Tensor, extent: int) -> int:
 def _rows(padded: Tensor, batch_sizes: Tensor, total: int) -> Tensor:
     """The ``total`` rows ``f[total, ...]`` of ``f[time, n, ...]`` that are no padding, step by step."""
     ends = batch_sizes.cumsum(0)
-    row = aj.arange(total)
+    row = aj.arange(total, device=ends.device)
     step = aj.searchsorted(ends, row, right=True)
     return padded.flatten(0, 1).index_select(0, step * padded.shape[1] + row - (ends - batch_sizes)[step])
 
@@ -142,7 +142,7 @@ def unpacked(packed: PackedSequence, fill: float = 0.0) -> tuple[Tensor, Tensor]
     """(``f[time, n, ...]`` with ``fill`` past the ends, b[time, n] that is true before them), both in sorted order."""
     batch_sizes, data = packed.batch_sizes, packed.data
     batch = int(batch_sizes[0]) if packed.sorted_indices is None else packed.sorted_indices.shape[0]
-    place = aj.arange(batch)
+    place = aj.arange(batch, device=batch_sizes.device)
     alive = place < batch_sizes.unsqueeze(1)
     starts = (batch_sizes.cumsum(0) - batch_sizes).unsqueeze(1)
     rows = data.index_select(0, aj.where(alive, starts + place, 0).flatten()).unflatten(0, alive.shape)

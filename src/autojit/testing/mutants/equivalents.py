@@ -17,9 +17,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "x_bar is not None and x_bar.spec is not spec -> x_bar is not None",
     ): "the check of a type that is the very type wanted finds nothing",
     (
-        "ops/composed.py", "MseLoss.batch", "sub(x, y) -> sub(y, x)",
-    ): "the difference is squared, and its sign is exact",
-    (
         "jit/versions.py", "TraceVersions.moved",
         "isinstance(t, Storage) and t.version != version -> isinstance(t, Storage)",
     ): "a version that has moved by nothing is counted on by nothing",

@@ -1,0 +1,227 @@
+"""Arrays that are not in the host's memory, as NumPy's arrays are not told apart from: shape, strides and an address.
+
+A `DeviceArray` stands where a tensor on the CPU has its NumPy array. It answers every question about how elements are
+laid out, and refuses whoever wants to read them: NumPy gets the wrapper and raises TypeError, so a place that forgot
+that tensors have devices is a clear error and never a wrong number. Only the array's `Space` touches the elements.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from autojit.core.device import Device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Space(Protocol):
+    """Memory of one device: what allocates arrays there, moves them, and computes with them at once.
+
+    "Array" means a ``numpy.ndarray`` on the host and a `DeviceArray` elsewhere.
+    """
+
+    device: Device
+    copies_for_numpy: bool
+    """Whether ``numpy()`` of a tensor here gives a copy. torch refuses it on every device but the CPU."""
+
+    def holding(self, layout: NDArray[Any]) -> Any:
+        """The array of this space whose memory, which is this space's, has a layout."""
+        ...
+
+    def copied_in(self, array: NDArray[Any]) -> Any:
+        """A copy here of an array on the host; axes keep their order in memory."""
+        ...
+
+    def copied_out(self, array: Any) -> NDArray[Any]:
+        """A copy on the host of an array here."""
+        ...
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any, order: Sequence[int] | None = None) -> Any:
+        """An uninitialised array; ``order``: its axes from the outermost in memory, row-major by default."""
+        ...
+
+    def arena(self, size_bytes: int) -> Any:
+        """Memory for the temporaries of one executable, with an ``address``, released with the object."""
+        ...
+
+    def write(self, target: Any, source: Any) -> None:
+        """Replace the elements of an array here by those of another one here, broadcast and converted as NumPy does."""
+        ...
+
+    def compute(self, eager: Any, arrays: Sequence[Any]) -> Any:
+        """What an op's eager rule makes of arrays here, and of numbers (arrays of rank 0) on the host."""
+        ...
+
+
+class Unreadable:
+    """What NumPy is refused to compute with."""
+
+    __slots__ = ()
+    __array_ufunc__ = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        raise TypeError(self._refusal())
+
+    def __array_function__(self, *call: Any) -> Any:
+        raise TypeError(self._refusal())
+
+    def _refusal(self) -> str:
+        raise NotImplementedError
+
+
+class DeviceArray(Unreadable):
+    """Shape, dtype, strides and address of elements in another space than the host's.
+
+    ``layout`` is a NumPy array over these very addresses: views, strides and overlaps of it are exact. Nobody but the
+    space may read or write through it.
+    """
+
+    __slots__ = ("__weakref__", "layout", "space")
+
+    def __init__(self, layout: NDArray[Any], space: Space) -> None:
+        self.layout = layout
+        self.space = space
+
+    def _refusal(self) -> str:
+        return f"the elements are on {self.space.device}; copy them to host memory first: x.cpu()"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.layout.dtype
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.layout.strides
+
+    @property
+    def flags(self) -> Any:
+        return self.layout.flags
+
+    @property
+    def ndim(self) -> int:
+        return self.layout.ndim
+
+    @property
+    def size(self) -> int:
+        return self.layout.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.layout.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.layout.nbytes
+
+    @property
+    def base(self) -> Any:
+        """What owns the memory, where the array does not."""
+        return self.layout.base
+
+    def transpose(self, axes: Sequence[int]) -> DeviceArray:
+        """A view with the axes in another order."""
+        return DeviceArray(self.layout.transpose(axes), self.space)
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """A view under another shape.
+
+        Raises:
+            ValueError: there is none.
+        """
+        return DeviceArray(self.layout.reshape(*shape, copy=False), self.space)
+
+    def copy(self, order: str = "C") -> DeviceArray:
+        """A copy in the same space, in NumPy's words for its order."""
+        made: DeviceArray = self.space.compute(lambda layout: layout.copy(order=order), [self])
+        return made
+
+
+def layout_in_memory(array: Any) -> NDArray[Any]:
+    """What tells how an array's elements lie and at which addresses, wherever they are; not to be read."""
+    found: NDArray[Any] = array.layout if type(array) is DeviceArray else array
+    return found
+
+
+def on_layout(array: Any, layout: NDArray[Any]) -> Any:
+    """What shows memory of an array in another layout, in the same space."""
+    return array.space.holding(layout) if type(array) is DeviceArray else layout
+
+
+def first_address(array: Any) -> int:
+    """The address of an array's first element."""
+    return int(layout_in_memory(array).__array_interface__["data"][0])
+
+
+def copied_as(array: Any, like: Any) -> Any:
+    """A copy of an array in its own space, with the axes in memory as another array has them (None: row-major)."""
+    if like is None:
+        return array.copy(order="C")
+
+    def copy(source: Any) -> Any:
+        made = np.empty_like(layout_in_memory(like), dtype=source.dtype)
+        np.copyto(made, source)
+        return made
+
+    return array.space.compute(copy, [array]) if type(array) is DeviceArray else copy(array)
+
+
+def add_in_place(total: Any, part: Any) -> None:
+    """Add an array to another in the same space, in its memory."""
+
+    def add(total: Any, part: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return np.add(total, part, out=total)
+
+    if type(total) is DeviceArray:
+        total.space.compute(add, [total, part])
+    else:
+        add(total, part)
+
+
+def is_held_once(array: Any, references: int) -> bool:
+    """Whether nobody refers to an array but those who are counted, and no view of its memory is left."""
+    if sys.getrefcount(array) != references + 1:  # this call's
+        return False
+    return type(array) is not DeviceArray or sys.getrefcount(array.layout) == 2
+
+
+def write_array(target: Any, source: Any) -> None:
+    """Replace the elements of an array by those of another in the same space."""
+    if type(target) is DeviceArray:
+        target.space.write(target, source)
+    else:
+        target[...] = source
+
+
+def packed(array: Any) -> Any:
+    """The array, or a copy of it that native code can address: in row-major order, aligned, in this machine's bytes."""
+    if array.flags.carray and array.dtype.isnative:
+        return array
+    if type(array) is DeviceArray:
+        return array.copy(order="C")
+    return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+
+
+def has_layout(array: Any) -> bool:
+    """Whether something is an array on the host or elsewhere, and not None or what stands for other elements."""
+    return isinstance(array, np.ndarray | DeviceArray)
+
+
+def share_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays may have elements in common, by the bounds of their addresses."""
+    return bool(np.may_share_memory(layout_in_memory(a), layout_in_memory(b)))
+
+
+def host_copy(array: Any) -> NDArray[Any]:
+    """The elements of an array where the host can read them: the array itself if it is there."""
+    found: NDArray[Any] = array.space.copied_out(array) if type(array) is DeviceArray else array
+    return found

@@ -1,0 +1,32 @@
+"""Ops and graphs whose values are on another device than those of the samples, which are on the CPU."""
+
+from __future__ import annotations
+
+from autojit.core.device import Device
+from autojit.ir import Graph, Op
+from autojit.ir.graph import Node, Value
+
+
+def op_on(op: Op, place: Device) -> Op:
+    """The op with its graphs, and what these make of nothing, on a device."""
+    fields = {name: _parameter_on(getattr(op, name), place) for name in op.__match_args__}
+    if "device" in fields:
+        fields["device"] = place
+    return type(op)(**fields)
+
+
+def graph_on(graph: Graph, place: Device) -> Graph:
+    """The graph of the same ops on values on a device."""
+    made = [v for node in graph.nodes for v in node.outputs]
+    values = {v: Value(v.type.on(place), v.name) for v in (*graph.inputs, *made)}
+    nodes = [
+        Node(op_on(n.op, place), tuple(values[v] for v in n.inputs), tuple(values[v] for v in n.outputs), n.source)
+        for n in graph.nodes
+    ]
+    return Graph(tuple(values[v] for v in graph.inputs), tuple(nodes), tuple(values[v] for v in graph.outputs))
+
+
+def _parameter_on(parameter: object, place: Device) -> object:
+    if isinstance(parameter, tuple):
+        return tuple(_parameter_on(item, place) for item in parameter)
+    return graph_on(parameter, place) if isinstance(parameter, Graph) else parameter
