@@ -43,7 +43,7 @@ class Exp(Pointwise):
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (result,)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.exp(x)
 
 
@@ -58,7 +58,7 @@ class Exp2(Pointwise):
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(result, math.log(2.0)),)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.exp2(x)
 
 
@@ -73,7 +73,7 @@ class Expm1(Pointwise):
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: add(result, 1),)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.expm1(x)
 
 
@@ -87,7 +87,7 @@ class Log(Divisor):
     def divisor(self, x: O, y: O) -> O:
         return x
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log(x)
 
 
@@ -101,7 +101,7 @@ class Log2(Divisor):
     def divisor(self, x: O, y: O) -> O:
         return mul(x, math.log(2.0))
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log2(x)
 
 
@@ -115,7 +115,7 @@ class Log10(Divisor):
     def divisor(self, x: O, y: O) -> O:
         return mul(x, math.log(10.0))
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log10(x)
 
 
@@ -129,7 +129,7 @@ class Log1p(Divisor):
     def divisor(self, x: O, y: O) -> O:
         return add(x, 1)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log1p(x)
 
 
@@ -142,7 +142,7 @@ class Sqrt(Divisor):
     def divisor(self, x: O, y: O) -> O:
         return mul(y, 2)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sqrt(x)
 
 
@@ -157,7 +157,7 @@ class Rsqrt(Pointwise):
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(mul(result, square(result)), -0.5),)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.rsqrt(x)
 
 
@@ -178,7 +178,7 @@ class Sigmoid(Pointwise):
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(result, sub(1, result)),)
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sigmoid(x)
 
 
@@ -194,7 +194,7 @@ class Logaddexp(Pointwise):
         x, y = primals
         return lambda: sigmoid(sub(x, y)), lambda: sigmoid(sub(y, x))
 
-    def lower(self, emit: Emitter[S], x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         gap = emit.select(emit.eq(x, y), emit.zero(x), emit.abs(emit.sub(x, y)))  # equal infinities: no inf - inf
         return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
 
@@ -231,7 +231,7 @@ class Pow(Pointwise):
         flat = eq(x, 0) if y.spec.dtype.is_complex else logical_and(eq(x, 0), ge(y, 0))
         return where(flat, 0, mul(result, log(where(flat, 1, x))))
 
-    def lower(self, emit: Emitter[S], x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.pow(x, y)
 
 

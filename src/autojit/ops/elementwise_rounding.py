@@ -42,7 +42,7 @@ class Floor(Step):
 
     ufunc = np.floor
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.floor(x)
 
 
@@ -51,7 +51,7 @@ class Ceil(Step):
 
     ufunc = np.ceil
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.ceil(x)
 
 
@@ -60,7 +60,7 @@ class Trunc(Step):
 
     ufunc = np.trunc
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.trunc(x)
 
 
@@ -69,7 +69,7 @@ class Round(Step):
 
     ufunc = np.rint
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.round(x)
 
 
@@ -147,7 +147,7 @@ class TruncDivide(Quotient):
 class Rest(Quotient, abstract=True):
     """``x - y * quotient``, so the derivatives are 1 and ``-quotient``."""
 
-    def quotient(self, x: Any, y: Any) -> Any:
+    def quotient(self, x: O, y: O) -> O:
         raise NotImplementedError(self.name)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
@@ -175,7 +175,7 @@ class Remainder(Rest):
 
     ufunc = staticmethod(_checked(_remainder))
 
-    def quotient(self, x: Any, y: Any) -> Any:
+    def quotient(self, x: O, y: O) -> O:
         return floor_divide(x, y)
 
     def divide(self, emit: Emitter[S], x: S, y: S) -> S:
@@ -187,7 +187,7 @@ class Fmod(Rest):
 
     ufunc = staticmethod(_checked(np.fmod))
 
-    def quotient(self, x: Any, y: Any) -> Any:
+    def quotient(self, x: O, y: O) -> O:
         return trunc_divide(x, y)
 
     def divide(self, emit: Emitter[S], x: S, y: S) -> S:

@@ -37,7 +37,7 @@ class Extremum(Pointwise, abstract=True):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
-    def is_beaten(self, x: Any, y: Any) -> Any:
+    def is_beaten(self, x: O, y: O) -> Any:
         """Where ``x`` loses to ``y``."""
         raise NotImplementedError(self.name)
 
@@ -63,7 +63,7 @@ class Maximum(Extremum):
 
     ufunc = np.maximum
 
-    def is_beaten(self, x: Any, y: Any) -> Any:
+    def is_beaten(self, x: O, y: O) -> Any:
         return lt(x, y)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
@@ -75,7 +75,7 @@ class Minimum(Extremum):
 
     ufunc = np.minimum
 
-    def is_beaten(self, x: Any, y: Any) -> Any:
+    def is_beaten(self, x: O, y: O) -> Any:
         return gt(x, y)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
@@ -89,7 +89,7 @@ class NumberExtremum(Pointwise, abstract=True):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
-    def wins(self, x: Any, y: Any) -> Any:
+    def wins(self, x: O, y: O) -> Any:
         """Where the first operand is the result."""
         raise NotImplementedError(self.name)
 
@@ -109,7 +109,7 @@ class Fmax(NumberExtremum):
 
     ufunc = np.fmax
 
-    def wins(self, x: Any, y: Any) -> Any:
+    def wins(self, x: O, y: O) -> Any:
         return logical_or(ge(x, y), isnan(y))
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
@@ -121,7 +121,7 @@ class Fmin(NumberExtremum):
 
     ufunc = np.fmin
 
-    def wins(self, x: Any, y: Any) -> Any:
+    def wins(self, x: O, y: O) -> Any:
         return logical_or(le(x, y), isnan(y))
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:

@@ -19,7 +19,7 @@ from autojit.core.ports import transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
@@ -101,7 +101,7 @@ class NamedComposite(Composite, abstract=True):
         """The composite after these adjoints."""
         return type(self)(self.composite, self.options, None, adjoints, self.results)
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         if self.adjoints:
             return GraphOp.expand(self, *operands)
         return self.functions[self.composite](*self.fitted(operands), *self.options)

@@ -55,7 +55,7 @@ class Logit(Divisor):
     def divisor(self, x: O, y: O) -> O:
         return where(logical_or(lt(x, 0), gt(x, 1)), math.nan, mul(x, sub(1, x)))
 
-    def lower(self, emit: Emitter[S], x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log(emit.div(x, emit.sub(emit.one(x), x)))
 
 

@@ -137,7 +137,7 @@ class ViewAsReal(Structured):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with the viewed elements replaced: all of them."""
         return bind(ViewAsComplex(), piece)
 
@@ -190,7 +190,7 @@ class ViewAsComplex(Structured):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with the viewed elements replaced: all of them."""
         return bind(ViewAsReal(), piece)
 
@@ -241,7 +241,7 @@ class Bitcast(Structured):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with the viewed elements replaced: all of them."""
         return bind(Bitcast(base.spec.dtype), piece)
 

@@ -82,7 +82,7 @@ class Diagonal(View):
         places = {self.axis1: last + row, self.axis2: last + column}
         return tuple(places[a] if a in places else next(rest) for a in range(x.ndim))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (None if seems_equal(y_bar.spec.size, 0) else self.embed(y_bar, primals[0].spec.shape),)
 
     def embed(self, piece: O, shape: Shape) -> O:
@@ -102,7 +102,7 @@ class Diagonal(View):
         """All axes, the two of the diagonal last."""
         return [*(a for a in range(ndim) if a not in (self.axis1, self.axis2)), self.axis1, self.axis2]
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """On a row-major matrix of n columns the diagonal is a slice of step n + 1 of the flattened one."""
         if seems_equal(piece.spec.size, 0):
             return base
