@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.gemm import gemm_module, scratch_bytes
+from autojit.codegen.cpu.products.gemm import gemm_module, scratch_bytes
 from autojit.codegen.target import HostTarget, host_target
 from autojit.core.dtypes import DType, float32, float64
 from autojit.runtime.llvm import compile_to_object

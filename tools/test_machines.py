@@ -35,7 +35,7 @@ NUMERIC = (
 SHORT = ("tests/ops/test_laws.py", "tests/codegen/test_compiled.py", "tests/nn/test_convolution.py")
 THREADED = (
     "tests/codegen/test_compiled.py",
-    "tests/codegen/test_gemm.py",
+    "tests/codegen/cpu/products/test_gemm.py",
     "tests/runtime",
     "tests/nn/test_convolution.py",
 )
@@ -43,7 +43,7 @@ VERSIONED = (
     "tests/ops",
     "tests/codegen/test_compiled.py",
     "tests/runtime",
-    "tests/custom",
+    "tests/numba_ops",
     "tests/interop",
     "tests/tensor",
 )
@@ -87,7 +87,7 @@ def widest_bytes() -> int:
 def rows() -> Iterator[Row]:
     """The whole matrix."""
     for core in ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX"):
-        tests = ("tests/ops", "tests/linalg", "tests/nn/test_convolution.py", "tests/codegen/test_gemm.py")
+        tests = ("tests/ops", "tests/linalg", "tests/nn/test_convolution.py", "tests/codegen/cpu/products/test_gemm.py")
         yield Row(f"blas {core}", {"OPENBLAS_CORETYPE": core}, tests)
     plain = {"NPY_DISABLE_CPU_FEATURES": _dispatched(), "OPENBLAS_CORETYPE": "Prescott"}
     for width in (16, 32, 64):

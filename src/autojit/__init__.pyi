@@ -24,7 +24,7 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, overload
-from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, custom as custom, distributed as distributed, distributions as distributions, fft as fft, func as func, functions as functions, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version
+from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft, func as func, functions as functions, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version
 from autojit._C import _unique as _unique, _unique2 as _unique2
 from autojit.amp.autocast_mode import autocast as autocast, clear_autocast_cache as clear_autocast_cache, get_autocast_cpu_dtype as get_autocast_cpu_dtype, get_autocast_dtype as get_autocast_dtype, is_autocast_cache_enabled as is_autocast_cache_enabled, is_autocast_cpu_enabled as is_autocast_cpu_enabled, is_autocast_enabled as is_autocast_enabled, set_autocast_cache_enabled as set_autocast_cache_enabled, set_autocast_dtype as set_autocast_dtype, set_autocast_enabled as set_autocast_enabled
 from autojit.amp.grad_scaler import GradScaler as GradScaler
@@ -35,7 +35,6 @@ from autojit.control_flow.conditions import cond as cond
 from autojit.control_flow.loops import scan as scan, while_loop as while_loop
 from autojit.core.device import device as device
 from autojit.core.dtypes import default_dtype as default_dtype, promote_types as promote_types, set_default_dtype as set_default_dtype
-from autojit.custom.definition import op as op
 from autojit.func.batches import vmap as vmap
 from autojit.func.derivatives import jvp as jvp
 from autojit.functions.buffers import empty_permuted as empty_permuted, from_file as from_file, frombuffer as frombuffer
@@ -56,6 +55,7 @@ from autojit.functions.symbolic import sym_float as sym_float, sym_int as sym_in
 from autojit.functions.windows import bartlett_window as bartlett_window, blackman_window as blackman_window, hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
 from autojit.io.saving import load as load, save as save
 from autojit.jit.scripting import fork as fork, wait as wait
+from autojit.numba_ops.definition import op as op
 from autojit.runtime.pool import get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from autojit.sparse.compressed import hspmm as hspmm, saddmm as saddmm, smm as smm, sparse_bsc_tensor as sparse_bsc_tensor, sparse_bsr_tensor as sparse_bsr_tensor, sparse_compressed_tensor as sparse_compressed_tensor, sparse_csc_tensor as sparse_csc_tensor, spmm as spmm, sspaddmm as sspaddmm
 from autojit.sparse.construct import sparse_coo_tensor as sparse_coo_tensor, sparse_csr_tensor as sparse_csr_tensor

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import autojit.ops  # noqa: F401
-from autojit.codegen.cpu.emission_order import FEWEST, FUNCTION_LATENCY, emission_order
+from autojit.codegen.emission_order import FEWEST, FUNCTION_LATENCY, emission_order
 from autojit.core.dtypes import float32
 from autojit.ir import parse_graph
 from autojit.ir.index import Index

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autojit.ops  # noqa: F401
-from autojit.codegen.cpu.piecewise import cuts, outcome, shared_walk
+from autojit.codegen.piecewise import cuts, outcome, shared_walk
 from autojit.codegen.target import host_target
 from autojit.compiler import Compiled
 from autojit.core.config import config

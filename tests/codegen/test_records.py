@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from autojit.codegen.cpu import plan_records
+from autojit.codegen.cpu.plan import records as plan_records
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction
 from autojit.codegen.records import HalfWord, Pointer, Record, Word, field

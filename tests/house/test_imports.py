@@ -16,7 +16,7 @@ PORTS = "autojit.core.ports"  # calls that go up the house, by name: `test_four_
 BY_NAME = {  # modules whose names are computed, and why
     "autojit.core.lazy_modules",  # the way to leave imports for later
     PORTS,
-    "autojit.custom.numba_compiler",  # Numba may not be installed
+    "autojit.numba_ops.numba_compiler",  # Numba may not be installed
     "autojit.ir.op",  # ops that a text names, from the table of `ops`
     "autojit.tensor.later",  # methods
     "autojit.testing.command",  # the user's module

@@ -365,7 +365,7 @@ def test_help_and_dir_are_about_what_the_user_sees() -> None:
     assert "dynamic" in inspect.signature(aj.jit).parameters
     for name in dir(aj):
         assert getattr(aj, name, aj) is not aj or name == "autojit", name
-    assert {"nn", "jit", "compile", "vmap", "linalg", "scan", "conv2d", "custom", "__version__"} <= set(dir(aj))
+    assert {"nn", "jit", "compile", "vmap", "linalg", "scan", "conv2d", "numba_ops", "__version__"} <= set(dir(aj))
 
 
 def test_a_function_of_autojits_that_was_jitted_itself_is_named() -> None:

@@ -19,8 +19,8 @@ from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 from tests.rounding import assert_sums_agree, assert_within, gamma
 
 Arrays = Sequence[NDArray[Any]]

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from autojit.codegen.cpu.control_ir import control_ir
-from autojit.codegen.cpu.plan_ir import plan_ir
-from autojit.codegen.cpu.product_ir import product_ir
+from autojit.codegen.cpu.plan.control import control_ir
+from autojit.codegen.cpu.plan.products import product_ir
+from autojit.codegen.cpu.plan.runner import plan_ir
 from autojit.codegen.target import HostTarget
+from autojit.core.dtypes import float32, float64
 from autojit.runtime.entry_ir import entry_ir
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.interrupts import signals_ir
@@ -21,8 +22,8 @@ from autojit.runtime.pool_ir import PAUSE_BY_MACHINE, pool_ir, serial_pool_ir
 TEXTS: dict[str, Callable[[str], str]] = {
     "plan": lambda machine: plan_ir(),
     "control": lambda machine: control_ir(),
-    "product f32": lambda machine: product_ir("f32"),
-    "product f64": lambda machine: product_ir("f64"),
+    "product f32": lambda machine: product_ir(float32),
+    "product f64": lambda machine: product_ir(float64),
     "entry": lambda machine: entry_ir(),
     "signals": lambda machine: signals_ir(),
     "serial pool": lambda machine: serial_pool_ir(),

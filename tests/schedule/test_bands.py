@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autojit.core.sizes import typical
 from autojit.ir.index import Index, LoopVariable
-from autojit.schedule.bands import Band, local_units
+from autojit.schedule.bands import Band, local_grains
 from autojit.schedule.schedule import Schedule, schedule
 from tests.fuzz_graphs import graph_case
 from tests.on_cpu import cpu_with, optimize
@@ -108,7 +108,7 @@ def _places(loops: list[LoopVariable]) -> Iterator[dict[LoopVariable, int]]:
 
 @given(st.data())
 def test_slices_read_their_own_share_of_a_buffer(data: st.DataObject) -> None:
-    """The law behind `local_units`: cut into that many slices, slice s reads positions of slice s alone."""
+    """The law behind `local_grains`: cut into that many slices, slice s reads positions of slice s alone."""
     rows = [
         LoopVariable(f"r{k}", n) for k, n in enumerate(data.draw(st.lists(st.integers(2, 4), min_size=1, max_size=2)))
     ]
@@ -119,17 +119,17 @@ def test_slices_read_their_own_share_of_a_buffer(data: st.DataObject) -> None:
         position = position + Index.of(variable) * data.draw(st.integers(0, 12))
     total = prod(v.extent for v in rows)
     width = data.draw(st.integers(1, 16))
-    units = local_units(rows, position, total * width)
-    assert total % units == 0
-    if units == 1:
+    grains = local_grains(rows, position, total * width)
+    assert total % grains == 0
+    if grains == 1:
         return
     for at in _places(loops):
         row = 0
         for variable in rows:
             row = row * variable.extent + at[variable]
         read = position.offset + sum(c * at[t] for t, c in position.terms if isinstance(t, LoopVariable))
-        share = total * width // units
-        assert read // share == row // (total // units)
+        share = total * width // grains
+        assert read // share == row // (total // grains)
 
 
 # -- kernels that stay outside
@@ -246,9 +246,9 @@ OPEN = LAYERS.format("y").replace("64", "n")
 
 
 def test_slices_of_an_open_number_of_rows_follow_from_it() -> None:
-    rows = cpu_with(least_bytes=1, slice_bytes=1024, least_slices=2, least_open_kernels=3, least_units=16)
+    rows = cpu_with(least_bytes=1, slice_bytes=1024, least_slices=2, least_open_kernels=3, least_grains=16)
     (band,) = bands(scheduled(OPEN, rows))
-    assert str(band.slices.units) == "n"
+    assert str(band.slices.grains) == "n"
     assert not band.slices.is_even
     assert typical(band.slices.size) % 16 == 0  # they begin at a cache line
     assert not bands(scheduled(OPEN, cpu_with(least_bytes=1, slice_bytes=1024, least_slices=2, least_open_kernels=4)))

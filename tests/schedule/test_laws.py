@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autojit.codegen.cpu.machine import CPU_MACHINE
 from autojit.core.machine import Machine
+from autojit.ir import evaluate
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
 from autojit.schedule.expressions import Load
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel
 from autojit.schedule.schedule import Schedule, schedule
-from tests.codegen.agreement import donations
-from tests.fuzz_graphs import graph_case
+from tests.codegen.agreement import disagreement, donations
+from tests.fuzz_graphs import ULPS, graph_case
 from tests.on_cpu import cpu_with, optimize
+from tests.schedule import numpy_target
 from tests.schedule.shown import kernels as text_of
 from tests.schedule.shown import machine
 
@@ -130,6 +133,20 @@ def test_donated_inputs_are_written_only_after_their_last_reading(found: Schedul
             if time == when:
                 assert output in kernel.writes()
                 assert _writes_what_it_read(kernel, source, output)
+
+
+@pytest.mark.parametrize("how", MACHINES)
+@settings(max_examples=40)
+@given(seed=SEEDS)
+def test_a_target_of_another_kind_computes_what_the_graph_means(how: str, seed: int) -> None:
+    """NumPy, all loops at once: nothing in a loop program says how a CPU goes through it."""
+    graph, inputs = graph_case(seed)
+    found = schedule(optimize(graph), MACHINES[how])
+    with np.errstate(all="ignore"):
+        expected = evaluate(graph, inputs)
+    for place, (made, reference) in enumerate(zip(numpy_target.run(found, inputs), expected, strict=True)):
+        wrong = disagreement(made, reference, ULPS)
+        assert not wrong, f"output {place}: {wrong}\nseed {seed}\n{graph}\n{text_of(found)}"
 
 
 def _memory_of(found: Schedule, output: Value) -> Value:

@@ -13,8 +13,8 @@ import autojit.ops  # noqa: F401 - fills the registry
 from autojit.core.dtypes import complex128, float32, float64, int64
 from autojit.ir import Graph, Op
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 from tests.ops.laws import graph_of
 from tests.passes.costs import Cost, cost_of
 from tests.passes.drawn_graphs import KINDS, drawn

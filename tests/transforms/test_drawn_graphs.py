@@ -9,8 +9,8 @@ import pytest
 
 from autojit.ir import evaluate, verify
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 from tests.codegen.agreement import disagreement
 from tests.passes.drawn_graphs import KINDS, arrays_for, drawn
 

@@ -23,8 +23,8 @@ from autojit.passes.expand import expand
 from autojit.passes.open_bodies import open_bodies
 from autojit.tensor.view_history import Copied, Parts, Restrided, ViewChain
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 from tests.ops.laws import graph_of
 from tests.passes.drawn_graphs import arrays_for, drawn
 

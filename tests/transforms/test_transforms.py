@@ -13,8 +13,8 @@ from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.transforms.adjoint import accumulate, adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 from tests.ops.laws import check_derivatives
 
 X = np.random.default_rng(0).standard_normal((3, 4))

@@ -1,4 +1,4 @@
-"""FoldEmitter: the emitter for accumulators of reductions.
+"""What reductions fold in: dtypes, and FoldEmitter, the emitter for accumulators.
 
 Sums may be reassociated (that alone lets LLVM keep several accumulators per vector), and extrema are LLVM's
 NaN-propagating intrinsics, which its vectoriser knows as reductions; a compare and a select it leaves scalar.
@@ -7,7 +7,9 @@ NaN-propagating intrinsics, which its vectoriser knows as reductions; a compare 
 from __future__ import annotations
 
 from autojit.codegen.emitter import ScalarEmitter
-from autojit.codegen.scalar import Scalar, register_type
+from autojit.codegen.scalar import Scalar, is_half, register_type
+from autojit.core.dtypes import DType, float32, float64
+from autojit.schedule.loops import Accumulator
 
 
 class FoldEmitter(ScalarEmitter):
@@ -22,3 +24,20 @@ class FoldEmitter(ScalarEmitter):
         # freeze: else LLVM turns a masked operand into a masked reduction, which it does not vectorise
         element = self.instruction(f"freeze {register_type(b.dtype)} {b.text}", b.dtype)
         return self.intrinsic("maximum" if wins == "gt" else "minimum", a, element)
+
+
+def fold_dtype(dtype: DType) -> DType:
+    """The dtype folds run in: halves accumulate in float32."""
+    return float32 if is_half(dtype) else dtype
+
+
+def total_dtype(op_name: str, dtype: DType) -> DType:
+    """The dtype of totals of many folds: float32 sums are added up in float64."""
+    dtype = fold_dtype(dtype)
+    return float64 if op_name == "sum" and dtype is float32 else dtype
+
+
+def partial_dtype(accumulator: Accumulator) -> DType:
+    """The dtype of a chunk's partial result."""
+    dtype = accumulator.value.type.dtype
+    return total_dtype(accumulator.op.name, dtype) if accumulator.kind == "all" else fold_dtype(dtype)

@@ -12,8 +12,9 @@ it and is left out where it is the index type::
 A block ends with a jump or a return; the methods below write both, and know (`FunctionText.is_ended`) when a body has
 ended its block itself. Loops and branches are context managers, so the writer is indented as what it writes.
 
-What depends on the target is overridden: the types of pointers and indices, the attributes of accesses, the head, and
-where local arrays and the values of symbolic sizes are.
+An address of another space than the generic one has it in front of its name, ``addrspace(1) %p0``, and so have the
+addresses made from it. What else depends on the target is overridden: the type of indices, what loops say to LLVM, the
+head, and where the values of symbolic sizes are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar
 
 from autojit.codegen.module_text import ModuleText, Signature
-from autojit.core.sizes import is_symbolic
 
 Operand = str | int
 """A name, a literal, or a size."""
@@ -45,9 +45,8 @@ class FunctionText:
         attributes: of the function.
     """
 
-    pointer_type: ClassVar[str] = "ptr"
     index_type: ClassVar[str] = "i64"
-    wrapping: ClassVar[str] = ""  # flags of whole-number arithmetic, ended by a space
+    wrapping: ClassVar[str] = ""  # flags of whole-number arithmetic, after a space
     back_edge: ClassVar[str] = ""  # follows the jump to the next turn of a loop
 
     def __init__(
@@ -85,8 +84,8 @@ class FunctionText:
         if self.sizes_read:
             self.entry += self.address_of_sizes()
         for size, name in self.sizes_read.items():
-            self.entry.append(f"  {name}.at = getelementptr i64, {self.pointer_type} %z, i64 {self.module.sizes[size]}")
-            self.entry.append(f"  {name} = load i64, {self.pointer_type} {name}.at, align 8")
+            self.entry.append(f"  {name}.at = getelementptr i64, ptr %z, i64 {self.module.sizes[size]}")
+            self.entry.append(f"  {name} = load i64, ptr {name}.at, align 8")
         lines = [f"define {self.head()} {{", "entry:", *self.entry, *self.lines, "}"]
         self.module.functions[self.signature.symbol] = "\n".join(lines)
 
@@ -127,12 +126,12 @@ class FunctionText:
         self._end("ret void" if value is None else f"ret {self.signature.returns} {self.number(value)}")
 
     def _end(self, text: str) -> None:
-        self.line(text)
+        self.lines.append(f"  {text}")
         self.is_ended = True
 
     def phi(self, kind: str, *cases: tuple[Operand, str]) -> str:
         """The value that belongs to the block from which this one was reached: (value, block)."""
-        return self.value(_phi(kind, cases))
+        return self.value(phi_text(kind, cases))
 
     # -- sizes
 
@@ -140,7 +139,7 @@ class FunctionText:
         """An operand as LLVM writes it; a symbolic size is read from its word where the function begins."""
         if isinstance(n, str):
             return n
-        if not is_symbolic(n):
+        if type(n) is int:
             return str(n)
         name = self.sizes_read.get(n)
         if name is None:
@@ -159,13 +158,13 @@ class FunctionText:
         return self.value(f"{operation} {kind or self.index_type} {self.number(a)}, {self.number(b)}")
 
     def add(self, a: Operand, b: Operand, kind: str = "") -> str:
-        return self.binary(f"add {self.wrapping}".rstrip(), a, b, kind)
+        return self.binary("add" + self.wrapping, a, b, kind)
 
     def sub(self, a: Operand, b: Operand, kind: str = "") -> str:
-        return self.binary(f"sub {self.wrapping}".rstrip(), a, b, kind)
+        return self.binary("sub" + self.wrapping, a, b, kind)
 
     def mul(self, a: Operand, b: Operand, kind: str = "") -> str:
-        return self.binary(f"mul {self.wrapping}".rstrip(), a, b, kind)
+        return self.binary("mul" + self.wrapping, a, b, kind)
 
     def quotient(self, a: Operand, b: Operand, kind: str = "") -> str:
         """``a / b`` of numbers that are not negative."""
@@ -206,8 +205,8 @@ class FunctionText:
 
     def choose(self, condition: str, a: Operand, b: Operand, kind: str = "") -> str:
         """``a`` if the condition holds, else ``b``; both are there."""
-        kind = kind or self.index_type
-        return self.value(f"select i1 {condition}, {kind} {self.number(a)}, {kind} {self.number(b)}")
+        kind, first = kind or self.index_type, self.number(a)
+        return _beside(first, self.value(f"select i1 {condition}, {kind} {first}, {kind} {self.number(b)}"))
 
     def convert(self, how: str, value: Operand, kind: str, to: str = "") -> str:
         """``zext``, ``sext``, ``trunc``, ``inttoptr``, ``ptrtoint``... from one type to another."""
@@ -221,19 +220,18 @@ class FunctionText:
 
     def element(self, base: str, kind: str, position: Operand) -> str:
         """The address of an element of an array."""
-        return self.value(
-            f"getelementptr {kind}, {self.pointer_type} {base}, {self.index_type} {self.number(position)}"
-        )
+        at = self.number(position)
+        return _beside(base, self.value(f"getelementptr {kind}, ptr {base}, {self.index_type} {at}"))
 
     def load(self, kind: str, address: str, order: str = "", *, attributes: str = "") -> str:
         """What an address holds; ``order`` makes it atomic (``monotonic``, ``acquire``, ``seq_cst``)."""
         if order:
-            return self.value(f"load atomic {kind}, {self.pointer_type} {address} {order}, align {SIZE_BYTES[kind]}")
-        return self.value(f"load {kind}, {self.pointer_type} {address}{attributes}")
+            return self.value(f"load atomic {kind}, ptr {address} {order}, align {SIZE_BYTES[kind]}")
+        return self.value(f"load {kind}, ptr {address}{attributes}")
 
     def store(self, kind: str, value: Operand, address: str, order: str = "", *, attributes: str = "") -> None:
         """Write a value to an address; ``order`` as in `load`."""
-        what, where = f"{kind} {self.number(value)}", f"{self.pointer_type} {address}"
+        what, where = f"{kind} {self.number(value)}", f"ptr {address}"
         if order:
             self.line(f"store atomic {what}, {where} {order}, align {SIZE_BYTES[kind]}")
         else:
@@ -242,7 +240,7 @@ class FunctionText:
     def update(self, operation: str, address: str, value: Operand, order: str, kind: str = "") -> str:
         """Change memory in one atomic action (``add``, ``sub``, ``xchg``...); what it held before."""
         what = f"{kind or self.index_type} {self.number(value)}"
-        return self.value(f"atomicrmw {operation} {self.pointer_type} {address}, {what} {order}")
+        return self.value(f"atomicrmw {operation} ptr {address}, {what} {order}")
 
     def exchange(self, address: str, expected: Operand, new: Operand, orders: str, kind: str = "") -> tuple[str, str]:
         """Put ``new`` where ``expected`` is, in one atomic action: what was there, and whether it was done.
@@ -251,7 +249,7 @@ class FunctionText:
         """
         kind = kind or self.index_type
         values = f"{kind} {self.number(expected)}, {kind} {self.number(new)}"
-        pair = self.value(f"cmpxchg {self.pointer_type} {address}, {values} {orders}")
+        pair = self.value(f"cmpxchg ptr {address}, {values} {orders}")
         found, is_done = (self.value(f"extractvalue {{ {kind}, i1 }} {pair}, {k}") for k in range(2))
         return found, is_done
 
@@ -263,15 +261,13 @@ class FunctionText:
 
     def copy_bytes(self, target: str, source: str, size_bytes: Operand) -> None:
         """Copy between places that do not overlap."""
-        p, n = self.pointer_type, f"{self.index_type} {self.number(size_bytes)}"
-        self.line(f"call void @llvm.memcpy.p0.p0.{self.index_type}({p} {target}, {p} {source}, {n}, i1 false)")
+        n = f"{self.index_type} {self.number(size_bytes)}"
+        self.line(f"call void @llvm.memcpy.p0.p0.{self.index_type}(ptr {target}, ptr {source}, {n}, i1 false)")
 
     def fill_bytes(self, target: str, byte: int, size_bytes: Operand) -> None:
         """Write one byte everywhere."""
         n = f"{self.index_type} {self.number(size_bytes)}"
-        self.line(
-            f"call void @llvm.memset.p0.{self.index_type}({self.pointer_type} {target}, i8 {byte}, {n}, i1 false)"
-        )
+        self.line(f"call void @llvm.memset.p0.{self.index_type}(ptr {target}, i8 {byte}, {n}, i1 false)")
 
     # -- calls
 
@@ -381,7 +377,7 @@ class FunctionText:
         ``attachment`` gives what follows the jump to the next turn, told the number of the loop's first line.
         """
         kind, first, last = kind or self.index_type, self.number(start), self.number(stop)
-        head, body, done = (self.label(f"{stem}.{part}") for part in ("head", "body", "done"))
+        head, body, done = self.label(stem + ".head"), self.label(stem + ".body"), self.label(stem + ".done")
         counter, following, before = self.fresh(), self.fresh(), self.block
         self.jump(head)
         self.start(head)
@@ -396,7 +392,7 @@ class FunctionText:
             self.line(f"{following} = add nuw nsw {kind} {counter}, {self.number(step)}")
             cases.append((following, self.block))
             self._end(f"br label %{head}{attachment(position) if attachment else self.back_edge}")
-        self.lines.insert(position, f"  {counter} = {_phi(kind, cases)}")
+        self.lines.insert(position, f"  {counter} = {phi_text(kind, cases)}")
         self.start(done)
 
     def break_when(self, condition: str) -> None:
@@ -459,9 +455,15 @@ class FunctionText:
         self, position: int, rows: Iterable[tuple[str, str, Operand, str]], blocks: tuple[str, str]
     ) -> None:
         self.lines[position:position] = [
-            f"  {name} = {_phi(kind, zip(cases, blocks, strict=True))}" for name, kind, *cases in rows
+            f"  {name} = {phi_text(kind, zip(cases, blocks, strict=True))}" for name, kind, *cases in rows
         ]
 
 
-def _phi(kind: str, cases: Iterable[tuple[Operand, str]]) -> str:
+def _beside(address: str, name: str) -> str:
+    """An address made from another: in the same space."""
+    return address[: address.index("%")] + name if address.startswith("addrspace") else name
+
+
+def phi_text(kind: str, cases: Iterable[tuple[Operand, str]]) -> str:
+    """The instruction that chooses a value by the block before: (value, block)."""
     return f"phi {kind} {', '.join(f'[ {value}, %{block} ]' for value, block in cases)}"

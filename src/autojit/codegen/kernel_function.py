@@ -11,8 +11,8 @@ on are linked functions that failed (``failing``; word 1 is the failure's number
 In the checked form (``AUTOJIT_CHECK=1``) every load and store compares its position with the buffer's size; an access
 outside is reported and skipped.
 
-A target says how arguments are reached (``takes``, `argument`, `address_of_sizes`), what accesses and loops say to LLVM
-(``access``, `parallel_loop`) and who emits (``emitter``).
+A target says how arguments are reached (``takes``, `pointers`, `argument`, `address_of_sizes`), what accesses and loops
+say to LLVM (``access``, `parallel_loop`) and who emits (``emitter``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FAILURE_SITE = 1 << 15
 
 @runtime_checkable
 class WritesKernel(Protocol):
-    """An op that writes its own kernel: ``custom``'s, of functions that another compiler printed."""
+    """An op that writes its own kernel: ``numba_ops`` makes such ops of functions that another compiler printed."""
 
     def write_kernel(self, kernel: KernelFunction, node: Node) -> float | None:
         """Write all but the end, and give the time of one thread in nanoseconds; None: call the op back instead."""
@@ -68,7 +68,8 @@ class KernelFunction(FunctionText, ABC):
         self.emit.number = self.number
         self.fold = FoldEmitter(self.lines)
         self.access = ""  # what the target says to LLVM about loads and stores
-        self.sizes: Sequence[int] = ()  # elements of each buffer
+        self.buffers: list[str] = []  # their addresses
+        self.sizes: Sequence[int] = ()  # the elements of each
         self.sites = 0
         self.flags: list[tuple[int, str]] = []  # (site, slot of an i1) of look-ups
         self.failing: dict[Op, str] = {}  # op that can fail -> slot of the greatest number of a failure
@@ -86,12 +87,11 @@ class KernelFunction(FunctionText, ABC):
         """The instruction that gives an argument."""
 
     def pointers(self, sizes: Sequence[int]) -> list[str]:
-        """Name the buffers ``%p0``, ``%p1``, ..., which have so many elements; the names."""
-        self.sizes = sizes
-        names = [f"%p{k}" for k in range(len(sizes))]
-        for k, name in enumerate(names):
-            self.line(f"{name} = {self.argument(k, self.pointer_type)}")
-        return names
+        """The first arguments are buffers of so many elements; their addresses."""
+        self.sizes, self.buffers = sizes, [f"%p{k}" for k in range(len(sizes))]
+        for k, name in enumerate(self.buffers):
+            self.line(f"{name} = {self.argument(k, 'ptr')}")
+        return self.buffers
 
     # -- loops
 
@@ -124,20 +124,20 @@ class KernelFunction(FunctionText, ABC):
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
         """An element of a buffer."""
         if not self.is_checked:
-            return self.emit.load(self.address(f"%p{argument}", dtype, position), dtype, self.access)
+            return self.emit.load(self.address(self.buffers[argument], dtype, position), dtype, self.access)
         slot = self.slot(dtype)
         self.put(slot, self.emit.constant(0, dtype))
         with self._checked(argument, position):
-            self.put(slot, self.emit.load(self.address(f"%p{argument}", dtype, position), dtype))
+            self.put(slot, self.emit.load(self.address(self.buffers[argument], dtype, position), dtype))
         return self.get(slot, dtype)
 
     def write(self, argument: int, value: Scalar, position: str) -> None:
         """Change an element of a buffer."""
         if not self.is_checked:
-            self.emit.store(value, self.address(f"%p{argument}", value.dtype, position), self.access)
+            self.emit.store(value, self.address(self.buffers[argument], value.dtype, position), self.access)
             return
         with self._checked(argument, position):
-            self.emit.store(value, self.address(f"%p{argument}", value.dtype, position))
+            self.emit.store(value, self.address(self.buffers[argument], value.dtype, position))
 
     def _checked(self, argument: int, position: str) -> AbstractContextManager[None]:
         self.sites += 1
@@ -154,7 +154,7 @@ class KernelFunction(FunctionText, ABC):
 
     def report(self, site: int, position: str) -> None:
         """Note an error for the caller of the step."""
-        words = self.value(self.argument(len(self.sizes), self.pointer_type))
+        words = self.value(self.argument(len(self.sizes), "ptr"))
         code = self.value(self.argument(len(self.sizes) + 1, "i64"))
         found = self.binary("or", self.binary("shl", code, 32), site)
         self.store("i64", found, words, attributes=", align 8")
@@ -168,7 +168,7 @@ class KernelFunction(FunctionText, ABC):
         flag = next((slot for known, slot in self.flags if known == site), None)
         if flag is None:
             flag = self.local("i8")
-            self.entry.append(f"  store i8 0, {self.pointer_type} {flag}")
+            self.entry.append(f"  store i8 0, ptr {flag}")
             self.flags.append((site, flag))
         negative = self.test("slt", position, 0)
         wrapped = self.choose(negative, self.add(position, extent), position)
@@ -188,7 +188,7 @@ class KernelFunction(FunctionText, ABC):
         if slot is None:
             slot = self.failing[op] = self.local("i32")
             self.entry += [
-                f"  store i32 0, {self.pointer_type} {slot}",
+                f"  store i32 0, ptr {slot}",
                 f"  {slot}.sign = lshr i64 {self.opaque}, 63",
                 f"  {slot}.zero = trunc i64 {slot}.sign to i32",
             ]

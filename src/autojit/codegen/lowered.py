@@ -80,7 +80,7 @@ class Counter:
 
 @dataclass(frozen=True, eq=False)
 class Tape:
-    """The address of a growing tape's words (see ``control_ir``); ``record_bytes`` are pushed per step."""
+    """The address of a growing tape's words (see `plan.control`); ``record_bytes`` are pushed per step."""
 
     record_bytes: int
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.codegen.function_text import SIZE_BYTES, FunctionText, Operand
+from autojit.codegen.function_text import SIZE_BYTES, FunctionText, Operand, phi_text
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.records import Field, Record
 
@@ -52,11 +52,7 @@ class Junction:
         columns = zip(*(values for values, _ in self.cases), strict=True)
         blocks = [block for _, block in self.cases]
         rows = zip(self.names, self.kinds, columns, strict=True)
-        return [f"  {name} = phi {kind} {_listed(values, blocks)}" for name, kind, values in rows]
-
-
-def _listed(values: Sequence[str], blocks: Sequence[str]) -> str:
-    return ", ".join(f"[ {value}, %{block} ]" for value, block in zip(values, blocks, strict=True))
+        return [f"  {name} = {phi_text(kind, zip(values, blocks, strict=True))}" for name, kind, values in rows]
 
 
 class NativeFunction(FunctionText):

@@ -81,6 +81,7 @@ class Record(tuple[T, ...]):
 
     fields: ClassVar[dict[str, Field[Any]]] = {}
     size_bytes: ClassVar[int] = 0
+    _names: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls, apart: int = WORD_BYTES) -> None:
@@ -89,16 +90,27 @@ class Record(tuple[T, ...]):
         kinds = cls.__annotations__.items()
         cls.fields = {name: known[kind](place, apart * place, name) for place, (name, kind) in enumerate(kinds)}
         cls.size_bytes = apart * len(cls.fields)
+        cls._names = tuple(cls.fields)
         for name, declared in cls.fields.items():
             setattr(cls, name, declared)
 
     def __new__(cls, **values: T) -> Self:
+        if tuple(values) != cls._names:  # most are given in order
+            values = cls._completed(values)
+        return super().__new__(cls, values.values())
+
+    @classmethod
+    def _completed(cls, values: dict[str, T]) -> dict[str, T]:
         given = {**cls._defaults, **values}
         if given.keys() != cls.fields.keys():
             missing, unknown = sorted(cls.fields.keys() - given.keys()), sorted(given.keys() - cls.fields.keys())
             raise TypeError(f"{cls.__name__}: missing fields: {missing}, unknown ones: {unknown}")
-        return super().__new__(cls, [given[name] for name in cls.fields])
+        return {name: given[name] for name in cls._names}
 
     def but(self, **values: T) -> Self:
         """The record with other values in some of its fields."""
-        return type(self)(**{**dict(zip(self.fields, self, strict=True)), **values})
+        if values.keys() - self.fields.keys():
+            raise TypeError(f"{type(self).__name__}: unknown fields: {sorted(values.keys() - self.fields.keys())}")
+        return super().__new__(
+            type(self), [values.get(name, word) for name, word in zip(self._names, self, strict=True)]
+        )

@@ -1,18 +1,43 @@
 """The machine that code is generated for.
 
-`HostTarget` is plain data: code generators read `vector_bytes` and never import LLVM. `host_target()` asks LLVM once
-per process. The feature string is always passed on beside the CPU name, because virtual machines mask features that
-the CPU's name promises (a Zen 4 without AVX-512, for example).
+`Target` is what LLVM must know of any; `HostTarget`, a processor, is plain data: code generators read `vector_bytes`
+and never import LLVM. `host_target()` asks LLVM once per process. The feature string is always passed on beside the CPU
+name, because virtual machines mask features that the CPU's name promises (a Zen 4 without AVX-512, for example).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Protocol
 
 from autojit.core.once import once
 from autojit.core.undivided import undivided
 
 _AVX512_NEEDED = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq"})
+
+
+Emission = Literal["object", "ptx"]
+"""What LLVM makes of a text: an object file, or PTX, which the driver of a GPU compiles further."""
+
+
+class Target(Protocol):
+    """A machine that LLVM compiles for; hashable, and equal where the code is."""
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the platform."""
+
+    @property
+    def cpu(self) -> str:
+        """LLVM's name of the processor."""
+
+    @property
+    def features(self) -> str:
+        """Comma-separated ``+name`` and ``-name``."""
+
+    @property
+    def emit(self) -> Emission:
+        """What its code comes as."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +55,7 @@ class HostTarget:
     cpu: str
     features: str
     vector_bytes: int
+    emit: ClassVar[Emission] = "object"
 
     @property
     def vector_registers(self) -> int:

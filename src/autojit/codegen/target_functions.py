@@ -6,7 +6,7 @@ puts the machine's definitions in their places when the text is compiled.
 
 from __future__ import annotations
 
-from autojit.codegen.target import HostTarget
+from autojit.codegen.target import Target
 
 SCALED = "@aj.scaled.f32"
 """``x * 2^n`` rounded once, for n from -300 to 200."""
@@ -32,7 +32,7 @@ _BY_INSTRUCTION = f"""define internal float {SCALED}(float %x, i32 %n) alwaysinl
 }}"""
 
 
-def with_definitions(ir_text: str, target: HostTarget) -> str:
+def with_definitions(ir_text: str, target: Target) -> str:
     """The module with the target's definitions for what it declares."""
     has_scalef = "+avx512f" in target.features.split(",") and "+avx512vl" in target.features.split(",")
     definition = _BY_INSTRUCTION if has_scalef else _IN_TWO_STEPS

@@ -11,21 +11,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autojit.autograd import anomaly
-from autojit.autograd.engine import run_backward, zeros_of
+from autojit.autograd.engine import zeros_of
 from autojit.control_flow.body import Body
 from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, is_open
 from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ir.op import Op, Operands, bind
+from autojit.jit.histories import new_cotangent, pulled_back
 from autojit.jit.segment import needed_nodes
 from autojit.ops.base import EqualByText
 from autojit.ops.graph_op import GraphOp, as_tuple, batched_graph, filled
 from autojit.ops.reductions import sum
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.recording import edge_of, wants_grad
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import below, grad_mode
-from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.tensor import Tensor
 from autojit.transforms.adjoint import adjoint
 
 Pairs = Sequence[tuple[Value, Tensor | None]]
@@ -88,6 +89,11 @@ class Call(EqualByText, GraphOp, abstract=True):
     def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
         call = self.adjoint()
         return as_tuple(bind(call, *primals, *bars), call.n_outputs)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        bars = as_tuple(y_bar, self.n_outputs)
+        is_reached = any(bars[k] is not None for k in self.with_history)
+        return super().vjp(primals, result, y_bar) if is_reached else (None,) * len(primals)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         """The derivative of the adjoint with respect to its cotangents, in which it is linear."""
@@ -163,20 +169,13 @@ class CapturedCall(Call):
     def _recorded_adjoint(self) -> CapturedCall:
         layer, first = self.body.layer, len(self.body.trace.builder.nodes)
         with self.body.unchanged(), self.body.entered(), grad_mode(True):
-            bars: list[Tensor] = []
-            for k in self.with_history:
-                bar = wrap_value(self.body.trace.builder.input(self.graph.outputs[k].type))
-                bar._requires_grad = True
-                bars.append(bar)
+            bars = [new_cotangent(self.body.trace, self.graph.outputs[k].type) for k in self.with_history]
             tensors = [self._outputs[k][1] for k in self.with_history]
-            roots: list[Any] = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in self.wanted]
-            targets: list[Any] = [edge_of(leaf) for leaf in leaves]
             with anomaly.collected([]) as checks:
-                found = run_backward(roots, True, True, targets, False, closed=True)
-            grads: list[Any] = [found.get(edge) for edge in targets]
-            layer.cut([g for g in grads if g is not None])
-            grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]
+                found = pulled_back(tensors, bars, leaves)
+            layer.cut([g for _, g in found if g is not None])
+            grads = [zeros_of(edge) if g is None else g for edge, g in found]
             with below(layer):
                 anomaly.require_numbers(checks, bars)
                 outputs = [(value_of(g), g if wants_grad(g) else None) for g in grads]

@@ -32,8 +32,8 @@ class Bands:
     """A right operand of this size is read in place, a larger one is packed by every slice."""
     rows_per_packing: int
     """Rows of a slice that pay for packing it."""
-    least_units: int
-    """Units of a slice, where the number of rows is open and they fit the cache."""
+    least_grains: int
+    """Grains of a slice, where the number of rows is open and they fit the cache."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
+
+from autojit.core.undivided import undivided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -297,35 +299,19 @@ class Numpy(Protocol):
 
 
 class Ports:
-    """Filled in by the higher layers when they are imported."""
+    """Filled in by the higher layers when they are imported, which is at the latest when one of them is asked for."""
 
-    numpy: Numpy | None = None
-    sparse: Sparse | None = None
-    transforms: Transforms | None = None
+    numpy: Numpy
+    sparse: Sparse
+    transforms: Transforms
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(name)
+        with undivided:
+            import_module(_HOMES[name])
+        return vars(self)[name]
 
 
+_HOMES = {"numpy": "autojit.interop", "sparse": "autojit.sparse", "transforms": "autojit.transforms.port"}
 ports = Ports()
-
-
-def numpy_port() -> Numpy:
-    """NumPy's functions over tensors, imported now if they were not yet."""
-    if ports.numpy is None:
-        importlib.import_module("autojit.interop")
-    assert ports.numpy is not None
-    return ports.numpy
-
-
-def sparse_port() -> Sparse:
-    """The sparse tensors' part of the house, imported now if it was not yet."""
-    if ports.sparse is None:
-        importlib.import_module("autojit.sparse")
-    assert ports.sparse is not None
-    return ports.sparse
-
-
-def transforms_port() -> Transforms:
-    """The transforms of graphs, imported now if they were not yet."""
-    if ports.transforms is None:
-        importlib.import_module("autojit.transforms.port")
-    assert ports.transforms is not None
-    return ports.transforms

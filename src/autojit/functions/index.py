@@ -12,7 +12,6 @@ FUNCTIONS = {
     "control_flow.associative": "associative_scan",
     "control_flow.conditions": "cond",
     "control_flow.loops": "scan while_loop",
-    "custom.definition": "op",
     "func.batches": "vmap",
     "func.derivatives": "jvp",
     "functions.buffers": "empty_permuted from_file frombuffer",
@@ -59,6 +58,7 @@ FUNCTIONS = {
     "nn.functional.normalization": "rms_norm",
     "nn.functional.pooling": "adaptive_avg_pool1d avg_pool1d max_pool1d max_pool1d_with_indices max_pool2d max_pool3d",
     "nn.functional.vision": "channel_shuffle pixel_shuffle pixel_unshuffle",
+    "numba_ops.definition": "op",
     "runtime.pool": "get_num_threads set_num_threads",
     "sparse.compressed": """
         dsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor

@@ -99,7 +99,7 @@ class Opaque(_Hashed):
 
 
 class Bounded(_Composed):
-    """``base`` where it is known to lie in [0, extent), because a guard keeps other positions out.
+    """``base`` where it is known to be in [0, extent), because a guard keeps other positions out.
 
     It lets divisions further down simplify; `Index.opened` then puts the base in its place.
     """
@@ -168,7 +168,7 @@ class Index(_Hashed):
         return self
 
     def walk(self) -> list[Term]:
-        """Every term, those that others are made of behind these."""
+        """Every term; what a term is made of comes after it."""
         found = [term for term, _ in self.terms]
         for term in found:  # grows meanwhile
             if isinstance(term, _Composed):
@@ -201,7 +201,7 @@ class Index(_Hashed):
         return total
 
     def within(self, extent: int) -> Index:
-        """This index, known to lie in [0, extent) where it is used."""
+        """This index, known to be in [0, extent) where it is used."""
         return self if self._fits(extent) else Index.of(Bounded(self, extent))
 
     def opened(self) -> Index:
@@ -279,7 +279,7 @@ class Index(_Hashed):
         return low, high
 
     def _fits(self, extent: int) -> bool:
-        """Whether every value lies in [0, extent)."""
+        """Whether every value is in [0, extent)."""
         low, high = self.bounds()
         return surely_less(-1, low) and surely_less(high, extent)
 

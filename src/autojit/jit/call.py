@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from autojit.autograd import anomaly
-from autojit.autograd.engine import Walk, run_backward
+from autojit.autograd.engine import Walk
 from autojit.core.device_array import has_layout, host_copy
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
@@ -24,7 +24,7 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import CompiledGraph, contiguous
-from autojit.jit.histories import has_history
+from autojit.jit.histories import has_history, new_cotangent, pulled_back
 from autojit.jit.lasting_histories import memory_kept
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
@@ -35,7 +35,7 @@ from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind, row_major
 from autojit.tensor.node import ZERO, Edge
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
-from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.tensor import Tensor, type_of
 
 _recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result
 
@@ -254,22 +254,15 @@ class CompiledCall(CompiledGraph):
         """
         first = len(self.trace.builder.nodes)
         with self.trace.resumed(), recording(self.trace):
-            bars = []
-            for place, k in enumerate(outputs):
-                kind = self._outputs[k][0].type
-                value = self.trace.builder.input(kind)
-                bar = wrap_value(value)
-                bar._requires_grad = True
-                bars.append((value, bar))
-                if kinds and kinds[place] is not None:
-                    self.trace.set_order(value, of_kind(kinds[place], kind))
-            tensors = [self._outputs[k][1] for k in outputs]
-            roots: list[Any] = [(edge_of(t), bar) for t, (_, bar) in zip(tensors, bars, strict=True)]
-            targets: list[Any] = [edge_of(t) for t in self._leaves(wanted)]
-            found = run_backward(roots, True, True, targets, False, closed=True, is_masked=masked)
-            grads = {k: found.get(edge) for k, edge in zip(wanted, targets, strict=True)}
+            bars = [new_cotangent(self.trace, self._outputs[k][0].type) for k in outputs]
+            for bar, kind in zip(bars, kinds, strict=False):
+                if kind is not None:
+                    self.trace.set_order(value_of(bar), of_kind(kind, type_of(bar)))
+            leaves = [t for t in (self._inputs[k][1] for k in wanted) if t is not None]
+            found = pulled_back([self._outputs[k][1] for k in outputs], bars, leaves, masked)
+            grads = {k: g for k, (_, g) in zip(wanted, found, strict=True)}
             made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
-            call = CompiledCall(self.trace, [*self._inputs, *bars], made, first)
+            call = CompiledCall(self.trace, [*self._inputs, *((value_of(b), b) for b in bars)], made, first)
             call.reached = [k for k, g in grads.items() if g is not None]
             call.lay_out(layouts_of(self.trace, call.graph))
             call.forms = self.forms

@@ -1,10 +1,10 @@
-"""One call of a jitted function on its way through Python, and what sends it back to the start."""
+"""One call of a jitted function on its way through Python."""
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.guards import Guard, broken_guard
-from autojit.jit.line_by_line import LineByLine
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.pytree import flatten
-from autojit.jit.trace import BeginAgain, Trace
+from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.runtime.gate import Reentered
 from autojit.tensor.exchange import array_of_foreign
@@ -55,33 +55,34 @@ class Call:
         self.torn = 0  # captures of this call that were given up, as another thread changed what they read
         self.restart()
 
-    def restart(self) -> None:
-        """Back to the root.
-
-        Raises:
-            LineByLine: there is no end to it.
-        """
+    def restart(self, bound: Collection[int] = (), is_fixed: bool = False) -> None:
+        """Back to the root, with more leaves bound; ``is_fixed``: the sizes are not to be left open."""
+        self.bound |= set(bound)
+        self.is_fixed |= is_fixed
         self.restarts += 1
-        if self.restarts > RESTARTS_LIMIT + len(self.leaves):
-            raise LineByLine("captures of one call found ever new reasons to begin again: it ran line by line")
         self.path: list[Decision] = []
         self.outcomes: list[Split] = []
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether its captures have found so many reasons to begin again that there will be no end to it."""
+        return self.restarts > RESTARTS_LIMIT + len(self.leaves)
 
     def give_up_torn(self) -> None:
         """What the capture has read has changed meanwhile: another one reads it as it is at one time.
 
         Raises:
-            BeginAgain: another thread may have done it.
+            Turned: another thread may have done it.
         """
         if self.torn < TORN_LIMIT and threading.active_count() > 1:
             self.torn += 1
-            raise BeginAgain
+            raise Turned(BeginsAgain())
 
     def check_untorn(self, guards: Sequence[Guard]) -> None:
         """All that a capture has read is as it was read; else another thread has written it, perhaps between two reads.
 
         Raises:
-            BeginAgain: as ``give_up_torn``.
+            Turned: as ``give_up_torn``.
         """
         if threading.active_count() > 1 and broken_guard(guards):
             self.give_up_torn()
@@ -111,18 +112,6 @@ class Call:
         found.sizes, found.outcomes = sizes, list(outcomes)
         found.shapes = {k: with_hints(shape, sizes) for k, shape in self.shapes.items()}
         return found
-
-
-class Conflict(Exception):
-    """Argument leaves share memory with what the step changes: they must be bound, from the root on."""
-
-    def __init__(self, leaves: set[int]) -> None:
-        super().__init__()
-        self.leaves = leaves
-
-
-class Fixed(Exception):
-    """The capture must not leave the sizes of this call open; why has been noted."""
 
 
 @contextmanager

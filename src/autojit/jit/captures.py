@@ -8,8 +8,8 @@ from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
-from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.line_by_line import LineByLine
+from autojit.jit.outcomes import DrawnOtherwise
 from autojit.jit.step import Capture, CompiledStep, Decision
 from autojit.schedule.forms import KnownForms
 
@@ -80,15 +80,14 @@ class Captures:
                 reason.asked.check(leaves)
         self.captures += 1
 
-    def give_up(self, error: BaseException, note: Callable[[str], None]) -> None:
+    def give_up(self, error: BaseException, note: Callable[[str], None]) -> DrawnOtherwise | None:
         """What raises is not kept; it is known which calls would be given up as this one was.
 
-        Raises:
-            DrawnOtherwise: the call runs line by line, and is given what the capture has drawn.
+        A call that runs line by line is given what the capture has drawn, if it has.
         """
         self.captures -= 1
         if not isinstance(error, LineByLine):
-            return
+            return None
         if error.asked is not None or error.limit is not None:
             alike = [reason for reason in self.given_up if type(reason) is type(error)]
             if len(alike) + 1 == error.limit:
@@ -96,9 +95,10 @@ class Captures:
             others = [reason for reason in self.given_up if type(reason) is not type(error)]
             self.given_up = [*others, *[*alike, error.with_traceback(None)][-GIVEN_UP_KEPT:]]
         drawn, error.drawn = error.drawn, ()
-        if drawn:
-            note(str(error))
-            raise DrawnOtherwise(drawn) from error
+        if not drawn:
+            return None
+        note(str(error))
+        return DrawnOtherwise(drawn)
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

@@ -24,6 +24,7 @@ from autojit.core.source import SourceLocation
 from autojit.jit.guards import Guard, same, stand_ins
 from autojit.jit.line_by_line import LineByLine, NewPlaces
 from autojit.jit.observed_functions import is_user_class
+from autojit.jit.outcomes import DrawnOtherwise
 from autojit.jit.places import defines, is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.read_hooks import PLAIN, active
@@ -229,23 +230,6 @@ class Drawn:
         return Drawn(self.plan, self.values)
 
 
-class DrawnOtherwise(BaseException):  # nothing that a function tries in vain, so no Exception
-    """A call draws or assigns to what no step can be given: it runs line by line, with what has been drawn for it.
-
-    ``more``: draws beyond those of its plan; ``always``: why all calls do.
-    """
-
-    def __init__(self, more: Sequence[tuple[Draw, Any]], always: type[LineByLine] | None = None) -> None:
-        super().__init__()
-        self.more = more
-        self.always = always
-
-    def given(self, drawn: Drawn) -> list[tuple[Draw, Any]]:
-        """All that has been drawn for the call."""
-        draws = () if drawn.plan is None else drawn.plan.draws
-        return [*zip(draws, drawn.values, strict=False), *self.more]
-
-
 class Plans:
     """The plans of one function, and the one that this thread follows."""
 
@@ -260,12 +244,8 @@ class Plans:
         found: Plan = self._mine.__dict__.get("plan", _NOTHING)
         return found
 
-    def draw(self, drawn: Drawn, arguments: Any) -> list[Any]:
-        """What is drawn for a call; ``drawn``: what was drawn for it before, to which the rest is added.
-
-        Raises:
-            DrawnOtherwise: there is nothing to be had.
-        """
+    def draw(self, drawn: Drawn, arguments: Any) -> list[Any] | DrawnOtherwise:
+        """What is drawn for a call, if it can be had; ``drawn``: what was drawn for it before; the rest is added."""
         if not self.plans:
             return drawn.values
         plan = drawn.plan or self._for(arguments)
@@ -274,7 +254,7 @@ class Plans:
             try:
                 drawn.values.append(draw.make(arguments))
             except BaseException as error:
-                raise DrawnOtherwise([(draw, Raised(error))]) from error
+                return DrawnOtherwise([(draw, Raised(error))])
         return drawn.values
 
     def _for(self, arguments: Any) -> Plan:

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from autojit.core.errors import WideIntegerError
-from autojit.jit.line_by_line import WideIntegers
-
 
 class _Call(threading.local):
     """The call that this thread makes through Python: by id of the optimiser, how to put back what it kept."""
@@ -24,25 +21,21 @@ class _Call(threading.local):
 _call = _Call()
 
 
-class NotYet(Exception):
-    """A call stops before anything has been written, and begins again with what it has captured: it has not failed."""
-
-
 @contextmanager
-def undone_if_failed() -> Iterator[None]:
-    """What optimisers keep is put back if the body fails."""
+def undone_if_failed() -> Iterator[Callable[[], None]]:
+    """What optimisers keep is put back if the body raises, or calls what it is given: its attempts came to nothing."""
     before = _call.put_back
     mine: dict[int, Callable[[], None]] = {}
     _call.put_back = mine
-    try:
-        yield
-    except NotYet:
-        raise
-    except BaseException as error:
+
+    def undo() -> None:
         for put_back in mine.values():
             put_back()
-        if isinstance(error, WideIntegerError):
-            raise WideIntegers from None
+
+    try:
+        yield undo
+    except BaseException:
+        undo()
         raise
     finally:
         _call.put_back = before

@@ -24,7 +24,7 @@ def followed(
 
     Raises:
         LineByLine: no step does what the function does.
-        DrawnOtherwise: nor can what it draws be drawn before the step.
+        Turned: nor can what it draws be drawn before the step.
     """
     trace.arrays_met = ArraysMet(observer, leaves)
     has_numbers = bool(trace.sizes) or any(leaf.kind == "number" for leaf in arguments)

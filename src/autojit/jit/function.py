@@ -2,7 +2,8 @@
 
 A call goes to the native entry point of the step that ran last in the present gradient mode. If a guard fails,
 ``_slow`` looks for a step with the same argument signature whose guards hold, follows its decisions, and captures what
-is missing; ``explain`` says why.
+is missing; ``explain`` says why. Such an attempt has an outcome (`jit.outcomes`);
+what becomes of the others stands in `jit.attempts`.
 """
 
 from __future__ import annotations
@@ -33,17 +34,16 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, Fixed, alone
+from autojit.jit.attempts import profiled, settled
+from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
-from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
-from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.followed_runs import followed, with_drawn
-from autojit.jit.forgetting import Forgetting, forget_all, make_room
+from autojit.jit.forgetting import Forgetting, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
-from autojit.jit.line_by_line import CopiedArguments, LineByLine
+from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name, plain
 from autojit.jit.native import NativeStep, can_be_native
@@ -51,14 +51,20 @@ from autojit.jit.native_calls import NativeCalls
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
+from autojit.jit.outcomes import (
+    BeginsAgain,
+    Eagerly,
+    Outcome,
+    Ran,
+    ToCompare,
+)
 from autojit.jit.overlaps import told_apart
-from autojit.jit.places import with_more
-from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
+from autojit.jit.rebinding import Rebinding, carried, changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
-from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
-from autojit.jit.verify import Comparison, NotYetCompared, check_option
+from autojit.jit.trace import Trace
+from autojit.jit.verify import Comparison, check_option
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import UNLESS_REENTERED
@@ -186,82 +192,20 @@ class JitFunction:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
-        try:
-            with UNLESS_REENTERED, alone(self._lock, self.natives):
-                return self._rebound(args, kwargs, carried(self.function))
-        except LineByLine as reason:
-            self.counts.note(str(reason))
+        outcome: Ran | Eagerly | None = None  # left so by a call that is made inside of a native call of the function
+        with UNLESS_REENTERED, alone(self._lock, self.natives):
+            outcome = settled(self, args, kwargs, carried(self.function))
+        if isinstance(outcome, Ran):
+            return outcome.result
+        if outcome is not None:
+            self.counts.note(str(outcome.reason))
             args, kwargs = self._as_given(args, kwargs)
+            del outcome  # it keeps alive what the attempt has made
         with eager():
             return self.function(*args, **kwargs)
 
-    def _rebound(self, args: Any, kwargs: Any, drawn: Drawn) -> Any:
-        while True:
-            rebinding = self.rebinding
-            try:
-                if rebinding is None:
-                    return self._through_python(args, kwargs)
-                if rebinding.plans.line_by_line is not None:
-                    raise rebinding.plans.line_by_line
-                rebinding.installed = None
-                return rebinding.store(self._through_python((*rebinding.values(drawn, args, kwargs), args, kwargs), {}))
-            except (Rebinds, Releases) as found:
-                self._take_over(found, drawn, args, kwargs)
-                continue
-            except DrawnOtherwise as otherwise:
-                run, given = self._drawn_otherwise(otherwise, drawn), self._as_given(args, kwargs)
-            except NotYetCompared as new:
-                run, given = functools.partial(new.comparison.of_run, drawn), (args, kwargs)
-            except LineByLine as reason:
-                if self.rebinding is None:
-                    raise
-                self.looks_at_arrays |= isinstance(reason, CopiedArguments)
-                self.counts.note(str(reason))  # what has been drawn for the call is drawn once
-                run = functools.partial(self.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
-                given = self._as_given(args, kwargs)
-            return run(*given)  # not inside of ``except``: its errors come of nothing else
-
-    def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn) -> Callable[..., Any]:
-        """What a call draws cannot be given to a step: how it runs line by line."""
-        rebinding = self.rebinding or Rebinding(self.function, (), self._released)
-        if otherwise.always is not None:
-            self.rebinding, rebinding.plans.line_by_line = rebinding, otherwise.always
-            self.counts.note(str(otherwise.always()))
-            forget_all(self)
-        return functools.partial(rebinding.line_by_line, otherwise.given(drawn))
-
-    def _take_over(self, found: Rebinds | Releases, drawn: Drawn, args: Any, kwargs: Any) -> None:
-        """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
-        if isinstance(found, Releases):
-            self._released = with_more(self._released, found.locations)
-        before, self.rebinding = self.rebinding, rebound(self.function, self.rebinding, found, self._released)
-        if self.rebinding is not before:
-            forget_all(self)
-        if self.rebinding is not None:
-            self.rebinding.plans.follow(drawn, found.drawn, (self.rebinding.held(), args, kwargs))
-        self.counts.note(f"{found.why}: {', '.join(found.names())}")
-
-    def _through_python(self, args: Any, kwargs: Any) -> Any:
-        call = Call(args, kwargs)
-        call.bound = self.gathering.again(call.leaves)
-        self.counts.calls += 1
-        with undone_if_failed():
-            while True:
-                try:
-                    if state.observer is None:
-                        return self._run(call)
-                    return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
-                except (Conflict, BeginAgain) as conflict:  # nothing has been written yet
-                    call.bound |= conflict.leaves
-                    call.restart()
-                except Fixed:
-                    call.is_fixed = True
-                    call.restart()
-                except OtherQuestion:  # what the path decides is asked no more: it was captured under other rules
-                    remove(self._root(call).branch, call.path[0].capture)
-                    call.restart()
-
-    def _run(self, call: Call) -> Any:
+    def _run(self, call: Call) -> Outcome:
+        """Follow a call's decisions from the root to a step, capturing what is missing, and run the step."""
         assert not config.check or is_mine(self._lock), "steps are looked for without the function's lock"
         call.epoch = int(guard_epoch[0])  # before any guard is looked at: what changes from now on counts
         root = self._root(call)
@@ -269,12 +213,11 @@ class JitFunction:
         arrays: list[Any] | None = None
         while True:
             node = self._find(branch, call)
-            if node is None and state.observer is None:
-                node = self._capture(call, root, branch)
+            if node is None:
+                node = profiled(f"capture {self.name}", "capture", self._capture, call, root, branch)
                 arrays = None
-            elif node is None:
-                node = state.observer.call(f"capture {self.name}", "capture", self._capture, call, root, branch)
-                arrays = None
+            if not isinstance(node, Decision | CompiledStep):
+                return node
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
             if isinstance(node, CompiledStep):
@@ -284,15 +227,15 @@ class JitFunction:
             call.outcomes.append(replace(node.split, outcome=outcome.copy()))
             branch = node.children.setdefault(outcome.tobytes(), [])
 
-    def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
-        if self.comparison is not None:
-            self.comparison.look_at(step)
+    def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Ran | ToCompare:
+        if self.comparison is not None and self.comparison.is_wanted(step):
+            return ToCompare(self.comparison)
         result = call.run(step, arrays)
         self.gathering.note(step, call.leaves)
         self._install(step, call.leaves, call.epoch)
         if step.capture.modes_left is not None:
             set_modes(step.capture.modes_left)
-        return result
+        return Ran(result)
 
     def _mode(self) -> int:
         return state.grad_enabled + 2 * state.inference + MODES * state.anomaly * (1 + state.anomaly_check_nan)
@@ -332,56 +275,61 @@ class JitFunction:
         names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
         return difference_from(tuple(self.roots), key, names)
 
-    def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | None:
+    def _find(self, branch: Branch, call: Call) -> Decision | CompiledStep | BeginsAgain | None:
+        """The alternative of a branch that serves the call, if there is one."""
         for node in branch:
             is_same = bool(call.path) and node.capture is call.path[-1].capture  # else it has read more
             reason = None if is_same else broken_guard(node.capture.guards)
             reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
-                if isinstance(node, CompiledStep):
-                    node.overlaps.check(call.leaves)
-                return node
+                return (node.overlaps.check(call.leaves) if isinstance(node, CompiledStep) else None) or node
             self.counts.note(reason)
         return None
 
     # -- capturing
 
     @uncollected()
-    def _capture(self, call: Call, root: Captures, branch: Branch) -> Decision | CompiledStep:
+    def _capture(self, call: Call, root: Captures, branch: Branch) -> Decision | CompiledStep | Outcome:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         if root.captures >= CAPTURE_LIMIT:
-            raise too_many(self.name, root, self.counts.reasons)
+            return Eagerly(too_many(self.name, root, self.counts.reasons))
         root.begin(call.leaves)
-        take_changing_numbers(root)
+        changing = changing_numbers(root)
+        if changing is not None:
+            return changing
         start = time.perf_counter()
         compile_ahead()
         try:
             capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException as error:
             self.looks_at_arrays |= isinstance(error, OfNumPy | CopiedArguments)
-            root.give_up(error, self.counts.note)
-            raise
+            otherwise = root.give_up(error, self.counts.note)
+            if otherwise is None:
+                raise
+            return otherwise
+        if isinstance(capture, BeginsAgain):
+            root.captures -= 1
+            return capture
         traced = time.perf_counter()
         if self.open_numbers.give_up(call.tree, capture, self.counts.note):
             root.captures -= 1
             capture.trace.finish()
-            raise Conflict(set())
+            return BeginsAgain()
         try:
             made = build_path(capture, branch, call.path, root.forms)
-            step = made[-1]
-            assert isinstance(step, CompiledStep)
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
-            self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)
+            return self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)
         except BaseException:
             remove(branch, capture)
             raise
         finally:
             capture.trace.finish()
+        step = made[-1]
+        assert isinstance(step, CompiledStep)
         self.newest = step
         self.counts.add(made, traced - start, time.perf_counter() - traced)
-        step.overlaps.check(call.leaves)  # the step is right for other arguments at least
-        return made[0]
+        return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
 
     def _as_given(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments of a call that runs line by line."""

@@ -20,14 +20,14 @@ from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
-from autojit.jit.calls import Call, Fixed
+from autojit.jit.calls import Call
 from autojit.jit.guards import same
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.open_sizes import OpenSizes
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.rebinding import Assigned, Ordered
 from autojit.jit.result_places import Place
 from autojit.jit.step import Capture
-from autojit.jit.trace import OtherQuestion
 from autojit.jit.trace_entries import StateEntry
 from autojit.jit.unheard import unheard
 from autojit.jit.users_backward import foresee_backward
@@ -35,11 +35,10 @@ from autojit.jit.users_backward import foresee_backward
 
 def general_capture(
     call: Call, record: Callable[[Call, int], Capture], open_sizes: OpenSizes, note: Callable[[str], None]
-) -> Capture:
+) -> Capture | BeginsAgain:
     """A capture that holds for all values of its open sizes; ``record`` makes one, given a shift for counts' hints.
 
-    Raises:
-        Fixed: there is none; the reason has been noted.
+    If there is none, the reason has been noted.
     """
     try:
         capture = record(call, 0)
@@ -54,37 +53,47 @@ def general_capture(
             raise
         note(f"sizes were fixed: {type(error).__name__}: {error}")
         call.is_fixed, open_sizes.are_counts_fixed = True, not call.sizes
-        raise Fixed from error
+        return BeginsAgain(is_fixed=True)
     trace = capture.trace
     if not trace.sizes and not trace.counted:
         foresee_backward(capture)
         return capture
     if trace.pinned:
-        open_sizes.pin(trace, note)
+        return open_sizes.pin(trace, note)
     if trace.counted and trace.has_failed:
-        open_sizes.give_up(trace, trace.counted, "an error that the function caught may not come up for all", note)
+        reason = "an error that the function caught may not come up for all"
+        return open_sizes.give_up(trace, trace.counted, reason, note)
     pinned, others = pinned_sizes(trace.size_guards), other_sizes(call.sizes, trace.size_guards)
     if pinned is not None or others is None:
         note(f"sizes were fixed: {pinned or 'no others take the same way'}")
-        raise Fixed
-    again = call.with_sizes(others, trace.splits)
+        return BeginsAgain(is_fixed=True)
+    try:
+        difference = _difference(capture, partial(record, call.with_sizes(others, trace.splits), 5))
+    except SpecializeSize as error:  # the results cannot be differentiated with these sizes open
+        return open_sizes.give_up(trace, error.symbols, str(error), note)
+    if difference is not None:
+        return open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
+    return capture
+
+
+def _difference(capture: Capture, again: Callable[[], Capture]) -> str | None:
+    """What is another for other sizes, with which ``again`` makes the capture.
+
+    Raises:
+        SpecializeSize: the derivative cannot be looked at.
+    """
     try:
         with unheard():
-            twin = record(again, 5)
-    except OtherQuestion:
-        difference: str | None = "what Python decides on"
+            twin = again()
+    except Turned as turned:
+        if not isinstance(turned.outcome, BeginsAgain) or not turned.outcome.is_lost:
+            raise
+        return "what Python decides on"
     except Exception as error:
         if _is_defect(error):
             raise
-        difference = f"the course of the function: {type(error).__name__}: {error}"
-    else:
-        try:
-            difference = first_difference(capture, twin) or _different_derivative(capture, twin)
-        except SpecializeSize as error:  # the results cannot be differentiated with these sizes open
-            open_sizes.give_up(trace, error.symbols, str(error), note)
-    if difference is not None:
-        open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
-    return capture
+        return f"the course of the function: {type(error).__name__}: {error}"
+    return first_difference(capture, twin) or _different_derivative(capture, twin)
 
 
 _DEFECTS = (AssertionError, AttributeError, IndexError, KeyError, MemoryError, NameError, RecursionError)

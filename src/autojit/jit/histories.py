@@ -1,16 +1,19 @@
-"""The history of a traced tensor: the nodes it leads to, and whether it can still be differentiated."""
+"""The history of a traced tensor: the nodes it leads to, whether it can still be differentiated, and its derivative."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from autojit.autograd.engine import run_backward
 from autojit.autograd.function_context import BackwardCFunction
+from autojit.core.ports import Trace
+from autojit.core.types import TensorType
 from autojit.jit.spent_results import InnerNode, SpentNode
-from autojit.tensor.node import FREED, Node
+from autojit.tensor.node import FREED, Edge, Node
 from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import wants_grad
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.recording import edge_of, wants_grad
+from autojit.tensor.tensor import Tensor, wrap_value
 
 
 def has_history(t: Tensor) -> bool:
@@ -45,3 +48,23 @@ def history_of(tensors: Iterable[Tensor]) -> set[Node]:
                 seen.add(edge[0])
                 stack.append(edge[0])
     return seen
+
+
+def new_cotangent(trace: Trace, kind: TensorType) -> Tensor:
+    """A new input of a trace, by which what is computed from it can be differentiated."""
+    made = wrap_value(trace.builder.input(kind))
+    made._requires_grad = True
+    return made
+
+
+def pulled_back(
+    outputs: Sequence[Tensor], bars: Sequence[Tensor], leaves: Sequence[Tensor], is_masked: bool | Sequence[bool] = True
+) -> list[tuple[Edge, Any]]:
+    """What the histories of outputs do with their cotangents, recorded with a history of its own.
+
+    Per leaf where its gradient goes, and the gradient; None if the histories do not lead there.
+    """
+    roots: list[Any] = [(edge_of(t), bar) for t, bar in zip(outputs, bars, strict=True)]
+    targets: list[Any] = [edge_of(leaf) for leaf in leaves]
+    found = run_backward(roots, True, True, targets, False, closed=True, is_masked=is_masked)
+    return [(edge, found.get(edge)) for edge in targets]

@@ -25,6 +25,13 @@ class LineByLine(Exception):
         return self
 
 
+class Endless(LineByLine):
+    """Every capture of a call finds another reason to begin again."""
+
+    def __init__(self) -> None:
+        super().__init__("captures of one call found ever new reasons to begin again: it ran line by line")
+
+
 class GivenUp(BaseException):
     """A capture ends at once, for a reason to run line by line (no Exception: captured code must not catch it)."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
-from autojit.core.ports import numpy_port
+from autojit.core.ports import ports
 from autojit.core.sizes import hint_of, is_symbolic
 from autojit.core.source import here
 from autojit.jit.draws import outside_of_capture
@@ -192,7 +192,7 @@ def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], by_numpy:
     if any(isinstance(leaf, Tensor) and type(leaf) is not TracedArray for leaf in leaves):
         given, options = tree.unflatten([as_operand(leaf) for leaf in leaves])
         return function(*given, **options)  # as tensors have it
-    form = numpy_port().form(function)
+    form = ports.numpy.form(function)
     if form is None or "out" in kwargs or "where" in kwargs or function in _NUMPYS_OWN:
         raise refused(name)
     require_sure(function, leaves, name)

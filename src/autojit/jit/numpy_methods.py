@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import dtype_of_numpy
-from autojit.core.ports import numpy_port
+from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.jit.numpy_arrays import TracedArray, called, computed, plain, refused, require_sure
 from autojit.tensor.state import state
@@ -78,7 +78,7 @@ class ArrayMethod:
                 raise refused(f".{name}()")
             found = plain(array)
             return found.item() if name == "item" else found.tolist()
-        form = _FORMS.get(name) or numpy_port().form(getattr(np, name, None))
+        form = _FORMS.get(name) or ports.numpy.form(getattr(np, name, None))
         if form is None or "out" in kwargs or "where" in kwargs:
             raise refused(f".{name}()")
         require_sure(getattr(np, name, None), [array, *args, *kwargs.values()], f".{name}()")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.ports import numpy_port
+from autojit.core.ports import ports
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import WordsGuard
@@ -291,7 +291,7 @@ def _is_numpys(function: Any) -> bool:
     if isinstance(function, np.ufunc) or (is_a(function, type) and issubclass(function, np.generic)):
         return True
     return str(own(function, "__module__", "")).partition(".")[0] == "numpy" and (
-        numpy_port().form(function) is not None or own(function, "__self__", None) is None
+        ports.numpy.form(function) is not None or own(function, "__self__", None) is None
     )
 
 

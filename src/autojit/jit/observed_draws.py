@@ -13,9 +13,10 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
-from autojit.jit.draws import ArgumentPlace, Draw, DrawnOtherwise, Place, Raised, another_draw, is_drawn_from
+from autojit.jit.draws import ArgumentPlace, Draw, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.line_by_line import DrawsByValues, LineByLine, Uncompiled
+from autojit.jit.outcomes import DrawnOtherwise, Turned
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -193,11 +194,11 @@ class ObservedDraws:
         """After the function has run: whether a step can be given what it draws.
 
         Raises:
-            DrawnOtherwise: it cannot.
+            Turned: it cannot.
             TraceError: it was given what it does not draw.
         """
         if self.draws_by_values or any(type(value) is Raised for _, value in self.drawn):
-            raise DrawnOtherwise(self.drawn, DrawsByValues if self.draws_by_values else None)
+            raise Turned(DrawnOtherwise(self.drawn, DrawsByValues if self.draws_by_values else None))
         left = [draw for draw, _ in self.given[self._position :] if not draw.is_free]
         if left:
             raise another_draw(left[0], None)

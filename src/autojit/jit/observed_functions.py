@@ -242,7 +242,7 @@ class ObservedFunctions:
         if wrapped is not None and _leads_on(wrapped):
             yield wrapped
         module = module_of(type(value))
-        if is_own_class(type(value)) and not module.startswith("autojit.custom"):  # whose functions others compile
+        if is_own_class(type(value)) and not module.startswith("autojit.numba_ops"):  # whose functions others compile
             for part in (*getattr(value, "__dict__", {}).values(), *getattr(type(value), "_hooks_of_all", ())):
                 several = list(part.values()) if is_a(part, dict) else part if is_a(part, list | tuple) else (part,)
                 yield from (one for one in several if _leads_on(one))

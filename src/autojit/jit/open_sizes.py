@@ -9,7 +9,7 @@ fixed again, with the reason, and every value gets its own step.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from autojit.core.errors import CompileError
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import is_symbolic, named_size, surely_less
 from autojit.core.types import Shape, TensorType
-from autojit.jit.calls import Conflict, Fixed
+from autojit.jit.outcomes import BeginsAgain
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
 from autojit.tensor.tensor import Tensor, type_of
@@ -102,31 +102,23 @@ class OpenSizes:
         opened = [self._open(axes, pair[1]) for pair, axes in groups.items()]
         return any(opened)
 
-    def pin(self, trace: Trace, note: Callable[[str], None]) -> NoReturn:
-        """Fix the sizes whose digits a capture has seen; the others stay open.
-
-        Raises:
-            Conflict: always; the call begins anew.
-        """
+    def pin(self, trace: Trace, note: Callable[[str], None]) -> BeginsAgain:
+        """Fix the sizes whose digits a capture has seen; the others stay open."""
         for expression, source in trace.pinned.items():
             names = set(expression.symbols())
             if not names.isdisjoint(map(_name, self.symbols.values())):
                 reason = f"the digits of {expression} are used at {source}"
                 self._fix(names, f"{reason}: {_DIGITS}", note)
-        raise Conflict(set())
+        return BeginsAgain()
 
-    def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> NoReturn:
-        """Fix some of a capture's open sizes again (all, if it does not say which), and what it counts itself.
-
-        Raises:
-            Fixed: always.
-        """
+    def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> BeginsAgain:
+        """Fix some of a capture's open sizes again (all, if it does not say which), and what it counts itself."""
         names = names or (*trace.sizes.keys() - trace.counted.keys(), *trace.counted)
         if not names:
             raise CompileError("a step without open sizes cannot be compiled", {"reason": reason})
         self.are_counts_fixed = self.are_counts_fixed or not trace.counted.keys().isdisjoint(names)
         self._fix(names, reason, note)
-        raise Fixed
+        return BeginsAgain(is_fixed=True)
 
     def _fix(self, names: Collection[str], reason: str, note: Callable[[str], None]) -> None:
         for axis, symbol in list(self.symbols.items()):

@@ -1,8 +1,8 @@
 """Arguments that share memory with what a step writes.
 
 Of memory that tensors are known to share (one tensor given twice, a parameter as an argument) the step makes state
-(``Conflict``). What only NumPy knows to be shared (``from_numpy`` of two parts of one array) has no place in a graph: a
-value written there would be another value's too. Such a call runs line by line (``Overlap``).
+(`BeginsAgain`). What only NumPy knows to be shared (``from_numpy`` of two parts of one array) has no place in a graph:
+a value written there would be another value's too. Such a call runs line by line (``Overlap``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.memory_ranges import MemoryRanges, Range, range_of
-from autojit.jit.calls import Conflict
 from autojit.jit.line_by_line import Overlap
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.outside_arrays import array_on
 from autojit.tensor.tensor import Tensor
 
@@ -47,30 +47,29 @@ class Overlaps:
             self._written = MemoryRanges((*(e.array for e, _ in step.effects.written), *map(array_on, changed)))
             self._read = MemoryRanges(e.array for e in step.trace.state.values()) if self.writing else self._written
 
-    def check(self, leaves: Sequence[Any]) -> None:
-        """Look at a call's arguments.
+    def check(self, leaves: Sequence[Any]) -> BeginsAgain | None:
+        """Look at a call's arguments: which are state of the step and must be bound, if any.
 
         Raises:
-            Conflict: arguments are state of the step.
             Overlap, SharedWithArray: the step cannot serve the call.
         """
         step = self.step
         step.capture.outside_arrays.check(leaves)
         twins = {k for k, array in step.twins if leaves[k]._array is array}
         if not self.writing and not step.effects.written and not step.capture.outside_arrays.changed:
-            if twins:
-                raise Conflict(twins)
-            return
+            return BeginsAgain(frozenset(twins)) if twins else None
         self._follow()
         arrays = {k: _array(leaves[k]) for k in self.given}
         ranges = {k: range_of(array) for k, array in arrays.items()}
         met = {k for k in self.given if (self._read if k in self.writing else self._written).meet(ranges[k])}
         pairs = [(k, j) for k in self.writing for j in self.given if j != k and _meet(ranges[k], ranges[j])]
         if not (met or pairs or twins or any(_is_special(arrays[k]) for k in self.writing)):
-            return
-        self._raise(leaves, met, pairs, twins)
+            return None
+        return self._conflict(leaves, met, pairs, twins)
 
-    def _raise(self, leaves: Sequence[Any], met: set[int], pairs: Sequence[tuple[int, int]], twins: set[int]) -> None:
+    def _conflict(
+        self, leaves: Sequence[Any], met: set[int], pairs: Sequence[tuple[int, int]], twins: set[int]
+    ) -> BeginsAgain:
         state = {id(e.array) for e in self.step.trace.state.values()}
         special = {k for k in self.writing if _is_special(_array(leaves[k]))}
         if any(id(_root(leaves[k])) not in state for k in met) or any(
@@ -80,7 +79,7 @@ class Overlaps:
         bound = met | special | twins | {k for pair in pairs for k in pair}
         if any(not isinstance(leaves[k], Tensor) for k in bound):
             raise Overlap
-        raise Conflict(bound)
+        return BeginsAgain(frozenset(bound))
 
 
 def told_apart(
@@ -89,7 +88,7 @@ def told_apart(
     """Arguments whose identity Python has asked for, and the arrays of the tensors that they were found not to be.
 
     Raises:
-        Conflict: one is that tensor, or stood for a key (None): it must be in the capture itself.
+        Turned: one is that tensor, or stood for a key (None): it must be in the capture itself.
     """
     found = []
     met: set[int] = set()
@@ -101,7 +100,7 @@ def told_apart(
                 else:
                     found.append((k, other._array))
     if met:
-        raise Conflict(met)
+        raise Turned(BeginsAgain(frozenset(met)))
     return found
 
 

@@ -19,13 +19,14 @@ from autojit.core.late_interrupts import late_interrupts
 from autojit.core.wrapping import own
 from autojit.jit.argument_nests import has_containers, reaches
 from autojit.jit.arguments import leaf_names
-from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
+from autojit.jit.draws import Draw, Drawn, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import stays
 from autojit.jit.held_contents import put, refill
 from autojit.jit.line_by_line import GivenAndChanged
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
+from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.rebound_values import UNTOUCHED, Refilled, Remade, alone_in, entered_value, entering, left_in, mapped
@@ -40,48 +41,10 @@ if TYPE_CHECKING:
 VALUES_BEFORE = 4  # of a number, until it counts as changing
 
 
-class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exception
-    """A capture found places that the function assigns to; they hold again what they held."""
-
-    def __init__(
-        self,
-        locations: Sequence[Location],
-        why: str = "assigned by the function",
-        drawn: Sequence[tuple[Draw, Any]] = (),
-    ) -> None:
-        super().__init__()
-        self.locations = locations
-        self.why = why
-        self.drawn = drawn  # hidden inputs that are not arguments of the steps yet, and their values for this call
-
-    def names(self) -> list[str]:
-        """What they are called."""
-        return [*(place.name for place in self.locations), *(f"drawn at {draw.source}" for draw, _ in self.drawn)]
-
-
-class Releases(BaseException):
-    """A capture found places that hold tensors to which the function assigns no more: they become state."""
-
-    drawn: Sequence[tuple[Draw, Any]] = ()
-
-    def __init__(self, locations: Sequence[Location]) -> None:
-        super().__init__()
-        self.locations = locations
-        self.why = "assigned no more"
-
-    def names(self) -> list[str]:
-        """What they are called."""
-        return [place.name for place in self.locations]
-
-
-def take_changing_numbers(captures: Captures) -> None:
-    """Numbers that were others for each of several captures of a function become arguments of its steps.
-
-    Raises:
-        Rebinds: there are some.
-    """
+def changing_numbers(captures: Captures) -> Rebinds | None:
+    """Numbers that were others for each of several captures of a function, which become arguments of its steps."""
     if captures.captures <= VALUES_BEFORE:
-        return
+        return None
     values: dict[tuple[int, Any], set[Any]] = {}
     found: list[Location] = []
     for guard in (guard for capture in captures.each() for guard in capture.guards):
@@ -92,8 +55,7 @@ def take_changing_numbers(captures: Captures) -> None:
         known.add(guard.expected)
         if len(known) == VALUES_BEFORE and type(place.read()) is type(guard.expected):
             found.append(place)
-    if found:
-        raise Rebinds(found, "changing between calls")
+    return Rebinds(found, "changing between calls") if found else None
 
 
 class Assigned:
@@ -175,20 +137,21 @@ class Rebinding:
         values, drawn, _, _ = tree.children[0].children
         return values.count + drawn.count
 
-    def values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """What the places hold now and what is drawn for a call, as arguments of the step.
+    def values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any] | DrawnOtherwise:
+        """What the places hold now and what is drawn for a call, if it can be drawn, as arguments of the step.
 
         Raises:
-            DrawnOtherwise: nothing can be drawn.
             GivenAndChanged: its steps change what is an argument of the call, too.
         """
         if self._is_given(args, kwargs):
             raise GivenAndChanged
         return self._values(drawn, args, kwargs)
 
-    def _values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any] | DrawnOtherwise:
         values = self.held()
         found = self.plans.draw(drawn, (values, args, kwargs))
+        if isinstance(found, DrawnOtherwise):
+            return found
         return values, tuple([mapped(value, entering) for value in found])
 
     def _is_given(self, args: Any, kwargs: Any) -> bool:
@@ -318,14 +281,12 @@ class Rebinding:
             if has_nests and self._is_given(args, kwargs):
                 return native.slow((), (), args, kwargs).result
             epoch = int(guard_epoch[0])
-            made, given = carried(self.function), None
-            try:
-                with carrying(made, self.function) as drawn:
-                    found = native.call(*self._values(drawn, args, kwargs), args, kwargs)
-            except DrawnOtherwise as otherwise:
-                given = otherwise.given(made)
-            if given is not None:  # not inside of ``except``: its errors come of nothing else
-                return self.line_by_line(given, *as_given(args, kwargs))
+            made = carried(self.function)
+            with carrying(made, self.function) as drawn:
+                entered = self._values(drawn, args, kwargs)
+                found = entered if isinstance(entered, DrawnOtherwise) else native.call(*entered, args, kwargs)
+            if isinstance(found, DrawnOtherwise):
+                return self.line_by_line(found.given(made), *as_given(args, kwargs))
             if type(found) is Finished:
                 return found.result
             self.installed = native if int(guard_epoch[0]) == epoch else None
@@ -338,7 +299,7 @@ class Rebinding:
 def rebound(
     function: Callable[..., Any],
     known: Rebinding | None,
-    found: Rebinds | Releases,
+    found: Rebinds,
     released: frozenset[tuple[int, Any]],
 ) -> Rebinding | None:
     """The form of a function after a capture has found this; the same one where only draws are new."""

@@ -22,15 +22,15 @@ from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED, ArgumentLeaf
 from autojit.jit.calls import Call
 from autojit.jit.container_changes import WHOLE
-from autojit.jit.draws import DrawnOtherwise
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import PRIMITIVES, Guard, same, stays
 from autojit.jit.histories import history_of
 from autojit.jit.line_by_line import MadeLayers, NewPlaces
 from autojit.jit.observer import Observer
+from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases, Turned
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten, taken_apart
-from autojit.jit.rebinding import Assigned, Rebinding, Rebinds, Releases
+from autojit.jit.rebinding import Assigned, Rebinding
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
@@ -75,10 +75,8 @@ class Snapshot:
         """After the function has run: whether its steps have all the arguments and results that they need.
 
         Raises:
-            Rebinds: there are more places that the step can take over, hidden inputs, or calls to make afterwards.
-            Releases: there are fewer.
-            DrawnOtherwise: what it draws cannot be given to a step.
-            BeginAgain: what it has read has changed meanwhile.
+            Turned: there are more places that the step can take over, hidden inputs, or calls to make afterwards; there
+                are fewer; what it draws cannot be given to a step; what it has read has changed meanwhile.
             LineByLine: it puts other layers into a module, or assigns to places that are new in every run.
             TraceError: it did what cannot be done again at every call.
         """
@@ -91,17 +89,17 @@ class Snapshot:
         assert call.trace is not None
         call.trace.asks_attributes = observer.attributes.check(result, observer.outside)
         if any(self._is_new(place.key) for place, _ in observer.written.values()):
-            raise DrawnOtherwise(observer.drawn, NewPlaces)
+            raise Turned(DrawnOtherwise(observer.drawn, NewPlaces))
         self.settle()
         self._guard_what_stayed()
         changed = self.take_back()
         observer.contents.settle()
         if changed or observer.drawn:
-            raise Rebinds(changed, drawn=observer.drawn)
+            raise Turned(Rebinds(changed, drawn=observer.drawn))
         if observer.deferred and rebinding is None:
-            raise Rebinds((), "done after every call: what the function appends or prints")
+            raise Turned(Rebinds((), "done after every call: what the function appends or prints"))
         if rebinding is not None and rebinding.idle:
-            raise Releases(rebinding.idle)
+            raise Turned(Releases(rebinding.idle))
 
     def _refuse_hooks(self) -> None:
         """Hooks on what exists outside would be one more at every call."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.jit.asked_attributes import ALL, UnsharedAttribute, is_of_class
 from autojit.jit.made_objects import let_out
-from autojit.jit.trace import BeginAgain
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
@@ -48,7 +48,7 @@ class TensorAttributes:
         """An attribute is about to be asked for.
 
         Raises:
-            BeginAgain: it is an argument's, and nobody has known that it would be.
+            Turned: it is an argument's, and nobody has known that it would be.
         """
         found = self._arguments.get(id(t))
         if found is None or is_of_class(type(t), name) or (id(t), name) in self._assigned:
@@ -57,7 +57,7 @@ class TensorAttributes:
         name = ALL if name == "__dict__" else name
         if name not in self._asked and ALL not in self._asked:
             self._asked.add(name)
-            raise BeginAgain
+            raise Turned(BeginsAgain())
 
     def change(self, t: Tensor, name: str, change: Callable[[], None]) -> None:
         """An attribute of an argument, or of what the step makes, is assigned or deleted."""

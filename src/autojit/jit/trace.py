@@ -36,6 +36,7 @@ from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.exact_numbers import TraceExact
 from autojit.jit.failed_calls import may_change
 from autojit.jit.number_ranges import ANY, range_of_dtype
+from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
@@ -51,16 +52,6 @@ from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import finished, grad_mode, set_trace, source_of, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of, wrap_value
-
-
-class BeginAgain(BaseException):
-    """A capture has to begin again from the root (no Exception: captured code must not catch it)."""
-
-    leaves: frozenset[int] = frozenset()  # to be bound
-
-
-class OtherQuestion(BaseException):
-    """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
 class Trace(
@@ -202,7 +193,7 @@ class Trace(
             moves[moved] = None
 
     def begin_again(self) -> None:
-        raise BeginAgain
+        raise Turned(BeginsAgain())
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
@@ -230,7 +221,7 @@ class Trace(
         What Python gets to see of open sizes fixes them: how many elements there are, and numbers made of sizes alone.
 
         Raises:
-            OtherQuestion: a decision that is known was about something else.
+            Turned: a decision that is known was about something else.
         """
         self.look_at_taken()
         self.look_at_exact()
@@ -248,7 +239,7 @@ class Trace(
         split = Split(value, None, here(), len(self.builder.nodes), self._question(value))
         if place < len(self.forced):
             if self.forced[place].question != split.question:
-                raise OtherQuestion
+                raise Turned(BeginsAgain(is_lost=True))
             array = self.forced[place].outcome
         else:
             array = np.array(self.evaluate(value))

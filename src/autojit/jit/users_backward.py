@@ -27,12 +27,13 @@ from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.observer import Observer
+from autojit.jit.outcomes import Turned
 from autojit.jit.places import is_a
 from autojit.jit.read_hooks import PLAIN
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.snapshots import Snapshot
 from autojit.jit.step import Capture
-from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
+from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.node import AccumulateGrad, Edge, Node
 from autojit.tensor.op_node import OpNode
@@ -163,7 +164,7 @@ class Watching:
                 raise _Outside(InBackward(self.name, _told(error.reason))) from None
             except LineByLine as error:
                 raise _Outside(InBackward(self.name, _told(error))) from None
-            except (BeginAgain, OtherQuestion):
+            except Turned:
                 raise _Outside(InBackward(self.name, "decides on values")) from None
             except Exception:
                 self._refuse(self._effect(observer, snapshot) or marks.effect())  # what came before is done, too

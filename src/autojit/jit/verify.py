@@ -23,7 +23,6 @@ from autojit.core.device_array import host_copy
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.jit.draws import Drawn
-from autojit.jit.failed_calls import NotYet
 from autojit.jit.reachable import GENERATOR, PLACES, RANDOM, Saved, Walk, world_of
 from autojit.jit.rebinding import carrying
 from autojit.tensor.random_rounding import rounding_at_random
@@ -50,14 +49,6 @@ def check_option(verify: Any) -> None:
     """ValueError for what ``jit(verify=...)`` does not take."""
     if verify not in (None, "first", "always") and not (type(verify) is int and verify > 0):
         raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
-
-
-class NotYetCompared(NotYet):
-    """A step is about to run that is to be compared; nothing has been written yet."""
-
-    def __init__(self, comparison: Comparison) -> None:
-        super().__init__()
-        self.comparison = comparison
 
 
 class Comparison:
@@ -89,10 +80,9 @@ class Comparison:
             finally:
                 self.is_due = False
 
-    def look_at(self, step: CompiledStep) -> None:
-        """NotYetCompared, if this run of the step is to be compared and is not yet."""
-        if not self.is_comparing and (self.is_due or (self.verify == "first" and step.calls == 0)):
-            raise NotYetCompared(self)
+    def is_wanted(self, step: CompiledStep) -> bool:
+        """Whether this run of the step is to be compared, and is not yet."""
+        return not self.is_comparing and (self.is_due or (self.verify == "first" and step.calls == 0))
 
     def of_run(self, drawn: Drawn, args: Any, kwargs: Any) -> Any:
         """A call whose step is known; both modes are given what has been drawn for it."""
@@ -104,7 +94,9 @@ class Comparison:
 
         def given_draws(*args: Any, **kwargs: Any) -> Any:
             assert rebinding is not None
-            return rebinding.store(rebinding(*rebinding.values(drawn.copy(), args, kwargs), args, kwargs))
+            entered = rebinding.values(drawn.copy(), args, kwargs)
+            assert isinstance(entered, tuple), "what the step was found with is drawn already"
+            return rebinding.store(rebinding(*entered, args, kwargs))
 
         def compiled(*args: Any, **kwargs: Any) -> Any:
             with carrying(drawn.copy(), self.owner.function):

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import AutojitError, DTypeError, ShapeError
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Value
@@ -138,7 +138,7 @@ class Cond(HoldsGraphs):
         wanted = floats(self.on_true.inputs)
         if not wanted or not kept:
             return (None,) * len(primals)
-        adjoints = [transforms_port().adjoint(only_outputs(g, kept), wanted) for g in self.graphs()]
+        adjoints = [ports.transforms.adjoint(only_outputs(g, kept), wanted) for g in self.graphs()]
         found = bind(Cond(*adjoints), predicate, *operands, *[bars[k] for k in kept])
         placed: list[Any] = [None] * len(primals)
         for k, bar in zip(wanted, as_tuple(found, len(wanted)), strict=True):
@@ -148,7 +148,7 @@ class Cond(HoldsGraphs):
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         predicate, *operands = primals
         moving = [k for k in floats(self.on_true.inputs) if tangents[k + 1] is not None]
-        pushed = [transforms_port().jvp(g, moving) for g in self.graphs()]
+        pushed = [ports.transforms.jvp(g, moving) for g in self.graphs()]
         count = self.n_outputs
         kept = floats(self.on_true.outputs)
         if not moving or not kept:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
 import autojit.ops.composites_pointwise as pointwise  # by its full name: asking the package would load all of it
 from autojit.core.dtypes import DType
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
@@ -98,8 +99,8 @@ class NamedComposite(Composite, abstract=True):
         return len(self.adjoints[-1][0]) if self.adjoints else self.results
 
     def after(self, adjoints: tuple[Adjoint, ...]) -> Self:
-        """The composite after these adjoints."""
-        return type(self)(self.composite, self.options, None, adjoints, self.results)
+        """The composite after these adjoints; the same op every time, which knows what it has been applied to."""
+        return cast("Self", _after(self, adjoints))
 
     def expand(self, *operands: O) -> Any:
         if self.adjoints:
@@ -111,16 +112,21 @@ class NamedComposite(Composite, abstract=True):
             return super().new_graph(types)
         inner, (wanted, is_masked) = self.after(self.adjoints[:-1]), self.adjoints[-1]
         graph = inner.graph_of(types[: len(types) - inner.n_outputs])
-        backward: Graph = transforms_port().adjoint(graph, wanted, is_masked=is_masked)
-        return backward
+        found: Graph = ports.transforms.adjoint(graph, wanted, is_masked=is_masked)
+        return found
 
     def wanted_of(self, primals: Operands) -> Sequence[int]:
-        return super().wanted_of(primals) if self.wanted is None else self.wanted
+        return self.wanted if self.wanted is not None else super().wanted_of(primals)
 
     def pulled(self, wanted: Sequence[int], primals: Operands, bars: Operands) -> Sequence[Any]:
         """By one op again, which eager mode computes as it computes this one."""
         adjoint = self.after((*self.adjoints, (tuple(wanted), masking.is_on)))
-        return as_tuple(bind(adjoint, *primals, *bars), adjoint.n_outputs)
+        return as_tuple(bind(adjoint, *primals, *bars), len(wanted))
+
+
+@lru_cache(maxsize=1024)
+def _after(op: NamedComposite, adjoints: tuple[Adjoint, ...]) -> NamedComposite:
+    return type(op)(op.composite, op.options, None, adjoints, op.results)
 
 
 @record

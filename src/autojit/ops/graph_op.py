@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from autojit.core.dtypes import dtype_of_numpy
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
@@ -95,14 +95,17 @@ class GraphOp(Op, abstract=True):
         found: Sequence[Any] = self.through([*primals, *bars], types, adjoint_of, tuple(wanted), masking.is_on)
         return found
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        results, bars = as_tuple(result, self.n_outputs), as_tuple(y_bar, self.n_outputs)
-        wanted, kept = self.wanted_of(primals), self.kept_of(results)
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        # what small eager ops pay in backward: no helper is called that a line can replace
+        results, bars = ((result,), (y_bar,)) if self.n_outputs == 1 else (result, y_bar)
+        wanted = self.wanted_of(primals)
+        given = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self.kept_of(results)]
+        found = self.pulled(wanted, primals, given) if wanted else ()
+        if len(wanted) == len(primals):
+            return found
         placed: list[Any] = [None] * len(primals)
-        if wanted and any(bars[k] is not None for k in kept):
-            given = filled(primals[0], [bars[k] for k in kept], [results[k].spec for k in kept])
-            for k, x_bar in zip(wanted, self.pulled(wanted, primals, given), strict=True):
-                placed[k] = x_bar
+        for k, x_bar in zip(wanted, found, strict=True):
+            placed[k] = x_bar
         return placed
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
@@ -163,18 +166,18 @@ class ElementwiseGraph(GraphOp, Elementwise, abstract=True):
 
 def adjoint_of(graph: Graph, wanted: Sequence[int], is_masked: bool) -> Graph:
     """Inputs, then cotangents of outputs, to the cotangents of the inputs ``wanted``; without dead nodes."""
-    return live(transforms_port().adjoint(graph, wanted, is_masked))
+    return live(ports.transforms.adjoint(graph, wanted, is_masked))
 
 
 def tangents_of(graph: Graph, moving: Sequence[int]) -> Graph:
     """Inputs, then tangents of the inputs ``moving``, to the tangents of the outputs; without dead nodes."""
-    pushed = transforms_port().jvp(graph, moving)
+    pushed = ports.transforms.jvp(graph, moving)
     return live(Graph(pushed.inputs, pushed.nodes, pushed.outputs[len(graph.outputs) :]))
 
 
 def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Sequence[bool] | None = None) -> Graph:
     """The graph over a batch; the outputs in ``leading`` (by default all) have the batch axis."""
-    return transforms_port().vmap(graph, flags, size, leading) if any(flags) else graph
+    return ports.transforms.vmap(graph, flags, size, leading) if any(flags) else graph
 
 
 def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:

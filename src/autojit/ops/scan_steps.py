@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ShapeError
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
@@ -103,7 +103,7 @@ class Scan(HoldsGraphs):
         wanted = floats(body.inputs)
         if not wanted or not kept:
             return (None,) * len(primals)
-        adjoint = transforms_port().adjoint(replace(body, outputs=tuple(body.outputs[k] for k in kept)), wanted)
+        adjoint = ports.transforms.adjoint(replace(body, outputs=tuple(body.outputs[k] for k in kept)), wanted)
         moving = [k for k in wanted if k < first]
         slices = [k for k in wanted if first <= k < rest]
         constants = [k for k in wanted if k >= rest]
@@ -125,7 +125,7 @@ class Scan(HoldsGraphs):
         outputs = floats(body.outputs)
         if not moving or not outputs:
             return None
-        pushed = transforms_port().jvp(body, moving)
+        pushed = ports.transforms.jvp(body, moving)
         count = len(body.inputs)
         primal, dots = pushed.inputs[:count], dict(zip(moving, pushed.inputs[count:], strict=True))
         carried = [dots[k] for k in moving if k < first]

@@ -17,7 +17,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
@@ -296,7 +296,7 @@ def _pushed_body(sweep: Sweep, constants: Sequence[int]) -> Graph:
     """A sweep's body with tangents: of its carries, of what it reads, of some ``constants``, and of what it gives."""
     body, count, first = sweep.body, sweep.carries, sweep.first_constant
     moving = [k for k in floats(body.inputs) if k < first or k - first in constants]
-    pushed = transforms_port().jvp(body, moving)
+    pushed = ports.transforms.jvp(body, moving)
     primal = pushed.inputs[: len(body.inputs)]
     dots = dict(zip(moving, pushed.inputs[len(body.inputs) :], strict=True))
     values, y_dots = pushed.outputs[: len(body.outputs)], pushed.outputs[len(body.outputs) :]
@@ -376,7 +376,7 @@ class _Backward:
         wanted = floats(body.inputs)
         read_later = [k for k in range(sweep.pushes) if self.bars.get(sweep.first_tape + k)]
         kept = [k for k in floats(body.outputs) if k < count or k - count in read_later]
-        adjoint = transforms_port().adjoint(only_outputs(body, kept), wanted)
+        adjoint = ports.transforms.adjoint(only_outputs(body, kept), wanted)
         primal, bars = adjoint.inputs[: len(body.inputs)], adjoint.inputs[len(body.inputs) :]
         found = dict(zip(wanted, adjoint.outputs, strict=True))
         moving = [k for k in wanted if k < count]

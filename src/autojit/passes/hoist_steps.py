@@ -27,7 +27,7 @@ from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import Permute, Reshape, permute, reshape
 from autojit.passes.given_sizes import hangs_on_counts
 from autojit.passes.prune_bodies import needed
-from autojit.transforms.batch import vmap
+from autojit.transforms.vmap import vmap
 
 
 def hoist_steps(graph: Graph, machine: Machine) -> Graph:

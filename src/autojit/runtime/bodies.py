@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
-from autojit.codegen.cpu.plan_ir import plan_ir
+from autojit.codegen.cpu.plan.runner import plan_ir
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
@@ -114,7 +114,7 @@ def plan_object() -> LoadedObject:
 
 @once
 def _gemm_text(short: str) -> str:
-    from autojit.codegen.cpu.gemm import gemm_module
+    from autojit.codegen.cpu.products.gemm import gemm_module
 
     return gemm_module(BY_SHORT[short], cached_host_target())
 
@@ -131,15 +131,15 @@ def _gemm_object(short: str) -> LoadedObject:
 
 @once
 def _matmul_object(short: str) -> LoadedObject:
-    from autojit.codegen.cpu.product_ir import product_ir  # few steps need it, as above and below
+    from autojit.codegen.cpu.plan.products import product_ir  # few steps need it, as above and below
 
-    content = default_cache().object(product_ir(short), cached_host_target(), opt_level=0)
+    content = default_cache().object(product_ir(BY_SHORT[short]), cached_host_target(), opt_level=0)
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 
 @once
 def _control_object() -> LoadedObject:
-    from autojit.codegen.cpu.control_ir import control_ir
+    from autojit.codegen.cpu.plan.control import control_ir
 
     watch_signals()  # loops of unknown length ask for them
     content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)

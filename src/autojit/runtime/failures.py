@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.plan_records import INTERRUPTED
+from autojit.codegen.cpu.plan.records import INTERRUPTED
 from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.lowered import Reporter
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError

@@ -1,8 +1,8 @@
 """Signals during long native calls: Python handles them a few times a second, and what a handler raises ends the call.
 
 The plan runner calls `aj_signals` between chunks and entries of a plan, as long as nothing that outlives the call was
-written (`codegen.cpu.plan_ir`). What the handler raised waits in the words behind the step's error words until the call
-has ended; the error word says that it was stopped, so that what is left of the plan is left out.
+written (`codegen.cpu.plan.runner`). What the handler raised waits in the words behind the step's error words until the
+call has ended; the error word says that it was stopped, so that what is left of the plan is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.codegen.cpu.plan_records import INTERRUPTED
+from autojit.codegen.cpu.plan.records import INTERRUPTED
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import NativeFunction
 from autojit.core.late_interrupts import late_interrupts

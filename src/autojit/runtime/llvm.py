@@ -1,4 +1,4 @@
-"""LLVM IR text to an object file in memory.
+"""LLVM IR text to an object file in memory, or to the PTX of a GPU: the target says which.
 
 Objects are position-independent and use the small code model: constants are read relative to the instruction pointer,
 and whatever lies outside the object is reached through stubs the loader makes. Nothing here runs code. Every call uses
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from autojit.codegen.target import HostTarget
+from autojit.codegen.target import Emission, Target
 from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
 from autojit.core.late_interrupts import late_interrupts
@@ -34,14 +34,15 @@ _UNLOCKED_CALLS = (
     "LLVMPY_GetBufferSize",
     "LLVMPY_DisposeMemoryBuffer",
 )
+_FILE_TYPES: dict[Emission, int] = {"object": 1, "ptx": 0}  # of LLVM's C interface: PTX is the assembly of its target
 _per_thread = threading.local()
 
 
-def compile_to_object(ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> bytes:
-    """Compile a module of IR text to an object file.
+def compile_to_object(ir_text: str, target: Target, opt_level: int = 2, pass_level: int | None = None) -> bytes:
+    """Compile a module of IR text to an object file, or to PTX for a target whose code comes as that.
 
     Args:
-        ir_text: a whole module; its triple and data layout are set from `target`.
+        ir_text: a whole module without triple and data layout, which are those of `target`.
         target: the machine to generate code for.
         opt_level: 0 to 3. 2 for loops; 0 for code that only branches and calls compiles ten times as fast.
         pass_level: 0 to 3 for the pass pipeline alone, where it is to differ: 0 inlines what must be and no more.
@@ -55,7 +56,7 @@ def compile_to_object(ir_text: str, target: HostTarget, opt_level: int = 2, pass
 
 def compile_all(
     ir_texts: Sequence[str],
-    target: HostTarget,
+    target: Target,
     opt_level: int = 2,
     pass_levels: Sequence[int | None] | None = None,
 ) -> list[bytes]:
@@ -88,7 +89,7 @@ def compile_all(
 def _work_off(
     waiting: deque[tuple[int, tuple[str, int | None]]],
     results: dict[int, bytes | BaseException],
-    target: HostTarget,
+    target: Target,
     opt_level: int,
 ) -> None:
     while True:
@@ -106,13 +107,13 @@ def _work_off(
             waiting.clear()  # who is stopped stops all
 
 
-def assembly(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
+def assembly(ir_text: str, target: Target, opt_level: int = 2) -> str:
     """The assembly text that `compile_to_object` would encode, for `show("asm")` and tests."""
     with undivided:
         return _assembly(ir_text, target, opt_level)
 
 
-def optimised_ir(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
+def optimised_ir(ir_text: str, target: Target, opt_level: int = 2) -> str:
     """The IR text after LLVM's passes, before instruction selection."""
     with undivided:
         return _optimised_text(ir_text, target, opt_level)
@@ -133,15 +134,13 @@ def llvm_identity() -> str:
 
 
 def _optimised_module(
-    ir_text: str, target: HostTarget, opt_level: int, pass_level: int | None = None
+    ir_text: str, target: Target, opt_level: int, pass_level: int | None = None
 ) -> tuple[llvm_types.TargetMachine, llvm_types.ModuleRef]:
     import llvmlite.binding as llvm
 
-    machine, layout = _target_machine(target, opt_level)
+    machine, head = _target_machine(target, opt_level)
     try:
-        module = llvm.parse_assembly(with_definitions(ir_text, target), llvm.create_context())
-        module.triple = target.triple
-        module.data_layout = layout
+        module = llvm.parse_assembly(head + with_definitions(ir_text, target), llvm.create_context())
         module.verify()
     except RuntimeError as error:
         raise _rejected(ir_text, str(error)) from None
@@ -157,14 +156,16 @@ def _optimised_module(
     return machine, module
 
 
-def _compile(ir_text: str, target: HostTarget, opt_level: int, pass_level: int | None = None) -> bytes:
+def _compile(ir_text: str, target: Target, opt_level: int, pass_level: int | None = None) -> bytes:
     machine, module = _optimised_module(ir_text, target, opt_level, pass_level)
     with module:
         unlocked = _unlocked()
         if unlocked is None:
-            return bytes(machine.emit_object(module))
+            return _emitted(machine, module, target.emit)
         message = ctypes.c_char_p()
-        buffer = unlocked.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(message))
+        buffer = unlocked.LLVMPY_TargetMachineEmitToMemory(
+            machine, module, _FILE_TYPES[target.emit], ctypes.byref(message)
+        )
         if not buffer:
             raise _rejected(ir_text, (message.value or b"").decode(errors="replace"))
         try:
@@ -173,13 +174,17 @@ def _compile(ir_text: str, target: HostTarget, opt_level: int, pass_level: int |
             unlocked.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-def _assembly(ir_text: str, target: HostTarget, opt_level: int) -> str:
+def _emitted(machine: llvm_types.TargetMachine, module: llvm_types.ModuleRef, emit: Emission) -> bytes:
+    return bytes(machine.emit_object(module)) if emit == "object" else machine.emit_assembly(module).encode()
+
+
+def _assembly(ir_text: str, target: Target, opt_level: int) -> str:
     machine, module = _optimised_module(ir_text, target, opt_level)
     with module:
         return str(machine.emit_assembly(module))
 
 
-def _optimised_text(ir_text: str, target: HostTarget, opt_level: int) -> str:
+def _optimised_text(ir_text: str, target: Target, opt_level: int) -> str:
     _, module = _optimised_module(ir_text, target, opt_level)
     with module:
         return str(module)
@@ -206,9 +211,13 @@ def _unlocked() -> Any:
     return library
 
 
-def _target_machine(target: HostTarget, opt_level: int) -> tuple[Any, str]:
-    """The calling thread's machine for `target` and its data layout; a machine is not safe to share by threads."""
-    machines: dict[tuple[HostTarget, int], tuple[Any, str]] = _per_thread.__dict__.setdefault("machines", {})
+def _target_machine(target: Target, opt_level: int) -> tuple[Any, str]:
+    """The calling thread's machine for `target` and the head of its modules; a machine is not safe to share by threads.
+
+    The head, triple and data layout, is part of the text: the parser takes from it how accesses are aligned, and with
+    another layout's 4 bytes a GPU loads a 64-bit number in two pieces.
+    """
+    machines: dict[tuple[Target, int], tuple[Any, str]] = _per_thread.__dict__.setdefault("machines", {})
     found = machines.get((target, opt_level))
     if found is None:
         found = _new_target_machine(target, opt_level)
@@ -216,14 +225,15 @@ def _target_machine(target: HostTarget, opt_level: int) -> tuple[Any, str]:
     return found
 
 
-def _new_target_machine(target: HostTarget, opt_level: int) -> tuple[Any, str]:
+def _new_target_machine(target: Target, opt_level: int) -> tuple[Any, str]:
     import llvmlite.binding as llvm
 
     _initialize_llvm(target.triple == llvm.get_process_triple())
+    options = {"reloc": "pic", "codemodel": "small"} if target.emit == "object" else {"codemodel": "default"}
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=opt_level, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.features, opt=opt_level, **options
     )
-    return machine, str(machine.target_data)
+    return machine, f'target datalayout = "{machine.target_data}"\ntarget triple = "{target.triple}"\n'
 
 
 @once

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.plan_records import TapeWords
+from autojit.codegen.cpu.plan.records import TapeWords
 from autojit.codegen.lowered import Counter, Tape, Word
 from autojit.runtime.failures import Failures
 from autojit.runtime.memory import Arena, bucket_size

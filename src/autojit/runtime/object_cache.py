@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autojit.codegen.target import HostTarget
+from autojit.codegen.target import Target
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
@@ -52,7 +52,7 @@ _LOOKED_AT = 1024  # entries, to estimate the size of all
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a FIFO in an entry's place must not block
 
 
-def object_key(ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> str:
+def object_key(ir_text: str, target: Target, opt_level: int = 2, pass_level: int | None = None) -> str:
     """SHA-256 (64 hex digits) over everything the object depends on; equal on every process of equal machines."""
     parts = (
         ir_text,
@@ -104,7 +104,7 @@ class ObjectCache:
         self._building: dict[str, Any] = {}  # a lock for every key that is being built
         _instances.add(self)
 
-    def object(self, ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> bytes:
+    def object(self, ir_text: str, target: Target, opt_level: int = 2, pass_level: int | None = None) -> bytes:
         """The object for a module: from disk when a sound entry is there, else compiled and stored.
 
         Threads asking for one object at a time share one compilation.
@@ -118,7 +118,7 @@ class ObjectCache:
     def objects(
         self,
         ir_texts: Sequence[str],
-        target: HostTarget,
+        target: Target,
         opt_level: int = 2,
         pass_levels: Sequence[int | None] | None = None,
     ) -> list[bytes]:

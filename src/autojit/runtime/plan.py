@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.codegen.cpu.plan_records import (
+from autojit.codegen.cpu.plan.records import (
     EVERY,
     EVERY_SIXTEENTH,
     Band,

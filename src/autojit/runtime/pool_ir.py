@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autojit.codegen.cpu.plan.runner import PARALLEL_FOR
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction, body
 from autojit.codegen.records import Field, HalfWord, Pointer, Record, Word
@@ -31,7 +32,7 @@ FUTEX_BY_MACHINE = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAIT, FUTEX_WAKE = 128, 129  # private to the process
 
 CHUNK_BITS = 24
-MOST_CHUNKS = 2**CHUNK_BITS - 1
+MOST_CHUNKS = 2**CHUNK_BITS - 1  # a job with more runs on the calling thread
 GENERATION_BIT = 2 * CHUNK_BITS
 INT32_MOST = 2**31 - 1
 SIGNAL_SET_BYTES = 128
@@ -56,7 +57,6 @@ class PoolWords(Record[int], apart=CACHE_LINES_BYTES):
     spins: HalfWord  # pauses before a worker sleeps
 
 
-PARALLEL_FOR = Signature("aj_parallel_for", "ptr body, ptr context, i64 chunks, i64 max")
 _SLEEP = Signature("sleep_on", "ptr word, i32 seen")
 _WAKE = Signature("wake_on", "ptr word, i32 count")
 _WORK = Signature("work", "i64 worker")

@@ -1,8 +1,9 @@
 """The size program of a plan: which words of it depend on the sizes of a call, and how they are computed.
 
 `SizeProgram` collects words while a plan is written (`word`, `slot`, `region`), then lays itself out for the native
-code of ``codegen.cpu.size_ir``. Temporaries of symbolic size lie in an arena that grows when a call needs more than any
-before. What depends on a size that the step counts itself is a program of its own, a *stage*, with an arena of its own.
+code of `codegen.cpu.plan.sizes`. Temporaries of symbolic size are in an arena that grows when a call needs more than
+any before. What depends on a size that the step counts itself is a program of its own, a *stage*, with an arena of its
+own.
 
 How to read: `_Slot`, the collecting methods, `finish`.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.plan_records import OPERATIONS, Instruction, SizeProgramWords, WrittenWord
+from autojit.codegen.cpu.plan.records import OPERATIONS, Instruction, SizeProgramWords, WrittenWord
 from autojit.core.errors import SpecializeSize
 from autojit.core.size_expressions import Atom, Expression
 from autojit.core.sizes import expression_of, is_symbolic

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from autojit.codegen.cpu.plan_records import Plan, PlanEntry
+from autojit.codegen.cpu.plan.records import Plan, PlanEntry
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node

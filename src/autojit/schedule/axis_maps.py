@@ -15,6 +15,7 @@ def map_axes(
         return kept, folded
     target = [a for a, n in enumerate(domain) if n != 1]
     source = [a for a, n in enumerate(shape) if n != 1]
+    # Axes of extent 1 hold no elements apart: shapes that differ in these alone map axis by axis.
     if [shape[a] for a in source] != [domain[a] for a in target]:
         return _map_blocks(shape, domain, kept, folded)
     to = dict(zip(source, target, strict=True))

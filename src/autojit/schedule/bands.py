@@ -8,11 +8,11 @@ Where the number of rows is a symbolic size, slices are of a size that follows f
 one may be shorter.
 
 A kernel may join when, cut into ``count`` slices, slice ``s`` of it reads of the band's own values only what slice
-``s`` of their kernels wrote. ``local_units`` proves that on index expressions. Reductions over rows leave one partial
+``s`` of their kernels wrote. ``local_grains`` proves that on index expressions. Reductions over rows leave one partial
 result per slice and are combined after the band; so do products that contract over the rows (weight gradients) when
 their result is small.
 
-How to read: ``local_units`` (the proof), ``Cut`` (how a kernel can be sliced), ``form_bands`` (the sweep).
+How to read: ``local_grains`` (the proof), ``Cut`` (how a kernel can be sliced), ``form_bands`` (the sweep).
 """
 
 from __future__ import annotations
@@ -32,12 +32,21 @@ from autojit.schedule.expressions import Load, RandomWord
 from autojit.schedule.kernels import Access, Apart, Kernel, LoopKernel, MatmulKernel
 from autojit.schedule.pull import loop_indices
 
-LOOK_AHEAD = 64  # kernels passed over one after the other before a band ends: bounds the sweep
-LEAST_KERNELS = 2
-TRIAL_UNITS = 64  # a slice of so many units tells how much memory a unit needs
+# Counts are those of tools/schedule_bounds.py: 29 steps, 1,778 kernels, of which 758 are in 19 bands.
+
+# Kernels passed over one after the other before a band ends: bounds the sweep. Half as many lose two bands of eight
+# kernels; without a bound, the same 19 bands hold two kernels more.
+LOOK_AHEAD = 64
+# A product contracts over the band's rows, and leaves a partial product for each slice, if it has this many times more
+# rows than its operands have columns. From 1 to 4 the bands are the same; with 16 eleven kernels leave them, without
+# contractions 126 do, and a quarter more memory is planned.
+LONG_ROWS = 4
+LEAST_KERNELS = 2  # one alone has no value that stays inside; asking for 3 or 4 changes no band
+# A slice of this many grains tells how much memory each needs; one alone would count what buffers are rounded up by.
+TRIAL_GRAINS = 64
 
 
-def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
+def local_grains(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
     """The largest number of slices (all its divisors are fine too) for which slice s reads only slice s of a buffer.
 
     ``index`` is a position in a buffer of ``elements``; ``rows`` are the loops that are sliced, outermost first.
@@ -46,10 +55,10 @@ def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> in
     divided = index.divided_variables()
     for count in range(len(rows), 0, -1):
         head = rows[:count]
-        units = prod(v.extent for v in head)
-        if units == 0 or elements % units != 0 or not divided.isdisjoint(head):
+        grains = prod(v.extent for v in head)
+        if grains == 0 or elements % grains != 0 or not divided.isdisjoint(head):
             continue
-        width = elements // units
+        width = elements // grains
         stride = width
         for variable in reversed(head):
             if coefficients.get(variable, 0) != stride:
@@ -59,19 +68,20 @@ def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> in
             rest = Index(tuple((t, c) for t, c in index.terms if t not in head), index.offset)
             low, high = rest.bounds()
             if surely_less(-1, low) and surely_less(high, width):
-                return units
+                return grains
     return 1
 
 
 @dataclass(eq=False)
 class Cut:
-    """How a kernel can be sliced: ``units`` bounds the slices; ``reads`` and ``writes`` bound them per buffer.
+    """How a kernel can be sliced: into any divisor of ``grains``, the smallest pieces of its rows.
 
-    ``contracts``: the kernel sums over the rows and leaves one partial result per slice. ``least`` of its units should
+    ``reads`` and ``writes`` have the grains of each buffer, which bound a band that makes these values in the same way.
+    ``contracts``: the kernel sums over the rows and leaves one partial result per slice. ``least`` of its grains should
     be in a slice where there is a choice.
     """
 
-    units: int
+    grains: int
     reads: dict[Value, int]
     writes: dict[Value, int]
     most: int
@@ -125,14 +135,14 @@ def _cut_loops(kernel: LoopKernel, bands: Bands) -> Cut | None:
         if not isinstance(expr, Load):
             continue
         value = program.loads[expr.buffer]
-        units = local_units(rows, expr.positions[0], value.type.size)
-        reads[value] = size_gcd(reads.get(value, 0), units)
-    writes = {s.value: local_units(rows, s.index, s.value.type.size) for s in program.stores}
-    units = prod(v.extent for v in rows)
+        grains = local_grains(rows, expr.positions[0], value.type.size)
+        reads[value] = size_gcd(reads.get(value, 0), grains)
+    writes = {s.value: local_grains(rows, s.index, s.value.type.size) for s in program.stores}
+    grains = prod(v.extent for v in rows)
     for accumulator in program.accumulators:
-        if accumulator.prefix:
-            writes[accumulator.value] = units
-    return Cut(units, reads, writes, bands.most_slices)
+        if accumulator.prefix:  # else the slices' partial results are added up after the band
+            writes[accumulator.value] = grains
+    return Cut(grains, reads, writes, bands.most_slices)
 
 
 def _cut_matmul(kernel: MatmulKernel, bands: Bands) -> Cut | None:
@@ -143,8 +153,9 @@ def _cut_matmul(kernel: MatmulKernel, bands: Bands) -> Cut | None:
     n = b_type.shape[-1]
     count = prod(batch)
     is_open = is_symbolic(m * n * k * count)
+    # One partial product for each slice: larger ones are cheaper as one product over all rows (`contracted_bytes`).
     is_small = count == 1 and surely_less(m * n * a_type.dtype.size_bytes, bands.contracted_bytes + 1)
-    if is_small and typical(k) >= 4 * max(typical(m), typical(n)):
+    if is_small and typical(k) >= LONG_ROWS * max(typical(m), typical(n)):
         return _cut_contraction(kernel, m, k, n, bands.most_slices)
     axes = loop_indices((*batch, m), "r")
     sliced = axes[:-1] if is_open and count != 1 else axes  # whole matrices, where they cannot be cut evenly
@@ -152,16 +163,16 @@ def _cut_matmul(kernel: MatmulKernel, bands: Bands) -> Cut | None:
     if not rows:
         return None
     (inner,), (column,) = loop_indices((k,), "k"), loop_indices((n,), "n")
-    reads = {kernel.a.value: local_units(rows, _position(kernel.a, (*axes, inner)), kernel.a.value.type.size)}
-    b_units = local_units(rows, _position(kernel.b, (*axes[:-1], inner, column)), kernel.b.value.type.size)
-    reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
-    units = prod(v.extent for v in rows)
+    reads = {kernel.a.value: local_grains(rows, _position(kernel.a, (*axes, inner)), kernel.a.value.type.size)}
+    b_grains = local_grains(rows, _position(kernel.b, (*axes[:-1], inner, column)), kernel.b.value.type.size)
+    reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_grains)
+    grains = prod(v.extent for v in rows)
     most = bands.most_slices
     if typical(k * n) * a_type.dtype.size_bytes > bands.resident_bytes and not batch_varies(kernel, count):
         if is_open:
             return None  # few rows would be one slice, and one worker's
         most = m * count // bands.rows_per_packing
-    return Cut(units, reads, {kernel.node.outputs[0]: units}, most) if most >= bands.least_slices else None
+    return Cut(grains, reads, {kernel.node.outputs[0]: grains}, most) if most >= bands.least_slices else None
 
 
 def batch_varies(kernel: MatmulKernel, count: int) -> bool:
@@ -173,10 +184,12 @@ def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int, most: int) ->
     rows, (i,), (j,) = loop_indices((k,), "k"), loop_indices((m,), "i"), loop_indices((n,), "j")
     batch = (Index(),) * (kernel.node.inputs[0].type.ndim - 2)
     variables = [t for t, _ in rows[0].terms if isinstance(t, LoopVariable)]
-    a_units = local_units(variables, _position(kernel.a, (*batch, i, rows[0])), kernel.a.value.type.size)
-    reads = {kernel.a.value: a_units}
-    b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
-    reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
+    a_grains = local_grains(variables, _position(kernel.a, (*batch, i, rows[0])), kernel.a.value.type.size)
+    reads = {kernel.a.value: a_grains}
+    b_grains = local_grains(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
+    reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_grains)
+    # ``least`` is asked for in open bands alone, so that few rows do not each make a partial product. No measurement is
+    # recorded for the half.
     return Cut(k, reads, {}, most, contracts=True, least=max(m, n) // 2)
 
 
@@ -189,15 +202,15 @@ def _position(access: Access, index: Sequence[Index]) -> Index:
 
 @dataclass(frozen=True)
 class Slices:
-    """``count`` slices of ``size`` of the ``units`` that a band's rows are made of; the last may be shorter."""
+    """``count`` slices of ``size`` of the ``grains`` that a band's rows are made of; the last may be shorter."""
 
     count: int
-    units: int
+    grains: int
     size: int
 
     def part(self, extent: int) -> int:
-        """How much of an extent, a multiple of ``units``, belongs to one slice."""
-        return extent // self.units * self.size
+        """How much of an extent, a multiple of ``grains``, belongs to one slice."""
+        return extent // self.grains * self.size
 
     @property
     def is_even(self) -> bool:
@@ -245,7 +258,7 @@ class _Grower:
         self.bands = bands
         self.kernels: list[Kernel] = []
         self.cuts: list[Cut] = []
-        self.units = 0
+        self.grains = 0
         self.most = bands.most_slices
         self.produced: set[Value] = set()
         self.unreadable: set[Value] = set()
@@ -254,21 +267,22 @@ class _Grower:
         reads = self.reads[kernel]
         if cut is None or not self.unreadable.isdisjoint(reads) or self.apart.separates(kernel, self.kernels):
             return False
-        units = size_gcd(self.units, cut.units)
+        grains = size_gcd(self.grains, cut.grains)
         for value, bound in cut.reads.items():
             if value in self.produced:
-                units = size_gcd(units, bound)
+                grains = size_gcd(grains, bound)
         for bound in cut.writes.values():
-            units = size_gcd(units, bound)
+            grains = size_gcd(grains, bound)
         if cut.contracts and self.produced.isdisjoint(reads):
             return False  # nothing of the band in cache: better as a kernel of its own
         most = min(self.most, cut.most)
         least = self.bands.least_slices
-        if typical(units) < least:
+        if typical(grains) < least:
             return False
-        if not is_symbolic(units) and not any(least <= d <= most for d in _divisors(units)):
+        # Slices are of equal size where sizes are fixed, so their number divides all bounds.
+        if not is_symbolic(grains) and not any(least <= d <= most for d in _divisors(grains)):
             return False
-        self.units, self.most = units, most
+        self.grains, self.most = grains, most
         self.kernels.append(kernel)
         self.cuts.append(cut)
         for value in kernel.writes():
@@ -339,10 +353,11 @@ def _finish(grower: _Grower) -> Band | None:
     ]
     if sum(typical(v.type.size_bytes) for v in local) < bands.least_bytes:
         return None
-    if is_symbolic(grower.units):
+    if is_symbolic(grower.grains):
         return _open_band(grower, local) if len(grower.kernels) >= bands.least_open_kernels else None
+    # The fewest slices that fit the cache: each costs a call per kernel. If none fits, the smallest.
     best: Band | None = None
-    for count in _divisors(grower.units):
+    for count in _divisors(grower.grains):
         if count < bands.least_slices or count > grower.most:
             continue
         best = Band(grower.kernels, Slices(count, count, 1), grower.cuts)
@@ -354,18 +369,18 @@ def _finish(grower: _Grower) -> Band | None:
 
 def _open_band(grower: _Grower, local: Sequence[Value]) -> Band:
     """Slices as large as fit the cache, but enough of them for a few workers, by the rows of a call."""
-    units, bands = grower.units, grower.bands
-    trial = Band(grower.kernels, Slices(units, units, TRIAL_UNITS), grower.cuts)
+    grains, bands = grower.grains, grower.bands
+    trial = Band(grower.kernels, Slices(grains, grains, TRIAL_GRAINS), grower.cuts)
     _place_local(trial, local, grower.machine)
-    fitting = size_max(1, bands.slice_bytes * TRIAL_UNITS // trial.local_bytes)
+    fitting = size_max(1, bands.slice_bytes * TRIAL_GRAINS // trial.local_bytes)
     local_bytes = sum(v.type.size_bytes for v in local)
     worthwhile = bands.least_slices * (local_bytes // bands.least_bytes)  # slices that pay for a fork
-    size = size_min(fitting, -(-units // size_max(1, size_min(worthwhile, bands.least_slices))))
-    least = [bands.least_units, *(-(-cut.least * units // cut.units) for cut in grower.cuts)]
+    size = size_min(fitting, -(-grains // size_max(1, size_min(worthwhile, bands.least_slices))))
+    least = [bands.least_grains, *(-(-cut.least * grains // cut.grains) for cut in grower.cuts)]
     size = size_max(size, size_min(fitting, reduce(size_max, least)))
-    size = size_max(size, -(-units // bands.most_slices))
-    size = -(-size // bands.least_units) * bands.least_units  # so that slices of any value begin at a cache line
-    band = Band(grower.kernels, Slices(-(-units // size), units, size), grower.cuts)
+    size = size_max(size, -(-grains // bands.most_slices))
+    size = -(-size // bands.least_grains) * bands.least_grains  # so that slices of any value begin at a cache line
+    band = Band(grower.kernels, Slices(-(-grains // size), grains, size), grower.cuts)
     _place_local(band, local, grower.machine)
     return band
 

@@ -1,7 +1,7 @@
 """Commits: memory that outlives a step is written when nothing in the step can fail any more.
 
-A kernel that fails leaves out the kernels behind it, not those before it, nor its own chunks that other threads run. So
-state, and gradients whose memory is used again, are written by kernels that cannot fail, behind all that can. This is
+When a kernel fails, the kernels after it do not run; those before it have run, and so may other chunks of its own. So
+state, and gradients whose memory is used again, are written by kernels that cannot fail, after all that can. This is
 the one place that decides how (docs/design/failing_steps.md):
 
 1. *Order.* A unit that writes a lasting output waits for every unit that may fail.
@@ -70,7 +70,7 @@ def failing_nodes(graph: Graph, checked: AbstractSet[Node] = frozenset()) -> set
 def with_checks(graph: Graph, lasting: Collection[int], sure: AbstractSet[Node]) -> tuple[Graph, frozenset[Node]]:
     """The graph with checks in front of look-ups that touch what outputs ``lasting`` write; these look-ups.
 
-    They are scatters that make such an output, in place, and look-ups of what depends on one, but for those that are
+    They are scatters that make such an output, in place, and look-ups of what depends on one, except those that are
     ``sure`` not to fail. Time O(nodes).
     """
     if not lasting:
@@ -140,7 +140,7 @@ def _look_ups(node: Node) -> Sequence[tuple[int, int, int]]:
 
 def failing_units(fuser: Fuser, failing: AbstractSet[Node]) -> set[int]:
     """The units that may fail: by a node of theirs, or by a look-up that they compute where they read it."""
-    looked: set[Value] = set()  # values without storage behind which a look-up may fail
+    looked: set[Value] = set()  # values without storage that need a look-up which may fail
     for node in fuser.graph.nodes:
         if node.outputs[0] in fuser.inline and (node in failing or not looked.isdisjoint(node.inputs)):
             looked.update(node.outputs)

@@ -65,7 +65,7 @@ def _bounded(expression: Expression, bounds: Bounds) -> Expression:
     for monomial, coefficient in expression.terms:
         is_counted = any(not bounds.keys().isdisjoint(_symbols(atom)) for atom in monomial)
         if coefficient < 0 and is_counted:
-            continue  # counts are at least 0
+            continue  # counts are at least 0, so without the term the sum is at least as large
         product = expressions.constant(coefficient)
         for atom in monomial:
             product = expressions.multiply(product, _bounded_atom(atom, bounds))
@@ -120,13 +120,14 @@ class CountReaders:
 
 
 def after_counting(graph: Graph) -> Graph:
-    """The graph with every node behind the nodes that count its sizes. Time O(nodes * counted sizes)."""
+    """The graph with every node after the nodes that count its sizes. Time O(nodes * counted sizes)."""
     readers = CountReaders(graph)
     if not readers.made:
         return graph
     nodes: list[Node] = []
     ready = set(graph.inputs)
     waiting = list(graph.nodes)
+    # In rounds, so that the order of the program stays where it may: it says which of several errors comes first.
     while waiting:
         later: list[Node] = []
         for node in waiting:

@@ -166,13 +166,14 @@ class Expressions:
         Args:
             phase: the least it can be; operands and run-time indices may be of later ones.
         """
+        # Operands are compared by identity, which is equality here, so a key costs the same however deep they are.
         key = (kind, dtype.short, args, positions, guards, *own.values())
         found = self._known.get(key)
         if found is None:
             for arg in args:
                 if arg.phase > phase:
                     phase = arg.phase
-            if self.lookups:
+            if self.lookups:  # few programs have any, and positions need not be walked without
                 phase = max(phase, self._looked_up(positions, guards))
             found = kind(len(self.made), dtype, args, positions, guards, phase, **own)
             self._known[key] = found

@@ -51,6 +51,7 @@ class Forms:
 
     def _form(self, group: Group, stored: AbstractSet[Value]) -> tuple[Any, list[Value]]:
         """Everything a program depends on but the values themselves, which are numbered in the order of their use."""
+        # The values themselves are left out, but not which of them are one: x * x is another program than x * y.
         definitions, inline, level = self.definitions, self.inline, group.level
         numbers: dict[Value, int] = {}
         parts: list[Any] = [group.shape, group.row_axes, group.prefix]

@@ -23,8 +23,18 @@ from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.kinds import Kind
 from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
 
-MOST_MEMBERS = 400  # nodes of a group
-CANDIDATES = 6  # groups that a node may join are tried, the latest first
+# Counts are those of tools/schedule_bounds.py: 29 steps, 1,778 kernels, before any of them runs.
+
+# Nodes of a group, so that the text of one kernel stays bounded in programs that others generate. The largest nest of
+# the 29 steps has 315 nodes; half the bound would make four kernels more.
+MOST_MEMBERS = 400
+# Groups that read what a node reads are asked to take it in, the latest few of each value. Learning rates and masks are
+# read by every update, so asking all would grow with the square of the parameters. All readers: 9 kernels more; only
+# the last one: 13 fewer, but also 43 fewer of them in bands.
+RECENT_READERS = 3
+# Groups that a node may join are tried, those that do most work first. One alone: 80 kernels more. Twelve: 12 fewer,
+# and no more beyond.
+CANDIDATES = 6
 
 
 class Fuser:
@@ -77,11 +87,11 @@ class Fuser:
     # -- merging groups that grew towards each other
 
     def _merge_groups(self) -> None:
-        """Join a group to one it reads from when both walk the same domain and no third unit lies between them."""
+        """Join a group to one it reads from when both walk the same domain and no third unit must run between."""
         place = {node: k for k, node in enumerate(self.graph.nodes)}
         for unit in range(len(self.units)):
             group = self.units[unit]
-            while isinstance(group, Group):
+            while isinstance(group, Group):  # a group that has absorbed one may have new producers
                 if not any(self._merge(self.units[i], group, place) for i in self._producers(group)):
                     break
 
@@ -97,7 +107,7 @@ class Fuser:
             return False
         if len(other.members) + len(group.members) > MOST_MEMBERS or other.checks_only or group.checks_only:
             return False
-        made = other.level.keys()
+        made = other.level.keys()  # read inside from now on, so no buffer of the joined nest
         if len((group.buffers | other.buffers) - made) > self.machine.most_buffers or self._is_between(other.id, group):
             return False
         is_read_elsewhere = not self.readers_of(other) <= {other.id, group.id}
@@ -145,7 +155,7 @@ class Fuser:
             if its_level == OUT or other.position[value] != index:
                 return False
             if its_level == FULL and level == ROW and not isinstance(node.op, Reduction):
-                return False
+                return False  # a number a row cannot depend on one of the row's elements
         return True
 
     def _absorb(self, other: Group, group: Group, place: dict[Node, int], is_read_elsewhere: bool) -> None:
@@ -158,6 +168,8 @@ class Fuser:
         for value in other.level:
             self.owner[value] = group.id
         old, new = 1 << other.id, 1 << group.id
+        # Rewriting the bits of every unit at every union made scheduling grow with the square of the depth
+        # (docs/design/deep_models.md), hence the case below.
         self.alive &= ~old
         own = (self.dependencies[group.id] | self.dependencies[other.id]) & ~(old | new)
         if is_read_elsewhere:  # else whatever needs the producer needs the group already
@@ -180,11 +192,11 @@ class Fuser:
 
     def _candidates(self, node: Node) -> Iterable[Group]:
         seen: dict[int, None] = {}
-        is_check = isinstance(node.op, InRange)
+        is_check = isinstance(node.op, InRange)  # shares no nest with others: see `Group.checks_only`
         for value in self.read_values(node):
             if value in self.owner:
                 seen[self.owner[value]] = None
-            for reader in self.readers.get(value, ())[-3:]:
+            for reader in self.readers.get(value, ())[-RECENT_READERS:]:
                 seen[reader] = None
         found = [unit for i in seen if isinstance(unit := self.units[i], Group) and unit.checks_only == is_check]
         if self.is_mixed:
@@ -260,6 +272,7 @@ class Fuser:
         position = group.canonical(shape, level)
         reads = self._reads_at(node, position)
         if level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
+            # Equal row counts are common (a batch), so without this the rows of one layer would wait for another's.
             return False  # unrelated: joining would only delay what others wait for
         if not self._admissible(group, reads, level):
             return False
@@ -319,6 +332,9 @@ class Fuser:
         """Whether joining would tie values together that become ready at different times, for little gain."""
         if not group.members:
             return False
+        # Nothing of the group is read: the node would gain a shared load at most, and wait for what the group needs.
+        # Something is read: the group's other readers would wait for what the node needs besides. In a large nest the
+        # trip to memory that is saved pays for it, in a small one not (`Machine.small_domain`).
         own, needed = self.dependencies[group.id], self._bits(outside)
         if not inside and own & ~needed:
             return True
@@ -356,7 +372,7 @@ class Fuser:
         self.dependencies[unit] |= added
         needed = self.units[unit]
         assert needed is not None
-        if unit in self.awaited or self.readers_of(needed) - {unit}:
+        if unit in self.awaited or self.readers_of(needed) - {unit}:  # somebody's bits contain this unit's
             bit = 1 << unit
             self.dependencies = [bits | added if bits & bit else bits for bits in self.dependencies]
 
@@ -410,6 +426,8 @@ class Fuser:
         if mapped is None:
             return None
         kept, folded = mapped
+        # Kept axes outside: a number per row (softmax). Folded axes outside: column sums, accumulated as rows go by.
+        # Kept axes on both sides: the leading ones stay rows, and each has columns of its own (column sums of a batch).
         if not folded:  # axes of extent 1 alone: a nest of its own has them as inner loops
             return None if group.members else (kept, 0, ROW)
         if max(kept) < min(folded):

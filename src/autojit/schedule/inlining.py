@@ -27,6 +27,8 @@ def inline_values(
     for node in graph.nodes:
         kind = kinds[node]
         is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline, machine.expansion)
+        # Each reader of an inline value computes it again. So only cheap ops expand (`Elementwise.is_cheap`), and parts
+        # have one reader each.
         if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted:
             inline.update(node.outputs)
     return inline

@@ -77,7 +77,7 @@ class StructuredKernel:
     """Any other op on contiguous operands: scatters, scans, opaque calls."""
 
     node: Node
-    operands: tuple[Value, ...]  # the stored values behind the node's inputs
+    operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
 
     @property
@@ -108,10 +108,10 @@ class CopyKernel:
 
 @dataclass(eq=False)
 class NestedKernel:
-    """A branch or loop on contiguous operands: its graphs have schedules of their own, run as often as it takes."""
+    """A branch or loop on contiguous operands: its graphs have schedules, which run as often as the data decide."""
 
     node: Node
-    operands: tuple[Value, ...]  # the stored values behind the node's inputs
+    operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     schedules: tuple[Schedule, ...]
 
     @property
@@ -136,7 +136,7 @@ class Apart:
     committing: frozenset[Kernel]
 
     def separates(self, kernel: Kernel, others: Iterable[Kernel]) -> bool:
-        """Whether a kernel must run behind one of the others."""
+        """Whether a kernel must run after one of the others."""
         return kernel in self.committing and not self.failing.isdisjoint(others)
 
 
@@ -163,7 +163,7 @@ def joint_batch(accesses: Sequence[Access], shape: Shape) -> list[tuple[int, tup
     """
     merged: list[tuple[int, tuple[int, ...]]] = []
     for axis, extent in enumerate(shape[:-2]):
-        if extent == 1:
+        if extent == 1:  # its stride says nothing
             continue
         strides = tuple(access.strides[axis] for access in accesses)
         if merged and merged[-1][1] == tuple(stride * extent for stride in strides):
@@ -189,9 +189,9 @@ def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Val
     return None if found is None else Access(leaf, *found)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # by form alone: layers of a model share their views (docs/design/deep_models.md)
 def _strides_through(shape: Shape, chain: tuple[tuple[Reindex, TensorType], ...]) -> tuple[int, tuple[int, ...]] | None:
-    """(offset, strides) in the storage behind a chain of reindexing ops, each with the type that it reads."""
+    """(offset, strides) in the storage that a chain of reindexing ops reads; each op comes with the type it reads."""
     axes = index = loop_indices(shape)
     stored = shape
     for op, operand in chain:

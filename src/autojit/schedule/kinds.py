@@ -1,6 +1,6 @@
 """Kinds of nodes: what may become of each when kernels are formed.
 
-- INLINE: reindexing, sources, gathers; readers follow them to the values behind.
+- INLINE: reindexing, sources, gathers; readers follow them to the values that are stored.
 - POINTWISE: an element is computed from elements of the operands at positions known before running.
 - REDUCTION: folds axes, in a loop nest.
 - PRODUCT: a matrix product with tile code of its own.
@@ -22,7 +22,7 @@ from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.ops.random import RandomBits
 from autojit.ops.shape import SliceUpdate
 
-_NO_SCALARS = ("complex", "float8")
+_NO_SCALARS = ("complex", "float8")  # kinds of dtypes whose elements are no single register to an `Emitter`
 
 
 class Kind(Enum):
@@ -60,6 +60,8 @@ def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
     if isinstance(op, Matmul | MatmulAdd):
         return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
+    # An element of these is computed from elements at positions that are known, which is all that fusion asks. They are
+    # not `Elementwise` because these positions are not their own.
     is_stitched = isinstance(op, Concatenate | SliceUpdate | RandomBits) and not _joins_blocks(node, machine)
     if isinstance(op, Elementwise) or is_stitched:
         found = Kind.POINTWISE
@@ -73,7 +75,9 @@ def _kind(node: Node, machine: Machine) -> Kind:
 
 
 def _joins_blocks(node: Node, machine: Machine) -> bool:
-    """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
+    """Whether a node joins enough blocks of memory that copying them beats asking each element which one it is in."""
+    # Only along the outermost axis is each operand one block of the result. Copies are a kernel of their own, so what
+    # reads the whole is not fused with it: that is given up where many long pieces are joined.
     if not isinstance(node.op, Concatenate) or len(node.inputs) < machine.many_blocks:
         return False
     whole = node.outputs[0].type

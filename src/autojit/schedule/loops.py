@@ -48,7 +48,9 @@ from autojit.schedule.expressions import (
 from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
-LONGEST_CHAIN = 32  # guards; nested twice they tell a thousand pieces apart
+# Guards. A chain is as deep an expression as it is long, and printing goes down it; nested twice, chains of this length
+# tell a thousand pieces apart. No concatenation has more than 32 pieces in the steps of tools/schedule_bounds.py.
+LONGEST_CHAIN = 32
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ class ExprBuilder:
         """The element of a value at a position."""
         group = self.group
         if value in group.level:
+            # Fusion has let it join because of this; a member that is read elsewhere would be another element.
             here = tuple(i.opened() for i in index)
             assert group.position[value] == here, f"{value} is read away from its position"
             return self.member(value)
@@ -218,7 +221,7 @@ class ExprBuilder:
         return known[body.outputs[0]]
 
     def through(self, node: Node, index: Indices) -> Expr:
-        """An element behind a reindexing op, a source or a gather."""
+        """An element of a reindexing op, a source or a gather."""
         op = node.op
         if isinstance(op, Reindex):
             (x,) = node.inputs
@@ -226,6 +229,7 @@ class ExprBuilder:
             source = op.source_index(index, x.type)
             if not guards:
                 return self.value(x, source)
+            # Behind the guard the position is inside, so divisions further down may simplify by that (`Index.within`).
             source = tuple(i.within(n) for i, n in zip(source, x.type.shape, strict=True))
             fill = self.exprs.make(Number, x.type.dtype, digits=Number.digits_of(op.fill))  # type: ignore[attr-defined]
             return self._guard(guards, self.value(x, source), fill)
@@ -315,7 +319,7 @@ class ExprBuilder:
         return self.exprs.make(RandomWord, node.outputs[0].type.dtype, op=node.op, args=words, positions=(position,))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=16384)  # as many as `linearize` keeps
 def _address(index: Indices, shape: Shape) -> Index:
     return linearize(index, shape).opened()
 

@@ -15,7 +15,9 @@ from autojit.ops.base import Elementwise
 from autojit.ops.shape import Slice
 from autojit.schedule.kinds import Kind
 
-FEW = 8  # slices of a value that are compared pair by pair
+# Slices of a value that are compared pair by pair, which is 28 comparisons at most; more are told apart if one axis
+# alone does it. No value has more than five in the steps of tools/schedule_bounds.py.
+FEW = 8
 
 
 def parted_values(graph: Graph, definitions: Mapping[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
@@ -61,7 +63,7 @@ def _is_cheap(node: Node | None, kinds: Mapping[Node, Kind]) -> bool:
 
 
 def _are_apart(slices: Sequence[Node]) -> bool:
-    """Whether no element lies in two slices; of many, whether one axis alone tells them apart."""
+    """Whether no element is in two slices; of many, whether one axis alone tells them apart."""
     ops: list[Slice] = [node.op for node in slices]  # type: ignore[misc]
     if len(ops) <= FEW:
         return all(_is_apart(a, b) for a, b in combinations(ops, 2))
@@ -79,5 +81,5 @@ def _is_apart(a: Slice, b: Slice) -> bool:
 
 
 def _may_begin(start: int, stop: int) -> bool:
-    """Whether a start may lie before a stop."""
+    """Whether a start may be before a stop."""
     return not surely_less(stop - 1, start)

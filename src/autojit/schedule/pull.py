@@ -1,7 +1,7 @@
-"""Pulling: which buffer element stands behind element ``i`` of a value.
+"""Pulling: which element of a buffer is element ``i`` of a value.
 
 Reindexing ops, sources and gathers are *inline*: they are never computed on their own unless somebody needs their
-storage; readers follow them to the values behind.
+storage; readers follow them to the values that are stored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autojit.ops.base import Elementwise, Reindex, Source
 Indices = tuple[Index, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # a process has few shapes; the variables of one must not be made for each node
 def loop_indices(shape: Shape, prefix: str = "i") -> Indices:
     """A fresh loop variable per axis (extent 1 gives the constant 0)."""
     return tuple(Index.of(LoopVariable(f"{prefix}{axis}", n)) for axis, n in enumerate(shape))
@@ -47,7 +47,7 @@ def gathered_index(node: Node, index: Indices) -> tuple[list[tuple[Value, Indice
 def leaves(
     value: Value, index: Indices, definitions: Mapping[Value, Node], inline: frozenset[Value] | set[Value]
 ) -> Iterator[tuple[Value, Indices]]:
-    """The non-inline values behind ``value[index]`` with the position read in each; sources have none."""
+    """The stored values that ``value[index]`` reads, with the position read in each; sources read nothing."""
     node = definitions.get(value)
     if node is None or value not in inline:
         yield value, index

@@ -57,7 +57,7 @@ def _indices_of(program: LoopProgram) -> Iterator[Index]:
 
 def refine(nest: _Nest) -> None:
     """Split variables at the divisors found in indices, as long as something splits."""
-    while True:
+    while True:  # a division that simplifies may leave one of a part, or of a sum that is one variable now
         found: dict[LoopVariable, set[int]] = {}
         for index in nest.now.values():
             _divisors(index, found)
@@ -110,13 +110,14 @@ def _collapse_list(nest: _Nest, loops: list[LoopVariable], divided: set[LoopVari
     position = 0
     while position + 1 < len(loops):
         outer, inner = loops[position], loops[position + 1]
+        # Inside a division a variable has no coefficient to compare, and `_merge` changes plain terms alone.
         if outer in divided or inner in divided or not _walks_as_one(nest, outer, inner):
             position += 1
             continue
         merged = LoopVariable(f"{outer.name}{inner.name}", outer.extent * inner.extent)
         nest.rewrite(partial(_merge, outer=outer, inner=inner, merged=merged))
         loops[position : position + 2] = [merged]
-        position = max(position - 1, 0)
+        position = max(position - 1, 0)  # the merged loop may go with the one before
 
 
 def _walks_as_one(nest: _Nest, outer: LoopVariable, inner: LoopVariable) -> bool:
@@ -141,6 +142,7 @@ def _coarsened(index: Index, low: int, high: int) -> Guard:
     Only the outer digits of a position are asked where a piece begins and ends with whole digits.
     """
     units = {coefficient for _, coefficient in index.terms if surely_less(1, coefficient)}
+    # The guard is then the same throughout an inner loop: it can be asked once a row, and addresses chosen by it.
     for unit in sorted(units, key=size_rank, reverse=True):
         if surely_divides(unit, low) and surely_divides(unit, high):
             outer = index // unit
@@ -152,6 +154,7 @@ def _coarsened(index: Index, low: int, high: int) -> Guard:
 def _rebuilt(program: LoopProgram, nest: _Nest, guards: dict[Guard, Guard]) -> LoopProgram:
     """The program on the loops of a nest."""
     now = nest.now
+    # Made again in their order, so each follows its operands; two that have become one are one (hash-consing).
     exprs = Expressions()
     new: dict[Expr, Expr] = {}
     for expr in program.exprs:

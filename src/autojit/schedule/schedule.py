@@ -2,7 +2,7 @@
 
 1. ``_storage_needs`` finds inline values that need storage of their own (outputs, operands of structured ops).
 2. ``form_groups`` fuses; every value read outside its group is stored.
-3. What lasts after the step (state, gradients) is written behind all that may fail (`commits`).
+3. What lasts after the step (state, gradients) is written after all that may fail (`commits`).
 4. Donated inputs (state) are updated in place: readers of the old value are ordered before the writer; where that is
    impossible the new value goes through a temporary and is copied at the end.
 5. ``plan_memory`` gives temporaries fixed offsets in one arena.
@@ -52,7 +52,7 @@ from autojit.schedule.memory import MemoryPlan, plan_memory
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k.
+    """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
     Outputs in ``overwriting`` take an input's memory. ``failing`` are the kernels that may fail;
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
@@ -68,7 +68,7 @@ class Schedule:
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """Where values lie; made when it is first asked for, which is while LLVM compiles the kernels."""
+        """Where values are stored. It is made when first asked for, which is while LLVM compiles the kernels."""
         return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting, self.machine)
 
     def __str__(self) -> str:
@@ -121,6 +121,7 @@ class Scheduler:
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         can_fail = failing_units(fuser, self.failing)
+        # Commits first: what they copy at the end needs no place among the readers of a donated input.
         unsafe = order_commits(fuser, can_fail, {place: self.outputs[place] for place in self.lasting})
         unsafe |= self._order_donations(fuser, units, unsafe)
         kernels: list[Kernel] = []
@@ -134,6 +135,7 @@ class Scheduler:
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
+        # Not before all copies are known: the kernel that computes a copied output overwrites nothing.
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         apart = Apart(frozenset(failing), self._committing(kernels))
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *self.copies]
@@ -180,7 +182,7 @@ class Scheduler:
         products: list[Node] = []
         for node in self.graph.nodes:
             kind = self.kinds[node]
-            if kind is Kind.PRODUCT:
+            if kind is Kind.PRODUCT:  # asked last: what is stored for others may be what a product reads
                 products.append(node)
             elif kind is Kind.SINGLE:
                 self._force(node.inputs[1:] if self._clears(node) else node.inputs)
@@ -195,6 +197,7 @@ class Scheduler:
         base = self.definitions.get(node.inputs[0]) if isinstance(node.op, Scattering) else None
         if base is None or is_opaque(node) or not isinstance(base.op, Full):
             return False
+        # -0.0 is another pattern of bits than cleared memory
         return base.op.value == 0 and not str(base.op.value).startswith("-")
 
     def _force(self, values: Iterable[Value]) -> None:
@@ -233,6 +236,7 @@ class Scheduler:
             root = self._reshape_root(output)
             if root in self.inline:
                 self._store(root)
+            # A caller gets memory of its own for each result: none is an argument, no two are one.
             if root in taken:
                 target = Value(output.type, f"out{position}")
                 self.copies.append(CopyKernel(root, target))

@@ -21,7 +21,7 @@ from autojit.tensor.inplace import replace
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import Layer, below, carry, made_like, set_layers, state
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap
-from autojit.transforms.batch import batch_node
+from autojit.transforms.vmap import batch_node
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: seeds of elements lie far apart
 

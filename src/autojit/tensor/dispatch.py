@@ -15,7 +15,7 @@ from autojit.core.device import CPU, Device
 from autojit.core.device_array import share_memory
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError, tensor_expected
-from autojit.core.ports import sparse_port
+from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here_inside
 from autojit.core.types import TensorType
@@ -73,7 +73,7 @@ def apply(op: Op, *operands: Tensor) -> Any:
         out = now["run"](op.eager if is_plain else op.fast, *[t._array for t in operands])
     except Exception as error:
         if _is_elsewhere(operands):
-            return sparse_port().apply(op, operands)
+            return ports.sparse.apply(op, operands)
         out = _retry(op, operands, error)
     if op.n_outputs != 1:
         return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, map(np.asarray, out))])
@@ -110,8 +110,8 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
         out = now["run"](compute, x._array, y._array)
     except Exception as error:
         if _is_elsewhere((x, y)):
-            of_sparse: Tensor = sparse_port().apply(op, (x, y))
-            return of_sparse
+            found: Tensor = ports.sparse.apply(op, (x, y))
+            return found
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if not (op.keeps_order or result._array.flags.c_contiguous):
@@ -135,8 +135,8 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
         out = now["run"](op.eager if op.fast is None or x._array.size < op.fast_from else op.fast, x._array)
     except Exception as error:
         if _is_elsewhere((x,)):
-            of_sparse: Tensor = sparse_port().apply(op, (x,))
-            return of_sparse
+            found: Tensor = ports.sparse.apply(op, (x,))
+            return found
         out = _retry(op, (x,), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if not (op.keeps_order or result._array.flags.c_contiguous):
@@ -239,7 +239,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
         if not isinstance(t, Tensor):
             raise tensor_expected(t)
         if type(t._array) is ElsewhereArray:
-            return sparse_port().apply(op, operands)
+            return ports.sparse.apply(op, operands)
     # the value of a traced tensor that shares its storage with none is its own
     values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
     place = here_inside(2)

@@ -16,7 +16,7 @@ import numpy as np
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
-from autojit.core.ports import numpy_port
+from autojit.core.ports import ports
 from autojit.tensor.conversion import memory_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.of_arrays import on_memory_of
@@ -31,13 +31,13 @@ _CODE_OFFSETS = {"dltensor": 20, "dltensor_versioned": 52}  # of the type code, 
 
 
 def __array_ufunc__(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-    return numpy_port().ufunc(ufunc, method, inputs, options)
+    return ports.numpy.ufunc(ufunc, method, inputs, options)
 
 
 def __array_function__(
     self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    return numpy_port().function(func, types, args, kwargs)
+    return ports.numpy.function(func, types, args, kwargs)
 
 
 def __dlpack__(

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from autojit.core.dtypes import DType
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.core.layout import Layout, strided
-from autojit.core.ports import sparse_port
+from autojit.core.ports import ports
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -42,19 +42,19 @@ def to_sparse(
     Raises:
         RuntimeError: inside a captured step, where the number of such elements is not known.
     """
-    found: Tensor = sparse_port().to_sparse(self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+    found: Tensor = ports.sparse.to_sparse(self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
     return found
 
 
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """The elements of a matrix that are not zero, by rows; differentiable."""
-    found: Tensor = sparse_port().to_sparse_csr(self, dense_dim)
+    found: Tensor = ports.sparse.to_sparse_csr(self, dense_dim)
     return found
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     """The elements at the places of a sparse tensor of the same shape; differentiable."""
-    found: Tensor = sparse_port().masked(self, mask)
+    found: Tensor = ports.sparse.masked(self, mask)
     return found
 
 

@@ -67,7 +67,9 @@ def method_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names of a function's parameters, or of the function that is behind it; none for what is not Python's."""
-    inner = inspect.unwrap(function)
+    inner: Any = function
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
     code = getattr(inner, "__code__", None)
     return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
 from autojit.core.device_array import DeviceArray
-from autojit.core.ports import sparse_port
+from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, bind
 from autojit.ir.result_types import common_device
@@ -34,7 +34,7 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     types = types_of(operands)
     arrays = [t._array for t in operands]
     if any(type(array) is ElsewhereArray for array in arrays):
-        return sparse_port().apply(op, operands)
+        return ports.sparse.apply(op, operands)
     if any(array is None for array in arrays):
         raise refused_outside(op, operands)
     place = _place(op, types)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autojit.core.ports import ports
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 
 
 class GraphTransforms:

@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from math import gcd, prod
 from typing import Any
 
-from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.codegen.cpu.loops import print_loops
+from autojit.codegen.cpu.loops.kernel import print_loops
 from autojit.codegen.cpu.machine import CPU_MACHINE, aligned
 from autojit.codegen.cpu.nested import Kept, nested_entries
-from autojit.codegen.cpu.plan_records import (
+from autojit.codegen.cpu.plan.records import (
     ContractionWords,
     CopyContext,
     ProductContext,
@@ -26,7 +25,8 @@ from autojit.codegen.cpu.plan_records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.structured import print_structured
+from autojit.codegen.cpu.products import gemm
+from autojit.codegen.cpu.structured.kernels import print_structured
 from autojit.codegen.lowered import (
     Argument,
     BandEntry,
@@ -67,10 +67,12 @@ from autojit.schedule.kernels import (
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.schedule import Schedule
 
-GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
-COPY_BLOCK_BYTES = 1 << 20
+# One thread at middling shapes: 77 and 39 at 64^3, 34 and 23 with ten columns. They only cut work into chunks.
+GEMM_GFLOPS = {float32: 60.0, float64: 30.0}
+COPY_BLOCK_BYTES = 1 << 20  # of one chunk: 40 us at memory's 27 GB/s, above the least work of a chunk
 SHOWN_LINES = 40  # of a graph in an error message
-MAX_MATMUL_CHUNKS = 12  # operands are packed again by every chunk; enough for a few threads and for balance
+# Operands are packed again by every chunk; enough for a few threads and for balance. No measurement is recorded.
+MAX_MATMUL_CHUNKS = 12
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
 COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 
@@ -335,8 +337,8 @@ def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None
 def _slice_words(words: ProductWords, k: int, scratch: int, slices: Slices) -> tuple[str, Record[int]]:
     """The body for the product of one slice, ``k`` of the steps or what is left of them, and its words."""
     if slices.is_even:
-        one_unit = words.but(k=k, row_block=words.m, row_blocks=1, col_block=words.n, col_blocks=1, units=1)
-        return "matmul", one_unit.but(units_per_chunk=1, scratch_bytes=scratch)
+        blocks = {"row_block": words.m, "row_blocks": 1, "col_block": words.n, "col_blocks": 1}
+        return "matmul", words.but(k=k, units=1, units_per_chunk=1, scratch_bytes=scratch, **blocks)
     strides = {name: getattr(words, name) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
     return "contract", ContractionWords(m=words.m, n=words.n, k=words.k, k_block=k, scratch_bytes=scratch, **strides)
 

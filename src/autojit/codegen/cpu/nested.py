@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.codegen.cpu.machine import aligned
-from autojit.codegen.cpu.plan_records import BranchContext, LastValue, LoopContext, LoopRow
+from autojit.codegen.cpu.plan.records import BranchContext, LastValue, LoopContext, LoopRow
 from autojit.codegen.lowered import (
     Argument,
     Counter,
@@ -34,7 +34,7 @@ Kept = tuple[Word, int, list[tuple[Tape, int]]]
 """A loop's number of steps, its sweeps, and the places of its tapes."""
 
 ZERO = Immediate(0)
-STEP_NS = 30.0  # of the loop itself
+STEP_NS = 30.0  # of the loop itself; no measurement is recorded
 UNKNOWN_STEPS = 2000.0  # what an unknown number counts as: so many that other Python threads may run meanwhile
 
 

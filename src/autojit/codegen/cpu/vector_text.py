@@ -67,7 +67,7 @@ class VectorModule(KernelModule):
 class VectorText(FunctionText):
     """A function with vectors."""
 
-    wrapping: ClassVar[str] = "nsw "
+    wrapping: ClassVar[str] = " nsw"
     back_edge: ClassVar[str] = ", !llvm.loop !2"
 
     def while_left(

@@ -26,8 +26,8 @@ from autojit.testing.fuzz.campaign import judge_seed
 from autojit.testing.fuzz.generate import generate
 from autojit.testing.fuzz.running import forget, load, run
 from autojit.transforms.adjoint import adjoint
-from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+from autojit.transforms.vmap import vmap
 
 Arrays = Sequence[NDArray[Any]]
 STEP = 1e-3  # of the five-point difference: its error is STEP**4 times the fifth derivative

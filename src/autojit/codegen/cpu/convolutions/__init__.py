@@ -1,0 +1,1 @@
+"""Convolutions and their derivatives as kernels."""

@@ -1,0 +1,171 @@
+"""What the kernels of convolutions share: vectors of any dtype, and packing an image (see `layout`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from autojit.codegen.cpu.convolutions.layout import Layout
+from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
+from autojit.codegen.function_text import Operand
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.scalar import memory_type, suffix
+from autojit.core.sizes import is_symbolic
+
+VECTOR_BYTES = 32
+"""Two registers on machines with 16-byte vectors, of which those with fused multiply-add have 32."""
+
+MOST_COPIES = 16
+"""Copies of a row that are written out one by one: wider kernels are rare. No measurement is recorded."""
+
+
+@dataclass(frozen=True)
+class Lanes(Vector):
+    """``<lanes x element>`` of any real dtype."""
+
+    @property
+    def element(self) -> str:
+        return memory_type(self.dtype)
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}{suffix(self.dtype)}"
+
+    @property
+    def zero(self) -> str:
+        """The literal of one element."""
+        return "0.0" if self.dtype.kind == "float" else "0"
+
+    def multiply_add(self, text: VectorText, a: str, b: str, total: str) -> str:
+        """``a * b + total``, fused where the machine has the instruction."""
+        v = self.text
+        if self.dtype.kind == "float":
+            return text.value(f"call {v} @llvm.fmuladd.{self.suffix}({v} {a}, {v} {b}, {v} {total})")
+        return text.binary("add", total, text.binary("mul", a, b, v), v)
+
+    def sum(self, text: VectorText, value: str) -> str:
+        """The sum of all lanes, in pairs."""
+        if self.dtype.kind == "float":
+            return text.value(
+                f"call reassoc {self.element} @llvm.vector.reduce.fadd.{self.suffix}({self.element} 0.0, "
+                f"{self.text} {value})"
+            )
+        return text.value(f"call {self.element} @llvm.vector.reduce.add.{self.suffix}({self.text} {value})")
+
+    def add(self, text: VectorText, a: str, b: str) -> str:
+        """The sum of two elements."""
+        return text.binary("fadd" if self.dtype.kind == "float" else "add", a, b, self.element)
+
+
+def offset(text: VectorText, terms: Sequence[tuple[Operand, int]], constant: int = 0) -> Operand:
+    """``constant + sum(value * factor)`` of i64 values."""
+    total: Operand = constant
+    for value, factor in terms:
+        if value == 0 or factor == 0:
+            continue
+        part = value if factor == 1 else text.mul(value, factor)
+        total = part if total == 0 else text.add(total, part)
+    return total
+
+
+def divide(text: VectorText, value: str, divisor: int) -> tuple[str, str]:
+    """Quotient and remainder of an i64 that is not negative."""
+    return text.quotient(value, divisor), text.remainder(value, divisor)
+
+
+def aligned(size_bytes: int) -> int:
+    """Rounded up to whole cache lines."""
+    return -(-size_bytes // 64) * 64
+
+
+def pack_signature(layout: Layout) -> Signature:
+    """What `write_pack` writes: pack channels that follow each other, for the band at ``start``.
+
+    The target was cleared before: what is outside of the image is left alone.
+    """
+    parameters = "i64 channels, ptr image, i64 start, ptr packed"
+    return Signature("pack", parameters, takes_sizes=layout.is_open)
+
+
+def write_pack(module: ModuleText, layout: Layout, lanes: Lanes) -> None:
+    """Add the function."""
+    text = VectorText(module, pack_signature(layout), linkage="internal", attributes=INTERNAL)
+    start: list[Operand] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
+    size = lanes.dtype.size_bytes
+    (_, rows, columns), (_, parts_h, parts_w) = layout.packed, layout.parts
+    whole = prod(layout.packed)
+    with (
+        text.loop(0, "%channels") as channel,
+        text.loop(0, layout.parts[0]) as f,
+        text.loop(0, parts_h) as g,
+        text.loop(0, layout.packed[0]) as qd,
+        text.loop(0, rows) as qh,
+    ):
+        depth, row = (_source(text, layout, a, q, start[a], p) for a, q, p in ((0, qd, f), (1, qh, g)))
+        with text.when(text.both(_inside(text, depth, layout.image[0]), _inside(text, row, layout.image[1]))):
+            phases = [(f, parts_h * parts_w * whole), (g, parts_w * whole)]
+            target = offset(text, [(channel, layout.plane), *phases, (qd, rows * columns), (qh, columns)])
+            image_row = layout.image[2]
+            lines = [(channel, prod(layout.image)), (depth, layout.image[1] * image_row), (row, image_row)]
+            to = text.at("%packed", text.mul(target, size))
+            source = text.at("%image", text.mul(offset(text, lines), size))
+            if copies_whole_rows(layout):
+                for part in range(parts_w):
+                    _copy_row(text, layout, size, (text.at(to, part * whole * size), source), part * layout.apart)
+            else:
+                with text.loop(0, parts_w) as h:
+                    first = h if layout.apart == 1 else text.mul(h, layout.apart)
+                    _pack_row(text, layout, lanes, (text.at(to, text.mul(h, whole * size)), source), first, start[2])
+    text.finish()
+
+
+def copies_whole_rows(layout: Layout) -> bool:
+    """Whether what is packed of a row is one piece of it, of a size that is known."""
+    is_open = is_symbolic(layout.packed[2]) or is_symbolic(layout.image[2])
+    return layout.step[2] == 1 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
+
+
+def _copy_row(text: VectorText, layout: Layout, size: int, places: tuple[str, str], phase: int) -> None:
+    """The elements of a row that lie inside of the image, whose packed places begin at ``phase`` of the padded one."""
+    to, source = places
+    low, extent, columns = layout.low[2] - phase, layout.image[2], layout.packed[2]
+    first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
+    if first < last:
+        text.copy_bytes(text.at(to, first * size), text.at(source, (first - low) * size), (last - first) * size)
+
+
+def _source(text: VectorText, layout: Layout, axis: int, q: str, start: Operand, phase: str) -> str:
+    at = text.add(q, start) if start != 0 else q
+    return text.sub(text.add(text.mul(at, layout.step[axis]), phase), layout.low[axis])
+
+
+def _inside(text: VectorText, position: str, extent: int) -> str:
+    return text.test("ult", position, extent)
+
+
+def _pack_row(
+    text: VectorText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: Operand
+) -> None:
+    """The elements of a row that lie inside of the image."""
+    size, step, low = lanes.dtype.size_bytes, layout.step[2], layout.low[2]
+    extent, columns = layout.image[2], layout.packed[2]
+    to, source = places
+    begin, end = (_first_at(text, n, phase, step, start) for n in (low, extent + low))
+    first_q = text.most(begin, 0)
+    last_q = text.least(end, columns)
+    if step == 1:
+        count = text.most(text.sub(last_q, first_q), 0)
+        from_ = text.at(source, text.mul(text.sub(text.add(text.add(first_q, start), phase), low), size))
+        text.copy_bytes(text.at(to, text.mul(first_q, size)), from_, text.mul(count, size))
+        return
+    with text.loop(first_q, last_q) as q:
+        from_ = text.at(source, text.mul(_source(text, layout, 2, q, start, phase), size))
+        text.store(lanes.element, text.load(lanes.element, from_), text.at(to, text.mul(q, size)))
+
+
+def _first_at(text: VectorText, position: int, phase: str, step: int, start: Operand) -> str:
+    """The first packed element at or behind ``position`` of the padded image, of the part that begins at ``phase``."""
+    ahead = text.sub(position + step - 1, phase)
+    whole = text.binary("sdiv", ahead, step) if step > 1 else ahead
+    return text.sub(whole, start)

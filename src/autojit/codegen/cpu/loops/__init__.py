@@ -1,0 +1,1 @@
+"""Loop programs as kernels."""

@@ -1,0 +1,1 @@
+"""The native code that walks a plan, and the records that it reads."""

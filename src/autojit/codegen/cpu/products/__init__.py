@@ -1,0 +1,1 @@
+"""Matrix products of floats, compiled once per machine."""

@@ -1,0 +1,80 @@
+"""Kernels of structured ops on contiguous operands, as LLVM text.
+
+Arguments of a kernel: the operands' pointers, the results', then those of reports (see `kernel_text`). What has no
+printer here is called back from the step through its eager rule, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autojit.codegen.cpu.convolutions.kernel import print_convolution
+from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
+from autojit.codegen.cpu.structured.concatenation import print_concatenation
+from autojit.codegen.cpu.structured.integer_product import print_matmul
+from autojit.codegen.cpu.structured.positions import print_extent, print_positions
+from autojit.codegen.cpu.structured.scan import print_scan
+from autojit.codegen.cpu.structured.scatter import print_scatter
+from autojit.codegen.cpu.structured.search import print_search
+from autojit.codegen.cpu.structured.sort import print_row_order, print_sort
+from autojit.codegen.kernel_function import WritesKernel
+from autojit.codegen.target import HostTarget
+from autojit.ir.graph import Node
+from autojit.ir.op import Op
+from autojit.ops.convolution import Trilinear
+from autojit.ops.counted_positions import Extent, Positions
+from autojit.ops.joining import Concatenate
+from autojit.ops.matmul import Matmul
+from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
+from autojit.ops.scattering import Scattering
+from autojit.ops.sorting import RowOrder, Searchsorted, Sort
+from autojit.ops.sources import Constant
+
+Printer = Callable[[Node, HostTarget], KernelText | None]
+
+
+def print_structured(node: Node, target: HostTarget) -> KernelText | None:
+    """The kernel of a node by the printer of its op's class or the nearest base that has one; None: call back."""
+    if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
+        return None
+    if isinstance(node.op, WritesKernel):
+        kernel = CpuKernel.alone()
+        estimate = node.op.write_kernel(kernel, node)
+        return None if estimate is None else kernel.finished(1, estimate)
+    printer = next((PRINTERS[cls] for cls in type(node.op).__mro__ if cls in PRINTERS), None)
+    return None if printer is None else printer(node, target)
+
+
+def _for_any(print_kernel: Callable[[Node], KernelText | None]) -> Printer:
+    """A printer whose text does not depend on the target."""
+    return lambda node, _: print_kernel(node)
+
+
+def _print_constant(node: Node) -> KernelText:
+    """The table as a global of the module, copied to the result."""
+    assert isinstance(node.op, Constant)
+    data = bytes.fromhex(node.op.data)
+    escaped = "".join(f"\\{byte:02X}" for byte in data)
+    function = CpuKernel.alone()
+    function.module.definitions["@table"] = f'@table = private constant [{len(data)} x i8] c"{escaped}", align 64'
+    function.pointers([node.outputs[0].type.size])
+    function.copy_bytes("%p0", "@table", len(data))
+    return function.finished(1, 10.0 + 0.1 * len(data))
+
+
+PRINTERS: dict[type[Op], Printer] = {
+    Constant: _for_any(_print_constant),
+    Concatenate: _for_any(print_concatenation),
+    Cumulative: _for_any(print_scan),
+    CumulativeExtreme: _for_any(print_scan),
+    Extent: _for_any(print_extent),
+    LinearRecurrence: _for_any(print_scan),
+    Matmul: _for_any(print_matmul),
+    Positions: _for_any(print_positions),
+    RowOrder: _for_any(print_row_order),
+    Scattering: _for_any(print_scatter),
+    Searchsorted: _for_any(print_search),
+    Sort: _for_any(print_sort),
+    Trilinear: print_convolution,
+}
+"""By class of op; one that writes its own kernel says so by its method (`WritesKernel`)."""

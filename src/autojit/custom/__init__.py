@@ -1,7 +1,0 @@
-"""Users' own functions as ops."""
-
-from __future__ import annotations
-
-from autojit.custom.definition import op as op
-
-__all__ = ["op"]

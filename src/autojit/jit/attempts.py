@@ -1,0 +1,133 @@
+"""A call of a jitted function through Python: attempts, and what their outcomes lead to.
+
+An attempt looks for the step of the call from the root of its captures on, captures what is missing, and runs the step.
+It comes to nothing when it finds that the captures or the form of the function must be others; then there is another
+one. Here is the whole machine; `jit.outcomes` lists its states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.errors import WideIntegerError
+from autojit.jit.calls import Call
+from autojit.jit.captures import remove
+from autojit.jit.failed_calls import undone_if_failed
+from autojit.jit.forgetting import forget_all
+from autojit.jit.line_by_line import CopiedArguments, Endless, WideIntegers
+from autojit.jit.outcomes import (
+    BeginsAgain,
+    DrawnOtherwise,
+    Eagerly,
+    Outcome,
+    Ran,
+    Rebinds,
+    Releases,
+    ToCompare,
+    attempted,
+)
+from autojit.jit.places import with_more
+from autojit.jit.rebinding import Rebinding, rebound
+from autojit.tensor.state import state
+
+if TYPE_CHECKING:
+    from autojit.jit.draws import Drawn
+    from autojit.jit.function import JitFunction
+
+
+def settled(owner: JitFunction, args: Any, kwargs: Any, drawn: Drawn) -> Ran | Eagerly:
+    """The outcome of a call after all attempts: its result, or why steps cannot do what it does."""
+    outcome = attempted(_by_step, owner, args, kwargs, drawn)
+    while isinstance(outcome, Rebinds):
+        _take_over(owner, outcome, drawn, args, kwargs)
+        outcome = attempted(_by_step, owner, args, kwargs, drawn)
+    if isinstance(outcome, Ran):
+        return outcome
+    run: Callable[..., Any]
+    if isinstance(outcome, ToCompare):
+        run, given = partial(outcome.comparison.of_run, drawn), (args, kwargs)
+    elif isinstance(outcome, DrawnOtherwise):
+        run, given = _with_drawn(owner, outcome, drawn), owner._as_given(args, kwargs)
+    else:
+        assert isinstance(outcome, Eagerly), "a call that begins again has been made again"
+        if owner.rebinding is None:
+            return outcome
+        owner.looks_at_arrays |= isinstance(outcome.reason, CopiedArguments)
+        owner.counts.note(str(outcome.reason))  # what has been drawn for the call is drawn once
+        run = partial(owner.rebinding.line_by_line, DrawnOtherwise(()).given(drawn))
+        given = owner._as_given(args, kwargs)
+    del outcome  # it keeps alive what the attempt has made
+    return Ran(run(*given))
+
+
+def _by_step(owner: JitFunction, args: Any, kwargs: Any, drawn: Drawn) -> Outcome:
+    """The outcome of a call by a step in the function's present form."""
+    rebinding = owner.rebinding
+    if rebinding is None:
+        return _through_captures(owner, args, kwargs)
+    if rebinding.plans.line_by_line is not None:
+        return Eagerly(rebinding.plans.line_by_line())
+    rebinding.installed = None
+    entered = rebinding.values(drawn, args, kwargs)
+    if isinstance(entered, DrawnOtherwise):
+        return entered
+    outcome = _through_captures(owner, (*entered, args, kwargs), {})
+    return Ran(rebinding.store(outcome.result)) if isinstance(outcome, Ran) else outcome
+
+
+def _through_captures(owner: JitFunction, args: Any, kwargs: Any) -> Outcome:
+    """The outcome of attempts under one form of the function; each begins at the root of its captures."""
+    call = Call(args, kwargs)
+    call.bound = owner.gathering.again(call.leaves)
+    owner.counts.calls += 1
+    with undone_if_failed() as undo:
+        while True:
+            outcome = attempted(_attempt, owner, call)
+            if not isinstance(outcome, BeginsAgain):
+                break
+            if outcome.is_lost:  # what the path decides is asked no more: it was captured under other rules
+                remove(owner._root(call).branch, call.path[0].capture)
+            call.restart(outcome.bound, outcome.is_fixed)
+            if call.is_endless:
+                outcome = Eagerly(Endless())
+                break
+        if not isinstance(outcome, Ran | ToCompare):
+            undo()
+    return outcome
+
+
+def _attempt(owner: JitFunction, call: Call) -> Outcome:
+    try:
+        found: Outcome = profiled(f"jit {owner.name}", "compiled_step", owner._run, call)
+    except WideIntegerError:
+        return Eagerly(WideIntegers())
+    return found
+
+
+def profiled(name: str, kind: str, function: Callable[..., Any], *given: Any) -> Any:
+    """``function`` of what is given, in view of a profiler if one runs."""
+    return function(*given) if state.observer is None else state.observer.call(name, kind, function, *given)
+
+
+def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Any, kwargs: Any) -> None:
+    """What the function assigns to becomes arguments and results of its steps; what it does no more, state."""
+    if isinstance(found, Releases):
+        owner._released = with_more(owner._released, found.locations)
+    before, owner.rebinding = owner.rebinding, rebound(owner.function, owner.rebinding, found, owner._released)
+    if owner.rebinding is not before:
+        forget_all(owner)
+    if owner.rebinding is not None:
+        owner.rebinding.plans.follow(drawn, found.drawn, (owner.rebinding.held(), args, kwargs))
+    owner.counts.note(f"{found.why}: {', '.join(found.names())}")
+
+
+def _with_drawn(owner: JitFunction, otherwise: DrawnOtherwise, drawn: Drawn) -> Callable[..., Any]:
+    """How a call runs line by line of which no step can be given what it draws."""
+    rebinding = owner.rebinding or Rebinding(owner.function, (), owner._released)
+    if otherwise.always is not None:
+        owner.rebinding, rebinding.plans.line_by_line = rebinding, otherwise.always
+        owner.counts.note(str(otherwise.always()))
+        forget_all(owner)
+    return partial(rebinding.line_by_line, otherwise.given(drawn))
