@@ -69,6 +69,10 @@ rows: $(VENV)/installed-test ## how many rows of the autograd reference hold, ea
 api: $(VENV)/installed-test ## out/api.md: every public name with a link to its source
 	$(BIN)/python tools/make_api_index.py
 
+.PHONY: stubs
+stubs: $(VENV)/installed-test ## what type checkers see of autojit and Tensor, from the live signatures
+	$(BIN)/python tools/make_stubs.py
+
 .PHONY: reference
 reference: $(VENV)/installed-test ## docs/reference from the op classes
 	$(BIN)/python tools/make_op_reference.py

@@ -59,7 +59,7 @@ def measure(layers: int, width: int) -> dict[str, float]:
     for name in STAGES:
         setattr(compiler, name, timed(name, getattr(compiler, name)))
 
-    @aj.jit  # type: ignore[untyped-decorator]
+    @aj.jit
     def step(x: Any, y: Any) -> Any:
         optimizer.zero_grad()
         logits = head(encoder(embedding(x), mask=mask, is_causal=True))

@@ -118,14 +118,14 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
     if len({a.dtype for a in arrays}) > 1:
         raise ValueError("meshgrid: the arrays have different dtypes")
-    return FUNCTIONS[np.meshgrid](*arrays, indexing=indexing)  # type: ignore[no-any-return]
+    return tuple(FUNCTIONS[np.meshgrid](*arrays, indexing=indexing))
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """What is on and below the diagonal ``k``."""
-    return aj.tril(x, k)  # type: ignore[no-any-return]
+    return aj.tril(x, k)
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """What is on and above the diagonal ``k``."""
-    return aj.triu(x, k)  # type: ignore[no-any-return]
+    return aj.triu(x, k)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.array_api.promotion import together
-from autojit.interop.registry import FUNCTIONS
+from autojit.array_api.promotion import computed, together
 from autojit.interop.ufunc_calls import call
 from autojit.tensor import Tensor
 
@@ -28,7 +27,8 @@ def _unary(name: str) -> Any:
     ufunc = getattr(np, name)
 
     def function(x: Tensor, /) -> Tensor:
-        return call(ufunc, "__call__", (x,), {})  # type: ignore[no-any-return]
+        found: Tensor = call(ufunc, "__call__", (x,), {})
+        return found
 
     return _named(function, name, f"Elementwise ``{name}``, as the array API standard defines it.")
 
@@ -37,7 +37,8 @@ def _binary(name: str) -> Any:
     ufunc = getattr(np, name)
 
     def function(x1: Any, x2: Any, /) -> Tensor:
-        return call(ufunc, "__call__", tuple(together(x1, x2)), {})  # type: ignore[no-any-return]
+        found: Tensor = call(ufunc, "__call__", tuple(together(x1, x2)), {})
+        return found
 
     return _named(function, name, f"Elementwise ``{name}`` of two operands, one of which may be a Python number.")
 
@@ -56,7 +57,7 @@ ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
 
 def real(x: Tensor, /) -> Tensor:
     """The real parts."""
-    return aj.real(x)  # type: ignore[no-any-return]
+    return aj.real(x)
 
 
 def imag(x: Tensor, /) -> Tensor:
@@ -67,14 +68,14 @@ def imag(x: Tensor, /) -> Tensor:
     """
     if not x.dtype.is_complex:
         raise TypeError(f"imag: expected a complex dtype, got {x.dtype}")
-    return aj.imag(x)  # type: ignore[no-any-return]
+    return aj.imag(x)
 
 
 def round(x: Tensor, /) -> Tensor:
     """The nearest whole numbers, halves to even ones."""
     if x.dtype.is_complex:
-        return aj.complex(aj.round(aj.real(x)), aj.round(aj.imag(x)))  # type: ignore[no-any-return]
-    return FUNCTIONS[np.round](x)  # type: ignore[no-any-return]
+        return aj.complex(aj.round(aj.real(x)), aj.round(aj.imag(x)))
+    return computed(np.round, x)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -85,5 +86,5 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
         if bound is not None
     }
     if not given:
-        return x.clone()  # type: ignore[no-any-return]
-    return FUNCTIONS[np.clip](x, **given).to(x.dtype)  # type: ignore[no-any-return]
+        return x.clone()
+    return computed(np.clip, x, **given).to(x.dtype)

@@ -7,36 +7,35 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.array_api.promotion import together
+from autojit.array_api.promotion import computed, together
 from autojit.core.dtypes import DType
-from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The matrix product."""
-    return aj.matmul(*together(x1, x2))  # type: ignore[no-any-return]
+    return aj.matmul(*together(x1, x2))
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """The last two axes exchanged."""
-    return x.mT  # type: ignore[no-any-return]
+    return x.mT
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
     """The product over several axes."""
-    return FUNCTIONS[np.tensordot](*together(x1, x2), axes)  # type: ignore[no-any-return]
+    return computed(np.tensordot, *together(x1, x2), axes)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The inner product of vectors, the first one conjugated."""
     x, y = aj.broadcast_tensors(*together(x1, x2))
-    return aj.sum(aj.conj(x) * y, axis, dtype=x.dtype)  # type: ignore[no-any-return]
+    return aj.sum(aj.conj(x) * y, axis, dtype=x.dtype)
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     """All products of elements of two vectors."""
-    return aj.outer(*together(x1, x2))  # type: ignore[no-any-return]
+    return aj.outer(*together(x1, x2))
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -47,48 +46,48 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError("cross: both arrays need three elements along the axis")
-    return FUNCTIONS[np.cross](*together(x1, x2), axis=axis)  # type: ignore[no-any-return]
+    return computed(np.cross, *together(x1, x2), axis=axis)
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """The diagonals of matrices."""
-    return aj.diagonal(x, offset, -2, -1)  # type: ignore[no-any-return]
+    return aj.diagonal(x, offset, -2, -1)
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tensor:
     """The sums of the diagonals of matrices."""
     wanted = aj.uint64 if dtype is None and x.dtype.kind == "uint" else dtype
-    return diagonal(x, offset=offset).sum(-1, dtype=wanted)  # type: ignore[no-any-return]
+    return diagonal(x, offset=offset).sum(-1, dtype=wanted)
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """Norms of matrices."""
-    return aj.linalg.matrix_norm(x, ord, keepdim=keepdims)  # type: ignore[no-any-return]
+    return aj.linalg.matrix_norm(x, ord, keepdim=keepdims)
 
 
 def vector_norm(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
     """Norms of vectors."""
-    return aj.linalg.vector_norm(x, ord, axis, keepdim=keepdims)  # type: ignore[no-any-return]
+    return aj.linalg.vector_norm(x, ord, axis, keepdim=keepdims)
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
     """Powers of square matrices."""
-    return aj.linalg.matrix_power(x, n)  # type: ignore[no-any-return]
+    return aj.linalg.matrix_power(x, n)
 
 
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """Ranks of matrices: singular values above ``rtol`` times the greatest."""
-    return aj.linalg.matrix_rank(x, rtol=rtol)  # type: ignore[no-any-return]
+    return aj.linalg.matrix_rank(x, rtol=rtol)
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The triangular factor of positive matrices."""
-    return aj.linalg.cholesky(x, upper=upper)  # type: ignore[no-any-return]
+    return aj.linalg.cholesky(x, upper=upper)
 
 
 def det(x: Tensor, /) -> Tensor:
     """Determinants."""
-    return aj.linalg.det(x)  # type: ignore[no-any-return]
+    return aj.linalg.det(x)
 
 
 def slogdet(x: Tensor, /) -> Any:
@@ -103,7 +102,7 @@ def eig(x: Tensor, /) -> Any:
 
 def eigvals(x: Tensor, /) -> Tensor:
     """Eigenvalues of square matrices, complex."""
-    return aj.linalg.eigvals(x)  # type: ignore[no-any-return]
+    return aj.linalg.eigvals(x)
 
 
 def eigh(x: Tensor, /) -> Any:
@@ -113,17 +112,17 @@ def eigh(x: Tensor, /) -> Any:
 
 def eigvalsh(x: Tensor, /) -> Tensor:
     """Eigenvalues of symmetric matrices."""
-    return aj.linalg.eigvalsh(x)  # type: ignore[no-any-return]
+    return aj.linalg.eigvalsh(x)
 
 
 def inv(x: Tensor, /) -> Tensor:
     """Inverses of square matrices."""
-    return aj.linalg.inv(x)  # type: ignore[no-any-return]
+    return aj.linalg.inv(x)
 
 
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """Pseudo-inverses."""
-    return aj.linalg.pinv(x, rtol=rtol)  # type: ignore[no-any-return]
+    return aj.linalg.pinv(x, rtol=rtol)
 
 
 def qr(x: Tensor, /, *, mode: str = "reduced") -> Any:
@@ -133,7 +132,7 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> Any:
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """What ``x1`` maps to ``x2``: a vector when ``x2`` has one axis, else matrices."""
-    return FUNCTIONS[np.linalg.solve](*together(x1, x2))  # type: ignore[no-any-return]
+    return computed(np.linalg.solve, *together(x1, x2))
 
 
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
@@ -143,7 +142,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 
 def svdvals(x: Tensor, /) -> Tensor:
     """Singular values."""
-    return aj.linalg.svdvals(x)  # type: ignore[no-any-return]
+    return aj.linalg.svdvals(x)
 
 
 __all__ = [

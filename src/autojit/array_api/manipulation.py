@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.array_api.promotion import sequence_of, together
+from autojit.array_api.promotion import computed, sequence_of, together
 from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
-
-
-def _of(function: Any, *arguments: Any, **options: Any) -> Any:
-    return FUNCTIONS[function](*arguments, **options)
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
@@ -28,40 +24,40 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
     """The array repeated up to a shape."""
-    return aj.broadcast_to(x, sequence_of(shape))  # type: ignore[no-any-return]
+    return aj.broadcast_to(x, sequence_of(shape))
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Tensor:
     """Arrays one after the other along an axis; flattened when it is None."""
-    return _of(np.concatenate, together(*arrays), axis=axis)  # type: ignore[no-any-return]
+    return computed(np.concatenate, together(*arrays), axis=axis)
 
 
 def expand_dims(x: Tensor, /, axis: Any = 0) -> Tensor:
     """One more axis of extent 1 at each of the places."""
     try:
-        return _of(np.expand_dims, x, axis)  # type: ignore[no-any-return]
+        return computed(np.expand_dims, x, axis)
     except ValueError as error:
         raise IndexError(f"expand_dims: {error}") from None
 
 
 def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
     """Elements in reverse order along axes."""
-    return _of(np.flip, x, axis)  # type: ignore[no-any-return]
+    return computed(np.flip, x, axis)
 
 
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     """Axes moved to other places."""
-    return aj.movedim(x, source, destination)  # type: ignore[no-any-return]
+    return aj.movedim(x, source, destination)
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
     """Axes in another order."""
-    return _of(np.transpose, x, axes)  # type: ignore[no-any-return]
+    return computed(np.transpose, x, axes)
 
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Every element several times."""
-    return _of(np.repeat, x, repeats, axis)  # type: ignore[no-any-return]
+    return computed(np.repeat, x, repeats, axis)
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
@@ -72,30 +68,30 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     """
     if copy is False:
         try:
-            return x.view(sequence_of(shape))  # type: ignore[no-any-return]
+            return x.view(sequence_of(shape))
         except RuntimeError as error:
             raise ValueError(f"reshape: impossible without a copy: {error}") from None
-    return _of(np.reshape, x, shape, copy=copy)  # type: ignore[no-any-return]
+    return computed(np.reshape, x, shape, copy=copy)
 
 
 def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
     """Elements moved along axes; those that leave come in at the other end."""
-    return _of(np.roll, x, shift, axis)  # type: ignore[no-any-return]
+    return computed(np.roll, x, shift, axis)
 
 
 def squeeze(x: Tensor, /, axis: Any) -> Tensor:
     """Without axes, which must have extent 1."""
-    return _of(np.squeeze, x, axis)  # type: ignore[no-any-return]
+    return computed(np.squeeze, x, axis)
 
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Tensor:
     """Arrays of one shape along a new axis."""
-    return _of(np.stack, together(*arrays), axis)  # type: ignore[no-any-return]
+    return computed(np.stack, together(*arrays), axis)
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     """The array several times along each axis."""
-    return _of(np.tile, x, repetitions)  # type: ignore[no-any-return]
+    return computed(np.tile, x, repetitions)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -111,12 +107,12 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """
     if axis is None and x.ndim != 1:
         raise ValueError("take: axis is needed for arrays of more than one axis")
-    return _of(np.take, x, indices, 0 if axis is None else axis)  # type: ignore[no-any-return]
+    return computed(np.take, x, indices, 0 if axis is None else axis)
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """Elements at places of their own along an axis."""
-    return _of(np.take_along_axis, x, indices, axis)  # type: ignore[no-any-return]
+    return computed(np.take_along_axis, x, indices, axis)
 
 
 # ---- searching
@@ -124,37 +120,38 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Where the greatest element is."""
-    return _of(np.argmax, x, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return computed(np.argmax, x, axis, keepdims=keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Where the least element is."""
-    return _of(np.argmin, x, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return computed(np.argmin, x, axis, keepdims=keepdims)
 
 
 def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """How many elements are not zero."""
-    return _of(np.count_nonzero, x, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return computed(np.count_nonzero, x, axis, keepdims=keepdims)
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """Where elements are not zero: the indices by axis."""
-    return _of(np.nonzero, x)  # type: ignore[no-any-return]
+    return tuple(FUNCTIONS[np.nonzero](x))
 
 
 def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Where elements of ``x2`` would go into the ordered ``x1``."""
-    return _of(np.searchsorted, x1, x2, side, sorter)  # type: ignore[no-any-return]
+    return computed(np.searchsorted, x1, x2, side, sorter)
 
 
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     """Elements of ``x1`` where the condition holds, of ``x2`` elsewhere."""
-    return aj.where(condition, *together(x1, x2))  # type: ignore[no-any-return]
+    x, y = together(x1, x2)
+    return aj.where(condition, x, y)
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """Whether elements of ``x1`` are among those of ``x2``."""
-    return aj.isin(*together(x1, x2), invert=invert)  # type: ignore[no-any-return]
+    return aj.isin(*together(x1, x2), invert=invert)
 
 
 # ---- sets and order
@@ -162,29 +159,29 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
 
 def unique_all(x: Tensor, /) -> Any:
     """Different elements, where they are first, the inverse, and how often they occur."""
-    return _of(np.unique_all, x)
+    return computed(np.unique_all, x)
 
 
 def unique_counts(x: Tensor, /) -> Any:
     """Different elements and how often they occur."""
-    return _of(np.unique_counts, x)
+    return computed(np.unique_counts, x)
 
 
 def unique_inverse(x: Tensor, /) -> Any:
     """Different elements, and for every element which of them it is."""
-    return _of(np.unique_inverse, x)
+    return computed(np.unique_inverse, x)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
     """Different elements."""
-    return _of(np.unique_values, x)  # type: ignore[no-any-return]
+    return computed(np.unique_values, x)
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The places of the elements in order."""
-    return aj.argsort(x, axis, descending=descending, stable=True)  # type: ignore[no-any-return]
+    return aj.argsort(x, axis, descending=descending, stable=True)
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order."""
-    return aj.sort(x, axis, descending=descending, stable=True)[0]  # type: ignore[no-any-return]
+    return aj.sort(x, axis, descending=descending, stable=True)[0]

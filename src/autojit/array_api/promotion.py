@@ -11,6 +11,7 @@ import numpy as np
 import autojit as aj
 from autojit.core.dtypes import DType, default_dtype, dtype_of_numpy
 from autojit.core.errors import DTypeError
+from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
 DTYPES: dict[str, DType] = {
@@ -120,6 +121,12 @@ def with_number(dtype: DType, value: Any) -> DType:
     return default_dtype() if category == 2 else aj.int64
 
 
+def computed(function: Any, *arguments: Any, **options: Any) -> Tensor:
+    """What the form of a NumPy function for tensors gives."""
+    found: Tensor = FUNCTIONS[function](*arguments, **options)
+    return found
+
+
 def together(*values: Any) -> list[Tensor]:
     """Operands as arrays of their common dtype."""
     dtype = result_type(*values)
@@ -146,7 +153,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None)
     found = x if device is None else x.to(device)
     if found.dtype is dtype:
         return found.clone() if copy else found
-    return found.to(dtype)  # type: ignore[no-any-return]
+    return found.to(dtype)
 
 
 def sequence_of(shape: Any) -> tuple[int, ...]:

@@ -138,7 +138,7 @@ def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
         return copied
     array = grad._array
     if array is None:
-        made = wrap(None)  # type: ignore[arg-type]
+        made = wrap(None)
         made._value, made._type = clone(grad)._value, type_of(grad)
         return made if leaf is None else _laid_as(made, leaf)
     like = None if leaf is None else _layout_for(leaf._array)

@@ -395,8 +395,8 @@ def behind_masks(
                 reached.update([number for _, number in numbers])
                 on = {number for k, number in numbers if _hands_mask_on(user, k, found, behind)}
                 outputs[node] |= on
-            behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])  # type: ignore[attr-defined]
-            found.update([node.edges[k][0] for k in behind[node] if node.edges[k] is not None])  # type: ignore[index]
+            behind[node] = node.op.masked_operands(frozenset(reached), outputs[node])
+            found.update([edge[0] for k in behind[node] if (edge := node.edges[k]) is not None])
             continue
         else:
             is_on = node.op.masks_cotangents or node in found

@@ -113,7 +113,8 @@ class Function(autograd.Function):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What ``save_for_backward`` kept; gone after backward unless the graph is retained."""
-        return self._context().saved_tensors  # type: ignore[no-any-return]
+        saved: tuple[Any, ...] = self._context().saved_tensors
+        return saved
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ class Sampled(Node):
     """The node of a sample: knows the parameters, the sample, and the reward once it is given."""
 
     takes_reward = True
-    reward: Any = None
+    reward: Tensor | None = None
 
     def __init__(self, samples: Tensor, parameters: Sequence[Tensor]) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ def reinforce(sample: Tensor, reward: Any) -> None:
         ValueError: shape or device differ.
     """
     node = sample.grad_fn
-    if node is None or not node.takes_reward:
+    if not isinstance(node, Sampled):
         raise UsageError(
             "reinforce() can be only called on outputs of stochastic functions", {"tensor": sample},
             "draw it with bernoulli, normal or multinomial from a Variable that requires gradients",

@@ -103,16 +103,13 @@ class Variable(Tensor):
     if TYPE_CHECKING:  # attached by ``v0_3`` from the modules that define them
 
         def backward(self, *args: Any, **options: Any) -> None: ...
-        def bernoulli(self) -> Tensor: ...
-        def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Tensor: ...
-        def reinforce(self, reward: Any) -> None: ...
 
 
-def as_variable(t: Tensor, volatile: bool = False, cls: type[Variable] = Variable) -> Any:
+def as_variable(t: Any, volatile: bool = False, cls: type[Variable] = Variable) -> Any:
     """Turn a tensor object into a Variable, and see that what is computed from it becomes one."""
     t.__class__ = cls
     if volatile:
-        t._volatile = True  # type: ignore[attr-defined]
+        t._volatile = True
     _layer().keep(t)
     return t
 

@@ -61,7 +61,7 @@ class Call(EqualByText, GraphOp, abstract=True):
         return self if is_closed else SizedCall(self, sizes)
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.graph.outputs)
 
     def parameters(self) -> tuple[tuple[str, object], ...]:

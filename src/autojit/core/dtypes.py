@@ -7,11 +7,16 @@ Source: https://pytorch.org/docs/stable/tensor_attributes.html (type promotion).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import ml_dtypes
 import numpy as np
 
 from autojit.core.epoch import note_switch
 from autojit.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "float8": 2, "complex": 3}
 
@@ -21,10 +26,10 @@ class DType:
 
     __slots__ = ("category", "kind", "name", "numpy", "short", "size_bytes")
 
-    def __init__(self, name: str, short: str, numpy: object, kind: str) -> None:
+    def __init__(self, name: str, short: str, numpy: DTypeLike, kind: str) -> None:
         self.name = name
         self.short = short
-        self.numpy: np.dtype = np.dtype(numpy)  # type: ignore[call-overload]
+        self.numpy: np.dtype = np.dtype(numpy)
         self.kind = kind
         self.size_bytes = int(self.numpy.itemsize)
         self.category = _KIND_ORDER[kind]

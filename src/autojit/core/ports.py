@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.core.undivided import undivided
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Trace(Protocol):
@@ -83,7 +86,7 @@ class Trace(Protocol):
         """
         ...
 
-    def concretize(self, value: Any) -> Any:
+    def concretize(self, value: Any) -> NDArray[Any]:
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...
 
@@ -91,7 +94,7 @@ class Trace(Protocol):
         """The function asks for the strides of a tensor."""
         ...
 
-    def take(self, tensor: Any) -> Any:
+    def take(self, tensor: Any) -> NDArray[Any]:
         """``concretize`` for somebody who may keep or change the array, which shares the tensor's memory."""
         ...
 

@@ -95,4 +95,5 @@ def _initializer(cls: Any) -> Callable[..., None]:
         elif f.default_factory is not MISSING:
             members[f.name] = field(default_factory=f.default_factory)
     twin: Any = dataclass(frozen=True, eq=False, repr=False)(type(cls.__name__, (), members))
-    return twin.__init__  # type: ignore[no-any-return]
+    made: Callable[..., None] = twin.__init__
+    return made

@@ -25,7 +25,8 @@ def parse_size(tree: ast.expr) -> int:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -parse_size(operand)
         case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _SYNTAX:
-            return _SYNTAX[type(operation)](parse_size(left), parse_size(right))  # type: ignore[no-any-return]
+            computed: int = _SYNTAX[type(operation)](parse_size(left), parse_size(right))
+            return computed
         case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[left, right]):
             return (size_min if name == "min" else size_max)(parse_size(left), parse_size(right))
     raise ValueError(f"no size: {ast.unparse(tree)}")

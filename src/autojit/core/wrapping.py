@@ -28,8 +28,8 @@ def wraps(function: Callable[..., Any]) -> Callable[[F], F]:
         >>> called.__name__
         'called'
     """
-    decorator: Any = functools.wraps(function, assigned=names_of(function))
-    return decorator  # type: ignore[no-any-return]
+    decorator: Callable[[Any], Any] = functools.wraps(function, assigned=names_of(function))
+    return decorator
 
 
 def code_holder(function: Callable[..., Any]) -> Any:

@@ -48,11 +48,11 @@ class _OfCategories(Distribution):
             self.__dict__["logits"] = normalize_logits(logits)
         else:
             self.__dict__["probs"] = probs / probs.sum(-1, keepdim=True)
-        return given.shape  # type: ignore[no-any-return]
+        return Size(given.shape)
 
     @property
     def _given(self) -> Tensor:
-        return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]  # type: ignore[no-any-return]
+        return self.probs if "probs" in self.__dict__ else self.logits
 
     @property
     def param_shape(self) -> Any:
@@ -64,13 +64,13 @@ class _OfCategories(Distribution):
         count = prod(sample_shape)
         rows = self.probs.reshape(-1, self.probs.shape[-1])
         if count == 0 or rows.shape[0] == 0:
-            return arange(0).reshape(*sample_shape, *self._batch_shape)  # type: ignore[no-any-return]
+            return arange(0).reshape(*sample_shape, *self._batch_shape)
         drawn = multinomial(rows, count, True)
-        return drawn.T.reshape(*sample_shape, *self._batch_shape)  # type: ignore[no-any-return]
+        return drawn.T.reshape(*sample_shape, *self._batch_shape)
 
     def _entropy(self) -> Tensor:
         logits = clamp(self.logits, min=finfo(self._given.dtype).min)
-        return -(logits * self.probs).sum(-1)  # type: ignore[no-any-return]
+        return -(logits * self.probs).sum(-1)
 
 
 class Categorical(_OfCategories):
@@ -97,11 +97,11 @@ class Categorical(_OfCategories):
 
     @property
     def mean(self) -> Tensor:
-        return self._given.new_full(self._batch_shape, float("nan"))  # type: ignore[no-any-return]
+        return self._given.new_full(self._batch_shape, float("nan"))
 
     @property
     def mode(self) -> Tensor:
-        return self.probs.argmax(-1)  # type: ignore[no-any-return]
+        return self.probs.argmax(-1)
 
     @property
     def variance(self) -> Tensor:
@@ -114,14 +114,14 @@ class Categorical(_OfCategories):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         places, logits = broadcast_tensors(value.long().unsqueeze(-1), self.logits)
-        return logits.gather(-1, places[..., :1]).squeeze(-1)  # type: ignore[no-any-return]
+        return logits.gather(-1, places[..., :1]).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return self._entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(self._num_events).reshape(-1, *[1] * len(self._batch_shape))
-        return values.expand(-1, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+        return values.expand(-1, *self._batch_shape) if expand else values
 
 
 class OneHotCategorical(_OfCategories):
@@ -143,24 +143,24 @@ class OneHotCategorical(_OfCategories):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
-        return one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self._given.dtype)  # type: ignore[no-any-return]
+        return one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self._given.dtype)
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
-            return one_hot(self._positions(sample_shape), self._event_shape[0]).to(self._given.dtype)  # type: ignore[no-any-return]
+            return one_hot(self._positions(sample_shape), self._event_shape[0]).to(self._given.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         chosen, logits = broadcast_tensors(value, self.logits)
-        return logits.gather(-1, chosen.argmax(-1, keepdim=True)).squeeze(-1)  # type: ignore[no-any-return]
+        return logits.gather(-1, chosen.argmax(-1, keepdim=True)).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return self._entropy()
@@ -168,7 +168,7 @@ class OneHotCategorical(_OfCategories):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         n = self._event_shape[0]
         values = eye(n, dtype=self._given.dtype).reshape(n, *[1] * len(self._batch_shape), n)
-        return values.expand(n, *self._batch_shape, n) if expand else values  # type: ignore[no-any-return]
+        return values.expand(n, *self._batch_shape, n) if expand else values
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
@@ -183,7 +183,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     has_rsample = True
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
 class Multinomial(_OfCategories):
@@ -213,11 +213,11 @@ class Multinomial(_OfCategories):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs * self.total_count  # type: ignore[no-any-return]
+        return self.probs * self.total_count
 
     @property
     def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Category after category, each a binomial share of the draws that are left."""
@@ -235,11 +235,10 @@ class Multinomial(_OfCategories):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        pair: Any = broadcast_tensors(self.logits, value)
-        logits, counts = pair
+        logits, counts = broadcast_tensors(self.logits, value)
         is_void = counts.eq(0) & logits.eq(float("-inf"))
         kept = where(is_void, 0.0, logits)
-        return lgamma(counts.sum(-1) + 1) - lgamma(counts + 1).sum(-1) + (kept * counts).sum(-1)  # type: ignore[no-any-return]
+        return lgamma(counts.sum(-1) + 1) - lgamma(counts + 1).sum(-1) + (kept * counts).sum(-1)
 
     def entropy(self) -> Tensor:
         n = self.total_count
@@ -247,4 +246,4 @@ class Multinomial(_OfCategories):
         top = lgamma(counts.new_full((), float(n + 1)))
         log_chance = top - lgamma(counts + 1) - lgamma(n - counts + 1)
         chance = exp(log_chance + xlogy(counts, self.probs) + xlogy(n - counts, 1 - self.probs))
-        return n * self._entropy() - top + (chance * lgamma(counts + 1)).sum(0).sum(-1)  # type: ignore[no-any-return]
+        return n * self._entropy() - top + (chance * lgamma(counts + 1)).sum(0).sum(-1)

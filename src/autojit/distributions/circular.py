@@ -63,7 +63,7 @@ class VonMises(Distribution):
             c = k * (r - f)
             accepted = (c * (2 - c) - u2 > 0) | (log(c / clamp(u2, min=1e-300)) + 1 - c >= 0)
             angle = first_accepted(sign(u3 - 0.5) * acos(f), accepted, f[0] * 0)
-            return ((angle + pi + loc) % (2 * pi) - pi).to(self.loc.dtype)  # type: ignore[no-any-return]
+            return ((angle + pi + loc) % (2 * pi) - pi).to(self.loc.dtype)
 
     @property
     def mean(self) -> Tensor:

@@ -64,7 +64,7 @@ class Real(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """False at NaN."""
-        return value.eq(value)  # type: ignore[no-any-return]
+        return value.eq(value)
 
 
 class Boolean(Constraint):
@@ -74,7 +74,7 @@ class Boolean(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True at 0 and 1."""
-        return value.eq(0) | value.eq(1)  # type: ignore[no-any-return]
+        return value.eq(0) | value.eq(1)
 
 
 class OneHot(Constraint):
@@ -86,19 +86,19 @@ class OneHot(Constraint):
     def check(self, value: Tensor) -> Tensor:
         """True where the last axis holds 0 and 1 only, and adds up to 1."""
         is_boolean = (value.eq(0) | value.eq(1)).all(-1)
-        return is_boolean & value.sum(-1).eq(1)  # type: ignore[no-any-return]
+        return is_boolean & value.sum(-1).eq(1)
 
 
 class Interval(Constraint):
     """Numbers between two bounds; either may be open, infinite, or a tensor."""
 
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float, upper_bound: Tensor | float) -> None:
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True from the lower to the upper bound."""
-        return (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
+        return (self.lower_bound <= value) & (value <= self.upper_bound)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lower_bound={self.lower_bound}, upper_bound={self.upper_bound})"
@@ -109,7 +109,7 @@ class HalfOpenInterval(Interval):
 
     def check(self, value: Tensor) -> Tensor:
         """True from the lower bound to below the upper one."""
-        return (self.lower_bound <= value) & (value < self.upper_bound)  # type: ignore[no-any-return]
+        return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
 class IntegerInterval(Interval):
@@ -119,18 +119,18 @@ class IntegerInterval(Interval):
 
     def check(self, value: Tensor) -> Tensor:
         """True at whole numbers from the lower to the upper bound."""
-        return (value % 1).eq(0) & super().check(value)  # type: ignore[no-any-return]
+        return (value % 1).eq(0) & super().check(value)
 
 
 class GreaterThan(Constraint):
     """Numbers above a bound."""
 
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True above the bound."""
-        return self.lower_bound < value  # type: ignore[no-any-return]
+        return self.lower_bound < value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lower_bound={self.lower_bound})"
@@ -141,7 +141,7 @@ class GreaterThanEq(GreaterThan):
 
     def check(self, value: Tensor) -> Tensor:
         """True from the bound on."""
-        return self.lower_bound <= value  # type: ignore[no-any-return]
+        return self.lower_bound <= value
 
 
 class IntegerGreaterThan(GreaterThan):
@@ -151,18 +151,18 @@ class IntegerGreaterThan(GreaterThan):
 
     def check(self, value: Tensor) -> Tensor:
         """True at whole numbers from the bound on."""
-        return (value % 1).eq(0) & (value >= self.lower_bound)  # type: ignore[no-any-return]
+        return (value % 1).eq(0) & (value >= self.lower_bound)
 
 
 class LessThan(Constraint):
     """Numbers below a bound."""
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Tensor | float) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True below the bound."""
-        return value < self.upper_bound  # type: ignore[no-any-return]
+        return value < self.upper_bound
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(upper_bound={self.upper_bound})"
@@ -175,7 +175,7 @@ class Simplex(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True where the last axis has no negative element and adds up to 1."""
-        return (value >= 0).all(-1) & (absolute(value.sum(-1) - 1) < _SUM_TOLERANCE)  # type: ignore[no-any-return]
+        return (value >= 0).all(-1) & (absolute(value.sum(-1) - 1) < _SUM_TOLERANCE)
 
 
 class Multinomial(Constraint):
@@ -184,12 +184,12 @@ class Multinomial(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Tensor | float) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
         """True where no count is negative and their sum is within the bound."""
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)  # type: ignore[no-any-return]
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
 class LowerTriangular(Constraint):
@@ -199,7 +199,7 @@ class LowerTriangular(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True where everything above the diagonal is 0."""
-        return value.tril().eq(value).flatten(-2).all(-1)  # type: ignore[no-any-return]
+        return value.tril().eq(value).flatten(-2).all(-1)
 
 
 class LowerCholesky(LowerTriangular):
@@ -208,7 +208,7 @@ class LowerCholesky(LowerTriangular):
     def check(self, value: Tensor) -> Tensor:
         """True at lower triangles whose diagonal is positive."""
         is_positive = (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
-        return super().check(value) & is_positive  # type: ignore[no-any-return]
+        return super().check(value) & is_positive
 
 
 class CorrCholesky(LowerCholesky):
@@ -218,7 +218,7 @@ class CorrCholesky(LowerCholesky):
         """True at such triangles whose rows have length 1 up to rounding."""
         tolerance = 10 * value.shape[-1] * finfo(value.dtype).eps  # as torch has it
         length = (value.detach() ** 2).sum(-1).sqrt()
-        return super().check(value) & (absolute(length - 1) <= tolerance).all(-1)  # type: ignore[no-any-return]
+        return super().check(value) & (absolute(length - 1) <= tolerance).all(-1)
 
 
 class Square(Constraint):
@@ -228,7 +228,7 @@ class Square(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True everywhere when the last two axes are of one length."""
-        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=value.eq(value).dtype)  # type: ignore[no-any-return]
+        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=value.eq(value).dtype)
 
 
 class Symmetric(Square):
@@ -239,7 +239,7 @@ class Symmetric(Square):
         if value.shape[-2] != value.shape[-1]:
             return super().check(value)
         gap = absolute(value - value.mT)
-        return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)  # type: ignore[no-any-return]
+        return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)
 
 
 class PositiveSemidefinite(Symmetric):
@@ -250,7 +250,7 @@ class PositiveSemidefinite(Symmetric):
         is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_symmetric
-        return is_symmetric & (eigvalsh(value) >= 0).all(-1)  # type: ignore[no-any-return]
+        return is_symmetric & (eigvalsh(value) >= 0).all(-1)
 
 
 class PositiveDefinite(Symmetric):
@@ -261,7 +261,7 @@ class PositiveDefinite(Symmetric):
         is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_symmetric
-        return is_symmetric & (eigvalsh(value) > 0).all(-1)  # type: ignore[no-any-return]
+        return is_symmetric & (eigvalsh(value) > 0).all(-1)
 
 
 class Independent(Constraint):
@@ -279,7 +279,7 @@ class Independent(Constraint):
         if valid.ndim < self.reinterpreted_batch_ndims:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         count = self.reinterpreted_batch_ndims
-        return valid.reshape(*valid.shape[: valid.ndim - count], -1).all(-1)  # type: ignore[no-any-return]
+        return valid.reshape(*valid.shape[: valid.ndim - count], -1).all(-1)
 
     def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
@@ -334,7 +334,7 @@ class MixtureSameFamilyConstraint(Constraint):
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         valid = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
         kept = value.ndim - self.event_dim
-        return valid.reshape(*valid.shape[:kept], -1).all(-1)  # type: ignore[no-any-return]
+        return valid.reshape(*valid.shape[:kept], -1).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"

@@ -32,7 +32,7 @@ _PROPOSALS = 24
 def _by_inversion(shape: tuple[int, ...], log_probability: LogProbability, generator: Generator | None) -> Tensor:
     counts = arange(_COUNTS, dtype=float64).reshape(-1, *[1] * len(shape))
     below = cumsum(exp(log_probability(counts)), 0)
-    return (rand(shape, dtype=float64, generator=generator) > below).to(float64).sum(0)  # type: ignore[no-any-return]
+    return (rand(shape, dtype=float64, generator=generator) > below).to(float64).sum(0)
 
 
 def _by_rejection(
@@ -70,7 +70,7 @@ def poisson_counts(rate: Tensor, generator: Generator | None = None) -> Tensor:
         return where(k < 0, float("-inf"), kept * log(large) - large - lgamma(kept + 1))
 
     many = _by_rejection(large + 0.43, (a, b, log_height), log_probability, generator)
-    return where(mean < _SMALL_MEAN, few, many).to(rate.dtype)  # type: ignore[no-any-return]
+    return where(mean < _SMALL_MEAN, few, many).to(rate.dtype)
 
 
 def binomial_counts(total_count: Tensor, probs: Tensor, generator: Generator | None = None) -> Tensor:
@@ -89,7 +89,7 @@ def binomial_counts(total_count: Tensor, probs: Tensor, generator: Generator | N
     few = _by_inversion(n.shape, _log_binomial(n, low), generator)
     many = _many_successes(where(is_small, 40.0, n), where(is_small, 0.5, rare), generator)
     count = where(is_small, few, many)
-    return where(p > 0.5, n - count, count).to(probs.dtype)  # type: ignore[no-any-return]
+    return where(p > 0.5, n - count, count).to(probs.dtype)
 
 
 def _many_successes(n: Tensor, p: Tensor, generator: Generator | None) -> Tensor:

@@ -45,7 +45,7 @@ class _OfProbability(Distribution):
 
     @property
     def _given(self) -> Tensor:
-        return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]  # type: ignore[no-any-return]
+        return self.probs if "probs" in self.__dict__ else self.logits
 
     @property
     def param_shape(self) -> Any:
@@ -72,7 +72,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -81,7 +81,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
@@ -102,7 +102,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
 def _along_first_axis(of: _OfProbability, count: int, expand: bool) -> Tensor:
     """0, 1, .. count - 1 along a new first axis, for every distribution of a batch."""
     values = arange(count, dtype=of._given.dtype).reshape(-1, *[1] * len(of.batch_shape))
-    return values.expand(-1, *of.batch_shape) if expand else values  # type: ignore[no-any-return]
+    return values.expand(-1, *of.batch_shape) if expand else values
 
 
 class Geometric(_OfProbability):
@@ -130,15 +130,15 @@ class Geometric(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return 1 / self.probs - 1  # type: ignore[no-any-return]
+        return 1 / self.probs - 1
 
     @property
     def mode(self) -> Tensor:
-        return self.probs * 0  # type: ignore[no-any-return]
+        return self.probs * 0
 
     @property
     def variance(self) -> Tensor:
-        return (1 / self.probs - 1) / self.probs  # type: ignore[no-any-return]
+        return (1 / self.probs - 1) / self.probs
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
@@ -152,7 +152,7 @@ class Geometric(_OfProbability):
         return value * log1p(-where(is_sure, 0.0, probs)) + log(self.probs)
 
     def entropy(self) -> Tensor:
-        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs  # type: ignore[no-any-return]
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
 class Binomial(_OfProbability):
@@ -184,7 +184,7 @@ class Binomial(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * self.probs  # type: ignore[no-any-return]
+        return self.total_count * self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -192,7 +192,7 @@ class Binomial(_OfProbability):
 
     @property
     def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -203,7 +203,7 @@ class Binomial(_OfProbability):
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         choices = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
-        return choices + value * logits - n * softplus(logits)  # type: ignore[no-any-return]
+        return choices + value * logits - n * softplus(logits)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         most = int(self.total_count.max())
@@ -212,7 +212,7 @@ class Binomial(_OfProbability):
         return _along_first_axis(self, most + 1, expand)
 
     def entropy(self) -> Tensor:
-        return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)  # type: ignore[no-any-return]
+        return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)
 
 
 class NegativeBinomial(_OfProbability):
@@ -240,7 +240,7 @@ class NegativeBinomial(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * exp(self.logits)  # type: ignore[no-any-return]
+        return self.total_count * exp(self.logits)
 
     @property
     def mode(self) -> Tensor:
@@ -248,7 +248,7 @@ class NegativeBinomial(_OfProbability):
 
     @property
     def variance(self) -> Tensor:
-        return self.mean / (1 - self.probs)  # type: ignore[no-any-return]
+        return self.mean / (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -260,7 +260,7 @@ class NegativeBinomial(_OfProbability):
         n, logits = self.total_count, self.logits
         chances = n * logsigmoid(-logits) + value * logsigmoid(logits)
         orders = lgamma(n + value) - lgamma(1 + value) - lgamma(n)
-        return chances + where(n + value == 0, 0.0, orders)  # type: ignore[no-any-return]
+        return chances + where(n + value == 0, 0.0, orders)
 
 
 class Poisson(ExponentialFamily):

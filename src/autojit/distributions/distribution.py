@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from autojit.autograd import grad
 from autojit.core.errors import ArgumentError, UnsupportedError
@@ -34,8 +34,16 @@ class Distribution:
     runs.
     """
 
-    has_rsample = False
-    has_enumerate_support = False
+    if TYPE_CHECKING:  # constants of most classes, and said of each object of others
+
+        @property
+        def has_rsample(self) -> bool: ...
+        @property
+        def has_enumerate_support(self) -> bool: ...
+
+    else:
+        has_rsample = False
+        has_enumerate_support = False
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
     _changes_itself: ClassVar[tuple[str, ...]] = ()  # what its methods assign; compiled steps compare the rest
     _default_validate_args: ClassVar[bool] = __debug__
@@ -105,7 +113,7 @@ class Distribution:
     @property
     def stddev(self) -> Tensor:
         """The standard deviation."""
-        return self.variance.sqrt()  # type: ignore[no-any-return]
+        return self.variance.sqrt()
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Values drawn, without a derivative. Shape: ``sample_shape + batch_shape + event_shape``."""
@@ -144,10 +152,10 @@ class Distribution:
         """The exponential of the entropy."""
         return exp(self.entropy())
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distributions with a larger batch shape; parameters become views."""
         batch = Size(batch_shape)
-        made = object.__new__(type(self)) if _instance is None else _instance
+        made: Self = object.__new__(type(self)) if _instance is None else _instance
         known = len(self._batch_shape)
         for name, value in self.__dict__.items():
             if isinstance(value, Tensor):

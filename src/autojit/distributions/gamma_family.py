@@ -215,7 +215,7 @@ class Dirichlet(ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self.concentration / self.concentration.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+        return self.concentration / self.concentration.sum(-1, keepdim=True)
 
     @property
     def mode(self) -> Tensor:
@@ -228,22 +228,22 @@ class Dirichlet(ExponentialFamily):
     @property
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, keepdim=True)
-        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))  # type: ignore[no-any-return]
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return drawn / drawn.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+        return drawn / drawn.sum(-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a = self.concentration
-        return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)  # type: ignore[no-any-return]
+        return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)
 
     def entropy(self) -> Tensor:
         a = self.concentration
         total = a.sum(-1)
         spread = (total - a.shape[-1]) * digamma(total) - ((a - 1) * digamma(a)).sum(-1)
-        return lgamma(a).sum(-1) - lgamma(total) + spread  # type: ignore[no-any-return]
+        return lgamma(a).sum(-1) - lgamma(total) + spread
 
 
 class Beta(ExponentialFamily):
@@ -283,7 +283,7 @@ class Beta(ExponentialFamily):
         return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._dirichlet().rsample(sample_shape).select(-1, 0)  # type: ignore[no-any-return]
+        return self._dirichlet().rsample(sample_shape).select(-1, 0)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -76,7 +76,7 @@ def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
         u = scale.detach() * tensor(_RULE[0], dtype=float64)
         weights = scale.detach() * tensor(_RULE[1], dtype=float64)
     integrand = (log(z) + u - digamma(a)) * exp(a * u - z * expm1(u))
-    return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)  # type: ignore[no-any-return]
+    return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)
 
 
 class _Attached(Function):
@@ -86,7 +86,7 @@ class _Attached(Function):
 
     @staticmethod
     def forward(concentration: Tensor, drawn: Tensor) -> Tensor:
-        return drawn.clone()  # type: ignore[no-any-return]
+        return drawn.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -112,4 +112,5 @@ def standard_gamma(concentration: Tensor) -> Tensor:
         autojit.Size([3])
     """
     drawn = clamp(exp(log_of_drawn(concentration)).to(concentration.dtype), min=finfo(concentration.dtype).tiny)
-    return _Attached.apply(concentration, drawn)  # type: ignore[no-any-return]
+    found: Tensor = _Attached.apply(concentration, drawn)
+    return found

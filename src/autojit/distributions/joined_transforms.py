@@ -51,7 +51,7 @@ class CatTransform(Transform):
         return sum(self.lengths)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     @property
@@ -66,7 +66,7 @@ class CatTransform(Transform):
         _require(-x.ndim <= self.dim < x.ndim, f"dim {self.dim} out of range for tensor with {x.ndim} dimensions")
         found = x.shape[self.dim]
         _require(found == self.length, f"x.size({self.dim}) = {found} must equal length {self.length}")
-        return x.split(self.lengths, self.dim)  # type: ignore[no-any-return]
+        return x.split(self.lengths, self.dim)
 
     def _call(self, x: Tensor) -> Tensor:
         return cat([t(part) for t, part in zip(self.transforms, self._parts(x), strict=True)], self.dim)
@@ -100,7 +100,7 @@ class StackTransform(Transform):
         self.dim = dim
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
     @property
@@ -115,7 +115,7 @@ class StackTransform(Transform):
         _require(-x.ndim <= self.dim < x.ndim, f"dim {self.dim} out of range for tensor with {x.ndim} dimensions")
         found, count = x.shape[self.dim], len(self.transforms)
         _require(found == count, f"x.size({self.dim}) = {found} must equal len(transforms) {count}")
-        return x.unbind(self.dim)  # type: ignore[no-any-return]
+        return x.unbind(self.dim)
 
     def _call(self, x: Tensor) -> Tensor:
         return stack([t(part) for t, part in zip(self.transforms, self._parts(x), strict=True)], self.dim)

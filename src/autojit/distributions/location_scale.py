@@ -146,7 +146,7 @@ class Cauchy(_LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc.new_full(self.loc.shape, float("nan"))  # type: ignore[no-any-return]
+        return self.loc.new_full(self.loc.shape, float("nan"))
 
     @property
     def mode(self) -> Tensor:
@@ -154,7 +154,7 @@ class Cauchy(_LocationScale):
 
     @property
     def variance(self) -> Tensor:
-        return self.loc.new_full(self.loc.shape, float("inf"))  # type: ignore[no-any-return]
+        return self.loc.new_full(self.loc.shape, float("inf"))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(self._uniform(sample_shape))

@@ -69,7 +69,7 @@ class LowRankMultivariateNormal(Distribution):
 
     def _scaled(self) -> Tensor:
         """W^T D^-1."""
-        return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)  # type: ignore[no-any-return]
+        return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
 
     @property
     def _capacitance_tril(self) -> Tensor:
@@ -79,7 +79,7 @@ class LowRankMultivariateNormal(Distribution):
 
     def _log_det(self) -> Tensor:
         diagonal = self._capacitance_tril.diagonal(dim1=-2, dim2=-1)
-        return 2 * log(diagonal).sum(-1) + log(self.cov_diag).sum(-1)  # type: ignore[no-any-return]
+        return 2 * log(diagonal).sum(-1) + log(self.cov_diag).sum(-1)
 
     def _whitened(self) -> Tensor:
         """A = L^-1 W^T D^-1."""
@@ -88,48 +88,48 @@ class LowRankMultivariateNormal(Distribution):
     def _squared_length(self, gap: Tensor) -> Tensor:
         """Of a vector, by the inverse of the covariance."""
         inside = (self._whitened() @ gap.unsqueeze(-1)).squeeze(-1)
-        return (gap**2 / self.cov_diag).sum(-1) - (inside**2).sum(-1)  # type: ignore[no-any-return]
+        return (gap**2 / self.cov_diag).sum(-1) - (inside**2).sum(-1)
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
-        return (self.cov_factor**2).sum(-1) + self.cov_diag  # type: ignore[no-any-return]
+        return (self.cov_factor**2).sum(-1) + self.cov_diag
 
     @derived
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance, by way of a matrix whose eigenvalues are at least 1."""
         root = sqrt(self.cov_diag).unsqueeze(-1)
         scaled = self.cov_factor / root
-        return root * cholesky(scaled @ scaled.mT + eye(self._event_shape[0], dtype=self.loc.dtype))  # type: ignore[no-any-return]
+        return root * cholesky(scaled @ scaled.mT + eye(self._event_shape[0], dtype=self.loc.dtype))
 
     @derived
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self.cov_factor @ self.cov_factor.mT + diag_embed(self.cov_diag)  # type: ignore[no-any-return]
+        return self.cov_factor @ self.cov_factor.mT + diag_embed(self.cov_diag)
 
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         a = self._whitened()
-        return diag_embed(1 / self.cov_diag) - a.mT @ a  # type: ignore[no-any-return]
+        return diag_embed(1 / self.cov_diag) - a.mT @ a
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         shared = randn((*shape[:-1], self.cov_factor.shape[-1]), dtype=self.loc.dtype)
         own = randn(shape, dtype=self.loc.dtype)
-        return self.loc + (self.cov_factor @ shared.unsqueeze(-1)).squeeze(-1) + sqrt(self.cov_diag) * own  # type: ignore[no-any-return]
+        return self.loc + (self.cov_factor @ shared.unsqueeze(-1)).squeeze(-1) + sqrt(self.cov_diag) * own
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         distance = self._squared_length(value - self.loc)
-        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + self._log_det() + distance)  # type: ignore[no-any-return]
+        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + self._log_det() + distance)
 
     def entropy(self) -> Tensor:
-        return 0.5 * (self._event_shape[0] * (1 + log_of(2 * pi)) + self._log_det())  # type: ignore[no-any-return]
+        return 0.5 * (self._event_shape[0] * (1 + log_of(2 * pi)) + self._log_det())

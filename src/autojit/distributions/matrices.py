@@ -29,16 +29,16 @@ from autojit.tensor.tensor import Tensor
 def multivariate_lgamma(x: Tensor, order: int) -> Tensor:
     """The logarithm of the multivariate gamma function. Shapes: equal."""
     constant = order * (order - 1) / 4 * log_of(pi)
-    return lgamma(_shifted(x, order)).sum(-1) + constant  # type: ignore[no-any-return]
+    return lgamma(_shifted(x, order)).sum(-1) + constant
 
 
 def multivariate_digamma(x: Tensor, order: int) -> Tensor:
     """The derivative of ``multivariate_lgamma``. Shapes: equal."""
-    return digamma(_shifted(x, order)).sum(-1)  # type: ignore[no-any-return]
+    return digamma(_shifted(x, order)).sum(-1)
 
 
 def _shifted(x: Tensor, order: int) -> Tensor:
-    return x.unsqueeze(-1) - arange(order, dtype=x.dtype) / 2  # type: ignore[no-any-return]
+    return x.unsqueeze(-1) - arange(order, dtype=x.dtype) / 2
 
 
 class Wishart(ExponentialFamily):
@@ -94,7 +94,7 @@ class Wishart(ExponentialFamily):
                 warn(
                     "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
                 )
-        self.arg_constraints = {  # type: ignore[misc]
+        self.__dict__["arg_constraints"] = {
             "covariance_matrix": constraints.positive_definite,
             "precision_matrix": constraints.positive_definite,
             "scale_tril": constraints.lower_cholesky,
@@ -107,7 +107,7 @@ class Wishart(ExponentialFamily):
 
     def _factor(self) -> Tensor:
         if "scale_tril" in self.__dict__:
-            return self.scale_tril  # type: ignore[no-any-return]
+            return self.scale_tril
         if "covariance_matrix" in self.__dict__:
             return cholesky(self.covariance_matrix)
         return factor_of_precision(self.precision_matrix)
@@ -120,13 +120,13 @@ class Wishart(ExponentialFamily):
     @derived
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
 
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         inverse = self._whitened(eye(self._event_shape[-1], dtype=self._unbroadcasted_scale_tril.dtype))
-        return inverse.mT @ inverse  # type: ignore[no-any-return]
+        return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:
         factor = self._unbroadcasted_scale_tril
@@ -137,22 +137,22 @@ class Wishart(ExponentialFamily):
 
     @property
     def _freedom(self) -> Tensor:
-        return self.df.reshape(*self._batch_shape, 1, 1)  # type: ignore[no-any-return]
+        return self.df.reshape(*self._batch_shape, 1, 1)
 
     @property
     def mean(self) -> Tensor:
-        return self._freedom * self.covariance_matrix  # type: ignore[no-any-return]
+        return self._freedom * self.covariance_matrix
 
     @property
     def mode(self) -> Tensor:
         factor = self._freedom - self._event_shape[-1] - 1
-        return where(factor > 0, factor, float("nan")) * self.covariance_matrix  # type: ignore[no-any-return]
+        return where(factor > 0, factor, float("nan")) * self.covariance_matrix
 
     @property
     def variance(self) -> Tensor:
         matrix = self.covariance_matrix
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        return self._freedom * (matrix**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))  # type: ignore[no-any-return]
+        return self._freedom * (matrix**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def rsample(self, sample_shape: Any = (), max_try_correction: int | None = None) -> Tensor:
         """By Bartlett's decomposition: a triangle of normal numbers with roots of chi-squared ones on its diagonal.
@@ -164,10 +164,10 @@ class Wishart(ExponentialFamily):
         diagonal = clamp(sqrt(self._chi2.rsample(sample_shape)), min=finfo(factor.dtype).eps)
         below = randn(self._extended_shape(sample_shape), dtype=factor.dtype).tril(-1)
         triangle = factor @ (below + diag_embed(diagonal))
-        return triangle @ triangle.mT  # type: ignore[no-any-return]
+        return triangle @ triangle.mT
 
     def _half_log_det(self) -> Tensor:
-        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)  # type: ignore[no-any-return]
+        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -175,13 +175,13 @@ class Wishart(ExponentialFamily):
         inside = self._whitened(value)
         trace = self._whitened(inside.mT).diagonal(dim1=-2, dim2=-1).sum(-1)
         scale = n * (rows * log_of(2) / 2 + self._half_log_det())
-        return (n - rows - 1) / 2 * slogdet(value)[1] - trace / 2 - scale - multivariate_lgamma(n / 2, rows)  # type: ignore[no-any-return]
+        return (n - rows - 1) / 2 * slogdet(value)[1] - trace / 2 - scale - multivariate_lgamma(n / 2, rows)
 
     def entropy(self) -> Tensor:
         n, rows = self.df, self._event_shape[-1]
         scale = (rows + 1) * (rows * log_of(2) / 2 + self._half_log_det())
         shape = multivariate_lgamma(n / 2, rows) - (n - rows - 1) / 2 * multivariate_digamma(n / 2, rows)
-        return scale + shape + n * rows / 2  # type: ignore[no-any-return]
+        return scale + shape + n * rows / 2
 
 
 class LKJCholesky(Distribution):
@@ -224,7 +224,7 @@ class LKJCholesky(Distribution):
             length = sqrt((drawn**2).sum(-1, keepdim=True))
             rows = sqrt(share) * drawn / where(length.eq(0), 1.0, length)
             rest = clamp(1 - (rows**2).sum(-1), min=finfo(rows.dtype).tiny)
-            return rows + diag_embed(sqrt(rest))  # type: ignore[no-any-return]
+            return rows + diag_embed(sqrt(rest))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -234,4 +234,4 @@ class LKJCholesky(Distribution):
         less = self.dim - 1
         alpha = self.concentration + 0.5 * less
         constant = 0.5 * less * log_of(pi) + multivariate_lgamma(alpha - 0.5, less) - less * lgamma(alpha)
-        return (order * log(diagonal)).sum(-1) - constant  # type: ignore[no-any-return]
+        return (order * log(diagonal)).sum(-1) - constant

@@ -43,7 +43,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     rows = mat.shape[-1]
     if not -rows <= diag < rows:
         raise ValueError(f"diag ({diag}) provided is outside [{-rows}, {rows - 1}].")
-    return mat.flatten(-2).index_select(-1, tensor(_places(rows, diag)))  # type: ignore[no-any-return]
+    return mat.flatten(-2).index_select(-1, tensor(_places(rows, diag)))
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
@@ -62,7 +62,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     back = np.full(rows * rows, count)
     back[_places(rows, diag)] = np.arange(count)
     padded = pad(vec, [0, 1], value=0.0)  # what is above the diagonal is taken from the zero at the end
-    return padded.index_select(-1, tensor(back)).reshape(*vec.shape[:-1], rows, rows)  # type: ignore[no-any-return]
+    return padded.index_select(-1, tensor(back)).reshape(*vec.shape[:-1], rows, rows)
 
 
 class CorrCholeskyTransform(Transform):
@@ -97,7 +97,7 @@ class CorrCholeskyTransform(Transform):
         """Of the map to the elements below the diagonal."""
         left = tril_matrix_to_vec(1 - cumsum(y * y, -1), -2)
         by_tanh = -2 * (x + softplus(-2 * x) - log_of(2.0)).sum(-1)
-        return 0.5 * log(left).sum(-1) + by_tanh  # type: ignore[no-any-return]
+        return 0.5 * log(left).sum(-1) + by_tanh
 
     def forward_shape(self, shape: Any) -> Size:
         if len(shape) < 1:
@@ -127,11 +127,11 @@ class PositiveDefiniteTransform(Transform):
 
     def _call(self, x: Tensor) -> Tensor:
         factor = x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))
-        return factor @ factor.mT  # type: ignore[no-any-return]
+        return factor @ factor.mT
 
     def _inverse(self, y: Tensor) -> Tensor:
         factor = cholesky(y)
-        return factor.tril(-1) + diag_embed(log(factor.diagonal(dim1=-2, dim2=-1)))  # type: ignore[no-any-return]
+        return factor.tril(-1) + diag_embed(log(factor.diagonal(dim1=-2, dim2=-1)))
 
     def _settings(self) -> tuple[Any, ...]:
         return ()

@@ -48,7 +48,7 @@ class MixtureSameFamily(Distribution):
     @property
     def mixture_distribution(self) -> Categorical:
         """The distribution over components."""
-        return self._mixture_distribution  # type: ignore[no-any-return]
+        return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Distribution:
@@ -65,7 +65,7 @@ class MixtureSameFamily(Distribution):
         count = len(self._event_shape)
         weights = self._mixture_distribution.probs
         weights = weights.reshape(*weights.shape, *[1] * count)
-        return (weights * values).sum(-1 - count)  # type: ignore[no-any-return]
+        return (weights * values).sum(-1 - count)
 
     @property
     def mean(self) -> Tensor:
@@ -78,11 +78,11 @@ class MixtureSameFamily(Distribution):
         return self._averaged(self._component_distribution.variance + gap**2)
 
     def _spread(self, value: Tensor) -> Tensor:
-        return value.unsqueeze(-1 - len(self._event_shape))  # type: ignore[no-any-return]
+        return value.unsqueeze(-1 - len(self._event_shape))
 
     def cdf(self, value: Tensor) -> Tensor:
         found = self._component_distribution.cdf(self._spread(value))
-        return (found * self._mixture_distribution.probs).sum(-1)  # type: ignore[no-any-return]
+        return (found * self._mixture_distribution.probs).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -96,7 +96,7 @@ class MixtureSameFamily(Distribution):
             drawn = self._component_distribution.sample(sample_shape)
             place = place.reshape(*place.shape, *[1] * (count + 1))
             axis = drawn.ndim - 1 - count
-            return drawn.gather(axis, place.expand((*place.shape[: axis + 1], *drawn.shape[axis + 1 :]))).squeeze(axis)  # type: ignore[no-any-return]
+            return drawn.gather(axis, place.expand((*place.shape[: axis + 1], *drawn.shape[axis + 1 :]))).squeeze(axis)
 
     def __repr__(self) -> str:
         return f"MixtureSameFamily({self._mixture_distribution!r}, {self._component_distribution!r})"

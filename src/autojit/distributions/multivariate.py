@@ -71,7 +71,7 @@ class MultivariateNormal(Distribution):
 
     def _factor(self) -> Tensor:
         if "scale_tril" in self.__dict__:
-            return self.scale_tril  # type: ignore[no-any-return]
+            return self.scale_tril
         if "covariance_matrix" in self.__dict__:
             return cholesky(self.covariance_matrix)
         return factor_of_precision(self.precision_matrix)
@@ -79,47 +79,47 @@ class MultivariateNormal(Distribution):
     @derived
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance."""
-        return self._unbroadcasted_scale_tril  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril
 
     @derived
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT  # type: ignore[no-any-return]
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
 
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         inverse = self._whitened(eye(self.loc.shape[-1], dtype=self.loc.dtype))
-        return inverse.mT @ inverse  # type: ignore[no-any-return]
+        return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:
         return solve_triangular(self._unbroadcasted_scale_tril, columns, upper=False)
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
-        return (self._unbroadcasted_scale_tril**2).sum(-1)  # type: ignore[no-any-return]
+        return (self._unbroadcasted_scale_tril**2).sum(-1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
-        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:
-        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)  # type: ignore[no-any-return]
+        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         gap = (value - self.loc).unsqueeze(-1)
         factor = self._unbroadcasted_scale_tril.expand((*gap.shape[:-2], *self._unbroadcasted_scale_tril.shape[-2:]))
         distance = (solve_triangular(factor, gap, upper=False) ** 2).sum((-2, -1))
-        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + distance) - self._half_log_det()  # type: ignore[no-any-return]
+        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + distance) - self._half_log_det()
 
     def entropy(self) -> Tensor:
-        return 0.5 * self._event_shape[0] * (1 + log_of(2 * pi)) + self._half_log_det()  # type: ignore[no-any-return]
+        return 0.5 * self._event_shape[0] * (1 + log_of(2 * pi)) + self._half_log_det()

@@ -78,7 +78,7 @@ class ContinuousBernoulli(ExponentialFamily):
     @property
     def param_shape(self) -> Size:
         """The shape of the parameter given."""
-        return (self.probs if "probs" in self.__dict__ else self.logits).shape  # type: ignore[no-any-return]
+        return (self.probs if "probs" in self.__dict__ else self.logits).shape
 
     def _far(self) -> tuple[Tensor, Tensor]:
         """Whether p is far enough from 1/2 for the closed forms, and p moved away from 1/2 where it is not."""
@@ -116,9 +116,9 @@ class ContinuousBernoulli(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        pair: Any = broadcast_tensors(self.logits, value)
+        pair = broadcast_tensors(self.logits, value)
         logits, x = pair
-        return x * logits - softplus(logits) + self._log_norm()  # type: ignore[no-any-return]
+        return x * logits - softplus(logits) + self._log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

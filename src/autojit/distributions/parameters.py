@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import Any
+from typing import Any, overload
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
@@ -114,7 +114,11 @@ class derived:
         self._compute = compute
         self.__doc__ = compute.__doc__
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type) -> derived: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Tensor: ...
+    def __get__(self, instance: object, owner: type | None = None) -> derived | Tensor:
         return self if instance is None else self._compute(instance)
 
 

@@ -61,7 +61,7 @@ class RelaxedBernoulli(_OfProbability):
         self._validate_sample(value)
         place = log(value) - log1p(-value)
         gap = self.logits - place * self.temperature
-        return log(self.temperature) + gap - 2 * softplus(gap) - log(value) - log1p(-value)  # type: ignore[no-any-return]
+        return log(self.temperature) + gap - 2 * softplus(gap) - log(value) - log1p(-value)
 
 
 class RelaxedOneHotCategorical(_OfCategories):
@@ -98,4 +98,4 @@ class RelaxedOneHotCategorical(_OfCategories):
         heat = self.temperature.unsqueeze(-1)
         score = self.logits - heat * log(value)
         score = (score - logsumexp(score, -1, keepdim=True)).sum(-1) - log(value).sum(-1)
-        return score + lgamma(n) + (n - 1) * log(self.temperature)  # type: ignore[no-any-return]
+        return score + lgamma(n) + (n - 1) * log(self.temperature)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
@@ -21,7 +21,13 @@ from autojit.tensor.tensor import Tensor
 class Transform:
     """An invertible function: ``t(x)``, ``t.inv(y)``, ``t.log_abs_det_jacobian(x, y)``; ``sign`` if it is monotonic."""
 
-    bijective = False
+    if TYPE_CHECKING:  # a constant of most classes
+
+        @property
+        def bijective(self) -> bool: ...
+
+    else:
+        bijective = False
     _changes_itself: ClassVar[tuple[str, ...]] = ("_last",)  # what its methods assign; compiled steps compare the rest
     domain: Any = constraints.real
     codomain: Any = constraints.real
@@ -30,7 +36,7 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._last: tuple[Any, Any] | None = None
+        self._last: tuple[Tensor, Tensor] | None = None
 
     @property
     def event_dim(self) -> int:
@@ -40,7 +46,7 @@ class Transform:
         return int(self.domain.event_dim)
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         """+1 for an increasing, -1 for a decreasing function."""
         raise UnsupportedError(f"{type(self).__name__} is not monotonic")
 
@@ -59,7 +65,7 @@ class Transform:
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._last is not None and self._last[0] is x:
-            return self._last[1]  # type: ignore[no-any-return]
+            return self._last[1]
         y = self._call(x)
         if self._cache_size:
             self._last = (x, y)
@@ -67,7 +73,7 @@ class Transform:
 
     def _inv_call(self, y: Tensor) -> Tensor:
         if self._last is not None and self._last[1] is y:
-            return self._last[0]  # type: ignore[no-any-return]
+            return self._last[0]
         x = self._inverse(y)
         if self._cache_size:
             self._last = (x, y)
@@ -122,6 +128,8 @@ def _is_same(ours: Any, theirs: Any) -> bool:
 class _Inverse(Transform):
     """A transform backwards."""
 
+    bijective: bool
+
     def __init__(self, transform: Transform) -> None:
         super().__init__()
         self._of = transform
@@ -136,7 +144,7 @@ class _Inverse(Transform):
         return self._of.domain
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return self._of.sign
 
     @property
@@ -176,11 +184,11 @@ class ComposeTransform(Transform):
         self.parts = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(part.bijective for part in self.parts)
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return prod((part.sign for part in self.parts), start=1)
 
     @property
@@ -229,11 +237,14 @@ class ComposeTransform(Transform):
             values.append(part(values[-1]))
         values.append(y)
         axes = self.domain.event_dim
-        total: Any = 0
+        stretches = []
         for part, before, after in zip(self.parts, values[:-1], values[1:], strict=True):
-            total = total + sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim)
+            stretches.append(sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim))
             axes += part.codomain.event_dim - part.domain.event_dim
-        return total  # type: ignore[no-any-return]
+        total = 0 + stretches[0]
+        for stretch in stretches[1:]:
+            total = total + stretch
+        return total
 
     def forward_shape(self, shape: Any) -> Size:
         for part in self.parts:
@@ -258,6 +269,8 @@ identity_transform = ComposeTransform([])
 class IndependentTransform(Transform):
     """A transform whose last batch axes belong to the value."""
 
+    bijective: bool
+
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.base_transform = base_transform.with_cache(cache_size)
@@ -267,7 +280,7 @@ class IndependentTransform(Transform):
         self.codomain = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return self.base_transform.sign
 
     def _settings(self) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log as log_of
 from math import pi, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution
@@ -26,6 +26,8 @@ from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
+_LOC_AND_SCALE: dict[str, constraints.Constraint] = {"loc": constraints.real, "scale": constraints.positive}
+
 
 class TransformedDistribution(Distribution):
     """Values of a base distribution after one or more transforms.
@@ -37,7 +39,7 @@ class TransformedDistribution(Distribution):
         tensor(-0.9189)
     """
 
-    base_dist: Any
+    base_dist: Distribution
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
@@ -46,8 +48,7 @@ class TransformedDistribution(Distribution):
         whole = ComposeTransform(self.transforms)
         base_shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
         shape = whole.forward_shape(base_shape)
-        full = whole.inverse_shape(shape)
-        own = len(base_distribution.event_shape)
+        full, own = whole.inverse_shape(shape), len(base_distribution.event_shape)
         if len(base_shape) < whole.domain.event_dim:
             raise ValueError(
                 "base_distribution needs to have shape with size at least "
@@ -60,9 +61,9 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[: len(shape) - count], shape[len(shape) - count :], validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         """Whether the base distribution's numbers are differentiable."""
-        return self.base_dist.has_rsample  # type: ignore[no-any-return]
+        return self.base_dist.has_rsample
 
     @constraints.dependent_property
     def support(self) -> Any:
@@ -88,14 +89,14 @@ class TransformedDistribution(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         axes = len(self._event_shape)
-        stretch: Any = 0.0
+        stretch: Tensor | float = 0.0
         y = value
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             axes += transform.domain.event_dim - transform.codomain.event_dim
             stretch = stretch + sum_rightmost(transform.log_abs_det_jacobian(x, y), axes - transform.domain.event_dim)
             y = x
-        return sum_rightmost(self.base_dist.log_prob(y), axes - len(self.base_dist.event_shape)) - stretch  # type: ignore[no-any-return]
+        return sum_rightmost(self.base_dist.log_prob(y), axes - len(self.base_dist.event_shape)) - stretch
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -111,11 +112,11 @@ class TransformedDistribution(Distribution):
         sign = ComposeTransform(self.transforms).sign
         if isinstance(sign, int):
             return probability if sign == 1 else 1 - probability
-        return sign * (probability - 0.5) + 0.5  # type: ignore[no-any-return]
+        return sign * (probability - 0.5) + 0.5
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distribution with a larger batch shape."""
-        made = object.__new__(type(self)) if _instance is None else _instance
+        made: Self = object.__new__(type(self)) if _instance is None else _instance
         made.__dict__.update(self.__dict__)
         for name, value in self.__dict__.items():
             if isinstance(value, Tensor):
@@ -151,12 +152,12 @@ class Independent(Distribution):
         super().__init__(batch[:cut], (*batch[cut:], *base_distribution.event_shape), validate_args=validate_args)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         """Whether the base distribution's numbers are differentiable."""
         return self.base_dist.has_rsample
 
     @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+    def has_enumerate_support(self) -> bool:
         """Whether all values can be listed: only where no axis was taken in."""
         return self.base_dist.has_enumerate_support and self.reinterpreted_batch_ndims == 0
 
@@ -209,11 +210,9 @@ class LogNormal(TransformedDistribution):
         tensor(1.6487)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _LOC_AND_SCALE
     support = constraints.positive
+    base_dist: Normal
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(Normal(loc, scale, validate_args=validate_args), ExpTransform(), validate_args=validate_args)
@@ -221,12 +220,12 @@ class LogNormal(TransformedDistribution):
     @property
     def loc(self) -> Tensor:
         """The mean of the logarithm."""
-        return self.base_dist.loc  # type: ignore[no-any-return]
+        return self.base_dist.loc
 
     @property
     def scale(self) -> Tensor:
         """The standard deviation of the logarithm."""
-        return self.base_dist.scale  # type: ignore[no-any-return]
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:
@@ -242,7 +241,7 @@ class LogNormal(TransformedDistribution):
         return expm1(square) * exp(2 * self.loc + square)
 
     def entropy(self) -> Tensor:
-        return self.base_dist.entropy() + self.loc  # type: ignore[no-any-return]
+        return self.base_dist.entropy() + self.loc
 
 
 class _Folded(Distribution):
@@ -251,23 +250,23 @@ class _Folded(Distribution):
     has_rsample = True
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"scale": constraints.positive}
     support = constraints.nonnegative
-    base_dist: Any
+    base_dist: Normal | Cauchy
 
-    def __init__(self, base_distribution: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, base_distribution: Normal | Cauchy, validate_args: bool | None = None) -> None:
         self.base_dist = base_distribution
         super().__init__(base_distribution.batch_shape, validate_args=validate_args)
 
     @property
     def scale(self) -> Tensor:
         """The scale of the base distribution."""
-        return self.base_dist.scale  # type: ignore[no-any-return]
+        return self.base_dist.scale
 
     @property
     def mode(self) -> Tensor:
         return self.scale * 0
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape).abs()  # type: ignore[no-any-return]
+        return self.base_dist.rsample(sample_shape).abs()
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -275,13 +274,13 @@ class _Folded(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1  # type: ignore[no-any-return]
+        return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)  # type: ignore[no-any-return]
+        return self.base_dist.icdf((value + 1) / 2)
 
     def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - log_of(2)  # type: ignore[no-any-return]
+        return self.base_dist.entropy() - log_of(2)
 
 
 class HalfNormal(_Folded):
@@ -323,7 +322,7 @@ class HalfCauchy(_Folded):
 
     @property
     def variance(self) -> Tensor:
-        return self.base_dist.variance  # type: ignore[no-any-return]
+        return self.base_dist.variance
 
 
 class Weibull(TransformedDistribution):
@@ -476,23 +475,25 @@ class LogisticNormal(TransformedDistribution):
         autojit.Size([3])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _LOC_AND_SCALE
     support = constraints.simplex
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        base: Any = Normal(loc, scale, validate_args=validate_args)
+        base = Normal(loc, scale, validate_args=validate_args)
         base = base if base.batch_shape else base.expand((1,))
         super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
 
     @property
+    def _normal(self) -> Normal:
+        assert isinstance(self.base_dist, Independent) and isinstance(self.base_dist.base_dist, Normal)
+        return self.base_dist.base_dist
+
+    @property
     def loc(self) -> Tensor:
         """The mean of the normal numbers."""
-        return self.base_dist.base_dist.loc  # type: ignore[no-any-return]
+        return self._normal.loc
 
     @property
     def scale(self) -> Tensor:
         """Their standard deviation."""
-        return self.base_dist.base_dist.scale  # type: ignore[no-any-return]
+        return self._normal.scale

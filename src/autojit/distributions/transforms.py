@@ -35,7 +35,7 @@ class _Elementwise(Transform):
     bijective = True
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return 1
 
     def _settings(self) -> tuple[Any, ...]:
@@ -119,19 +119,19 @@ class PowerTransform(Transform):
     domain = constraints.positive
     codomain = constraints.positive
 
-    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+    def __init__(self, exponent: Tensor | float, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.exponent = exponent
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         return self.exponent.sign() if isinstance(self.exponent, Tensor) else (1 if self.exponent > 0 else -1)
 
     def _call(self, x: Tensor) -> Tensor:
-        return x**self.exponent  # type: ignore[no-any-return]
+        return x**self.exponent
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y ** (1 / self.exponent)  # type: ignore[no-any-return]
+        return y ** (1 / self.exponent)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return log(absolute(self.exponent * y / x))
@@ -157,7 +157,7 @@ class AffineTransform(Transform):
 
     bijective = True
 
-    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.loc, self.scale = loc, scale
         self.domain = self.codomain = (
@@ -165,16 +165,16 @@ class AffineTransform(Transform):
         )
 
     @property
-    def sign(self) -> Any:
+    def sign(self) -> Tensor | int:
         if isinstance(self.scale, Tensor):
             return self.scale.sign()
         return (self.scale > 0) - (self.scale < 0)
 
     def _call(self, x: Tensor) -> Tensor:
-        return self.loc + self.scale * x  # type: ignore[no-any-return]
+        return self.loc + self.scale * x
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return (y - self.loc) / self.scale  # type: ignore[no-any-return]
+        return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         stretch = log(absolute(self.scale if isinstance(self.scale, Tensor) else x.new_full((), float(self.scale))))
@@ -225,13 +225,13 @@ class ReshapeTransform(Transform):
         return (self.in_shape, self.out_shape)
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.reshape(*x.shape[: x.ndim - len(self.in_shape)], *self.out_shape)  # type: ignore[no-any-return]
+        return x.reshape(*x.shape[: x.ndim - len(self.in_shape)], *self.out_shape)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.reshape(*y.shape[: y.ndim - len(self.out_shape)], *self.in_shape)  # type: ignore[no-any-return]
+        return y.reshape(*y.shape[: y.ndim - len(self.out_shape)], *self.in_shape)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return x.new_zeros(x.shape[: x.ndim - len(self.in_shape)])  # type: ignore[no-any-return]
+        return x.new_zeros(x.shape[: x.ndim - len(self.in_shape)])
 
     def forward_shape(self, shape: Any) -> Size:
         return _replace_end(shape, self.in_shape, self.out_shape)
@@ -295,7 +295,7 @@ class StickBreakingTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         centred = self._centred(x)
-        return (-centred + logsigmoid(centred) + log(y[..., :-1])).sum(-1)  # type: ignore[no-any-return]
+        return (-centred + logsigmoid(centred) + log(y[..., :-1])).sum(-1)
 
     def forward_shape(self, shape: Any) -> Size:
         return Size((*shape[:-1], shape[-1] + 1))
@@ -314,10 +314,10 @@ class LowerCholeskyTransform(Transform):
     codomain = constraints.lower_cholesky
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))  # type: ignore[no-any-return]
+        return x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.tril(-1) + diag_embed(log(y.diagonal(dim1=-2, dim2=-1)))  # type: ignore[no-any-return]
+        return y.tril(-1) + diag_embed(log(y.diagonal(dim1=-2, dim2=-1)))
 
     def _settings(self) -> tuple[Any, ...]:
         return ()

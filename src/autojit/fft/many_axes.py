@@ -149,34 +149,34 @@ def ihfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None =
 @with_out
 def fft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
     """``fftn`` along two axes."""
-    return fftn(input, s, dim, norm)  # type: ignore[no-any-return]
+    return fftn(input, s, dim, norm)
 
 
 @with_out
 def ifft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
     """``ifftn`` along two axes."""
-    return ifftn(input, s, dim, norm)  # type: ignore[no-any-return]
+    return ifftn(input, s, dim, norm)
 
 
 @with_out
 def rfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
     """``rfftn`` along two axes."""
-    return rfftn(input, s, dim, norm)  # type: ignore[no-any-return]
+    return rfftn(input, s, dim, norm)
 
 
 @with_out
 def irfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
     """``irfftn`` along two axes."""
-    return irfftn(input, s, dim, norm)  # type: ignore[no-any-return]
+    return irfftn(input, s, dim, norm)
 
 
 @with_out
 def hfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
     """``hfftn`` along two axes."""
-    return hfftn(input, s, dim, norm)  # type: ignore[no-any-return]
+    return hfftn(input, s, dim, norm)
 
 
 @with_out
 def ihfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
     """``ihfftn`` along two axes."""
-    return ihfftn(input, s, dim, norm)  # type: ignore[no-any-return]
+    return ihfftn(input, s, dim, norm)

@@ -51,7 +51,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     flat = x.reshape([extents[name] for name in names])
     order = [names.index(name) for group in right for name in group]
     moved = flat.permute(order) if order else flat
-    return moved.reshape([prod(extents[name] for name in group) for group in right])  # type: ignore[no-any-return]
+    return moved.reshape([prod(extents[name] for name in group) for group in right])
 
 
 def _parsed(side: str, pattern: str) -> Groups:

@@ -48,9 +48,9 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
             full = fresh(full, is_recording)
         return batch.element(full)
     if made_in_inference(x):
-        return x.clone().requires_grad_()  # type: ignore[no-any-return]
+        return x.clone().requires_grad_()
     if is_recording and x.requires_grad:
-        return x.view_as(x)  # type: ignore[no-any-return]
+        return x.view_as(x)
     made: Tensor = x.detach()
     for level in _levels():  # tangents are no history: they stay
         with below(level):

@@ -108,7 +108,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
         raise UsageError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
         )
-    return clone(input).fill_(value)  # type: ignore[no-any-return]
+    return clone(input).fill_(value)
 
 
 @declared()

@@ -32,7 +32,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
                 f"binomial only supports floating-point dtypes for {name}, got: {type_of(operand).dtype}"
             )
     n, p = broadcast_tensors(count.detach(), prob.detach())
-    return binomial_counts(n, p, generator).to(type_of(count).dtype)  # type: ignore[no-any-return]
+    return binomial_counts(n, p, generator).to(type_of(count).dtype)
 
 
 _NEGATIVE_RATE = "invalid Poisson rate, expected rate to be non-negative"

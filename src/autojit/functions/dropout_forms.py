@@ -71,4 +71,4 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 @declared(method=False)
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """``feature_dropout`` in place."""
-    return input.copy_(feature_dropout(input, p, train))  # type: ignore[no-any-return]
+    return input.copy_(feature_dropout(input, p, train))

@@ -132,7 +132,7 @@ def _require_real_answer(x: Tensor, window: Tensor | None, return_complex: bool 
 
 
 def _padded(x: Tensor, width: int, mode: str) -> Tensor:
-    return pad(x.unsqueeze(0), (width, width), mode).squeeze(0)  # type: ignore[no-any-return]
+    return pad(x.unsqueeze(0), (width, width), mode).squeeze(0)
 
 
 def _require_sizes(x: Tensor, frames: _Frames, window: Tensor | None) -> None:

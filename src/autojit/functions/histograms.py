@@ -119,7 +119,7 @@ def _weights(weight: Tensor, like: Tensor) -> Tensor:
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
             f"dtype, but got input {type_of(like).dtype}, and weight {type_of(weight).dtype}"
         )
-    return weight.reshape(-1)  # type: ignore[no-any-return]
+    return weight.reshape(-1)
 
 
 def _counted(

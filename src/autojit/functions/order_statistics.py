@@ -76,6 +76,7 @@ _OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
 
 def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -> Tensor:
     """The elements at fractional places of the last axis, which may differ from row to row."""
+    weight: Tensor | float | None
     if interpolation != "linear":
         whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
         low = whole[interpolation]().detach()

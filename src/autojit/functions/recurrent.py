@@ -66,7 +66,8 @@ def _run(mode: str, first: Tensor, second: Any, rest: tuple[Any, ...]) -> tuple[
         output, final = _network(mode, params, (*options, False))(sequence, _state(mode, hx))
         return output.data, final
     params, *options = rest
-    return _network(mode, params, tuple(options))(first, _state(mode, second))  # type: ignore[no-any-return]
+    found: tuple[Any, ...] = _network(mode, params, tuple(options))(first, _state(mode, second))
+    return found
 
 
 def _state(mode: str, hx: Any) -> Any:

@@ -119,5 +119,5 @@ def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> 
     index = which.reshape(*before, shape[along], *[1] * len(after)).expand(shape)
     base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype)
     if segments == 0 or seems_equal(shape[along], 0):
-        return base.narrow(along, 0, segments)  # type: ignore[no-any-return]
-    return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)  # type: ignore[no-any-return]
+        return base.narrow(along, 0, segments)
+    return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)

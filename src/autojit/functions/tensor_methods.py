@@ -72,8 +72,8 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What ``Module.load_state_dict`` puts here: ``other`` itself if ``assign``, else this tensor with its elements."""
     if assign:
-        return other.detach()  # type: ignore[no-any-return]
-    return self.copy_(other).detach()  # type: ignore[no-any-return]
+        return other.detach()
+    return self.copy_(other).detach()
 
 
 @declared(function=False)
@@ -120,4 +120,4 @@ def __rdiv__(self: Tensor, other: Any) -> Tensor:
 @declared(function=False)
 def __idiv__(self: Tensor, other: Any) -> Tensor:
     """Division in place, under Python 2's name."""
-    return self.div_(other)  # type: ignore[no-any-return]
+    return self.div_(other)

@@ -52,4 +52,4 @@ def _random_like(output: Tensor, strided: bool) -> Tensor:
     parts = [rand(*shape, dtype=t.dtype.to_real() if t.dtype.is_complex else t.dtype) * 2 - 1 for _ in range(2)]
     values = complex_from(*parts) if t.dtype.is_complex else parts[0]
     drawn = values[..., ::2] if shape != t.shape else values
-    return drawn.detach().requires_grad_()  # type: ignore[no-any-return]
+    return drawn.detach().requires_grad_()

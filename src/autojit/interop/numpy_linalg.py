@@ -77,7 +77,8 @@ def _solve(a: Any, b: Any) -> Any:
 
 @implements("linalg.tensorsolve")
 def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    return aj.linalg.tensorsolve(*_alike(a, b), axes)
+    x, y = _alike(a, b)
+    return aj.linalg.tensorsolve(x, y, axes)
 
 
 @implements("linalg.lstsq")

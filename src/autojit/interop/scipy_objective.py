@@ -69,7 +69,7 @@ class ScipyObjective:
             raise ShapeError(
                 "ScipyObjective: the function must give one number", {"result": value}, "sum or average the result"
             )
-        return value.reshape(())  # type: ignore[no-any-return]
+        return value.reshape(())
 
     def _first_order(self, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
         x = x.detach().requires_grad_()

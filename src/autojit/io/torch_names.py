@@ -114,7 +114,7 @@ def _shared(storage: LoadedStorage, dtype: DType, shape: tuple[int, ...], steps:
         root = storage.roots[dtype] = wrap(whole)
     with aj.no_grad():
         seen = root if (tuple(root.shape), root.stride(), start) == (shape, steps, 0) else None
-        return (aj.as_strided(root, shape, steps, start) if seen is None else seen).detach()  # type: ignore[no-any-return]
+        return (aj.as_strided(root, shape, steps, start) if seen is None else seen).detach()
 
 
 def _finished(t: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
@@ -142,10 +142,10 @@ def sparse(layout: Any, data: Any) -> Tensor:
     try:
         if layout is aj.sparse_coo and len(data) in (3, 4):
             indices, values, size = data[:3]
-            return aj.sparse_coo_tensor(indices, values, _numbers("the shape", tuple(size)))  # type: ignore[no-any-return]
+            return aj.sparse_coo_tensor(indices, values, _numbers("the shape", tuple(size)))
         if layout is aj.sparse_csr and len(data) == 4:
             rows, columns, values, size = data
-            return aj.sparse_csr_tensor(rows, columns, values, _numbers("the shape", tuple(size)))  # type: ignore[no-any-return]
+            return aj.sparse_csr_tensor(rows, columns, values, _numbers("the shape", tuple(size)))
     except (TypeError, ValueError, RuntimeError, IndexError) as error:
         raise LoadError(f"load: a sparse tensor is malformed: {error}") from None
     raise LoadError(f"load: sparse tensors of layout {str(layout)[:40]} are not known")

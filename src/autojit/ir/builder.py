@@ -84,10 +84,10 @@ class Tracer:
 
     def _literal(self, value: object, type: TensorType) -> Tracer:
         if is_symbolic(value):  # an extent that is left open enters arithmetic as an operand
-            (number,) = self.builder.apply(Op.registry["size_value"](value, type.dtype, type.device), ())  # type: ignore[call-arg]
-            spread = Op.registry["broadcast_to"](type.shape)  # type: ignore[call-arg]
+            (number,) = self.builder.apply(Op.registry["size_value"](value, type.dtype, type.device), ())
+            spread = Op.registry["broadcast_to"](type.shape)
             return Tracer(self.builder, self.builder.apply(spread, (number,))[0] if type.shape else number)
-        full = Op.registry["full"](value, type.dtype, type.shape, type.device)  # type: ignore[call-arg]
+        full = Op.registry["full"](value, type.dtype, type.shape, type.device)
         return Tracer(self.builder, self.builder.apply(full, ())[0])
 
     def describe(self) -> str:

@@ -57,8 +57,8 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     def rule(self: Op, primals: Operands, result: Any, co: Any) -> Any:
         return None
 
-    rule.not_differentiable = why  # type: ignore[attr-defined]
-    rule.is_missing = is_missing  # type: ignore[attr-defined]
+    marked: Any = rule
+    marked.not_differentiable, marked.is_missing = why, is_missing
     return rule
 
 
@@ -99,7 +99,6 @@ class Op:
     name: ClassVar[str] = "op"
     registry: ClassVar[Registry] = Registry()
     abstract: ClassVar[bool] = True
-    n_outputs: ClassVar[int] = 1
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
     moves: ClassVar[bool] = False  # the op's own rule says where the result lies; else that is where the operands do
@@ -108,7 +107,6 @@ class Op:
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
     of_sizes: ClassVar[Callable[..., Op] | None] = None  # of ops whose parameters do not tell: for values of open sizes
     of_pair: ClassVar[Callable[..., Any] | None] = None  # what dispatch calls of an elementwise op with two arrays
-    masks_cotangents: ClassVar[bool] = True  # the VJP rule may zero elements of a cotangent that is not 0 there
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
     # of a captured function, whose ops were asked what they save: ``operands_read(y_bars)`` tells which operands the
     # derivative reads, and an operand without a cotangent has none, where another op's is zero
@@ -131,7 +129,25 @@ class Op:
         vjp: Callable[..., Any]
         jvp: Callable[..., Any]
         batch: Callable[..., Any]
+        lower: Callable[..., Any]  # of ops that are lowered scalar by scalar: for any target
+        operands_read: Callable[..., Any]  # of calls, as ``masked_operands``
+        masked_operands: Callable[..., Any]
         laid_out: Callable[..., Any]  # of calls: arrays that lie as the results, for operands that lie like arrays
+
+        def __init__(self, *parameters: Any, **named: Any) -> None:
+            """The static parameters, as the subclass declares them."""
+
+        @property
+        def n_outputs(self) -> int:
+            """A constant of the class, or said of each object."""
+
+        @property
+        def masks_cotangents(self) -> bool:
+            """Whether the VJP rule may zero elements of a cotangent that is not 0 there."""
+
+    else:
+        n_outputs = 1
+        masks_cotangents = True
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

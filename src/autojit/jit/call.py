@@ -7,7 +7,7 @@ because that pass is recorded with its own history, the next order works the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -85,7 +85,7 @@ class CompiledCall(CompiledGraph):
         read = {v for node in nodes for v in node.inputs} | set(wanted)
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
-        self.n_outputs = len(wanted)  # type: ignore[misc]
+        self.n_outputs = len(wanted)
         self.memory: Mapping[Value | None, int] = {}  # of inputs, as ``lasting_histories.identity`` knows it
         self.shown: Mapping[int, int] = {}  # the same of the outputs that eager mode keeps for some derivative
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
@@ -137,10 +137,14 @@ class CompiledCall(CompiledGraph):
             if t is not None and t._requires_grad and v.type.dtype.is_differentiable
         ]
 
+    def _leaves(self, places: Iterable[int]) -> list[Tensor]:
+        """The operands at places where gradients are wanted."""
+        return [t for k in places if (t := self._inputs[k][1]) is not None]
+
     def ends(self) -> tuple[list[Edge | None], set[HistoryNode]]:
         """Where derivatives begin, and the nodes where they end."""
         starts = [edge_of(t) for _, t in self._outputs if t is not None]
-        edges = [edge_of(self._inputs[k][1]) for k in self.wanted()]  # type: ignore[arg-type]
+        edges = [edge_of(t) for t in self._leaves(self.wanted())]
         return starts, {edge[0] for edge in edges if edge is not None}
 
     def _with_history(self) -> list[int]:
@@ -159,7 +163,7 @@ class CompiledCall(CompiledGraph):
         if found is None:
             wanted, some = self.wanted(), [k for k in self._with_history() if k in reached]
             with _recording, self.trace.resumed():
-                targets: list[Any] = [edge_of(self._inputs[k][1]) for k in wanted]  # type: ignore[arg-type]
+                targets: list[Any] = [edge_of(t) for t in self._leaves(wanted)]
                 roots: list[Any] = [edge_of(self._outputs[k][1]) for k in some]
                 walk = Walk(True, targets, False, closed=True, is_masked=[k in masked for k in some])
                 walk.plan(roots)
@@ -221,7 +225,7 @@ class CompiledCall(CompiledGraph):
         if found is None:
             kept = memory_kept(
                 [edge_of(self._outputs[k][1]) for k in taken],
-                {edge_of(t)[0] for _, t in (self._inputs[k] for k in wanted)},  # type: ignore[arg-type, index]
+                {edge[0] for edge in map(edge_of, self._leaves(wanted)) if edge is not None},
             )
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
             found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}

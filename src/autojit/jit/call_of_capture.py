@@ -128,7 +128,7 @@ class CallOfCapture:
         for stage in self.stages:
             given = [self._changed(k, found[k], changes.get(k), leaves) for k in stage.given]
             views = [self._view(k, found, nodes) for k in stage.views]
-            made = apply(stage.op, *operands, *given, *views)
+            made: Any = apply(stage.op, *operands, *given, *views)
             made = made if isinstance(made, tuple) else (made,)
             if self.is_lasting:
                 make_lasting(made)
@@ -235,7 +235,9 @@ def _stages(
     for k in changed:
         value, t = outputs[k]
         if value not in known and value not in (outputs[j][0] for j in nodes):
-            nodes[k] = edge_of(t)[0]  # type: ignore[index]
+            edge = edge_of(t)
+            assert edge is not None
+            nodes[k] = edge[0]
     levels: dict[int, int] = {}
 
     def level(k: int) -> int:

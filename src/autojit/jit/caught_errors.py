@@ -108,7 +108,8 @@ def _holds(trace: Any, op: Op, values: Sequence[Value]) -> Value:
     else:
         refusal = _refusal(trace, op, values)
         found = ops.eq(refusal, refusal._literal(0, refusal.spec))
-    return found.value  # type: ignore[no-any-return]
+    value: Value = found.value
+    return value
 
 
 def _is_inside(index: Any, extent: int) -> Any:

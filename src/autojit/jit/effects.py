@@ -315,8 +315,8 @@ def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
 def _as_its_own(value: Value) -> Value:
     """The same numbers as an output that nothing else is: what depends on it leads to its history."""
     assert state.trace is not None
-    (made,) = state.trace.apply(Reshape(value.type.shape), (value,))
-    return made  # type: ignore[no-any-return]
+    made: tuple[Value, ...] = state.trace.apply(Reshape(value.type.shape), (value,))
+    return made[0]
 
 
 def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:

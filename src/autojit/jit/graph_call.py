@@ -25,6 +25,7 @@ class CompiledGraph(GraphOp, abstract=True):
     opened_by: ClassVar[None] = None
 
     graph: Graph
+    n_outputs: int
     is_compiled = True
     forms: KnownForms | None = None  # of related graphs
     _compiled: Compiled | None = None
@@ -119,7 +120,7 @@ class GraphCall(CompiledGraph):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.n_outputs = len(graph.outputs)  # type: ignore[misc]
+        self.n_outputs = len(graph.outputs)
 
     def eager(self, *arrays: Any) -> Any:
         return self._run(arrays)

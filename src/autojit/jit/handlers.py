@@ -99,7 +99,9 @@ def _handlers(code: CodeType, instruction: int) -> tuple[Handler, ...]:
 
 
 def _exception_entries(code: CodeType) -> list[Any]:
-    return dis._parse_exception_table(code)  # type: ignore[attr-defined, no-any-return]
+    module: Any = dis
+    found: list[Any] = module._parse_exception_table(code)
+    return found
 
 
 def _entered_at(listing: list[dis.Instruction], start: int) -> int:

@@ -291,7 +291,9 @@ def _parts_of_parameter(value: Any) -> tuple[Any, ...]:
     return kind, value.detach(), value._requires_grad, value._grad, held
 
 
-def _parameter(kind: type, value: Any, requires_grad: bool, grad: Any, held: dict[str, Any]) -> Any:
+def _parameter(
+    kind: type[Tensor], value: Tensor, requires_grad: bool, grad: Tensor | None, held: dict[str, Any]
+) -> Tensor:
     made = Tensor._make_subclass(kind, value, requires_grad)
     if grad is not None:
         made.grad = grad

@@ -150,7 +150,8 @@ def number_of(scalar: TracedArray) -> Any:
     if kind not in "if" or scalar.shadow.dtype not in _DTYPES:
         return plain(scalar)
     is_float = kind == "f"
-    return TracedNumber(state.trace, plain(scalar).to(float64 if is_float else int64), float if is_float else int)  # type: ignore[arg-type]
+    trace: Any = state.trace
+    return TracedNumber(trace, plain(scalar).to(float64 if is_float else int64), float if is_float else int)
 
 
 def as_operand(value: Any) -> Any:

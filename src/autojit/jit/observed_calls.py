@@ -153,9 +153,9 @@ class ObservedCalls(ObservedTexts):
     def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
         if self.arrays.are_there and (type(function) is ArrayMethod or any(map(holds_arrays, arguments))):
-            found: Any = self.arrays.instead(function, arguments)
+            found: Callable[..., Any] | None = self.arrays.instead(function, arguments)
             if found is not NotImplemented:
-                return found  # type: ignore[no-any-return]
+                return found
         return self._replacement(function, arguments) or asks_for_type(function, arguments)
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
@@ -428,10 +428,10 @@ class ObservedCalls(ObservedTexts):
         self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
-    def _hidden(self, function: Any) -> Callable[..., Any]:
+    def _hidden(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if own(function, "__name__", "") in _SETTING:
             self.give_up_draw(self._draw_of(function, (), {}), "changes what it is given or is of")
-            return function  # type: ignore[no-any-return]
+            return function
         return partial(self.draw, function)
 
 

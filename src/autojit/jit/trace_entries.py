@@ -86,4 +86,5 @@ class Split:
     @property
     def key(self) -> bytes:
         """The outcome's bits: what a compiled split compares."""
-        return self.outcome.tobytes()  # type: ignore[no-any-return]
+        bits: bytes = self.outcome.tobytes()
+        return bits

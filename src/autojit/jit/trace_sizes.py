@@ -24,7 +24,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
-from autojit.jit.number_ranges import INT64, Range
+from autojit.jit.number_ranges import ANY, INT64, Range
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
@@ -107,7 +107,7 @@ class TraceSizes:
         """See ``core.size_recorder.Recorder``."""
         for name in expression.symbols():
             if name in self.counted and name not in self._digits:
-                number = TracedNumber(self, self.counted[name][1], int)  # type: ignore[arg-type]
+                number = self._whole_number(self.counted[name][1])
                 self._digits[name] = expressions.constant(int(number))
         expression = expression.substitute(self._digits) if self._digits else expression
         if expression.constant is None:
@@ -130,10 +130,14 @@ class TraceSizes:
         with grad_mode(False):
             number = self._number_of(expression).tensor.to(dtype)
         assert number._value is not None
-        return number._value  # type: ignore[no-any-return]
+        return number._value
 
     def _is_counted(self, expression: Expression) -> bool:
         return bool(self.counted) and any(name in self.counted for name in expression.symbols())
+
+    def _whole_number(self, tensor: Tensor, span: Range = ANY) -> TracedNumber:
+        trace: Any = self  # all of the trace, whose part this class is
+        return TracedNumber(trace, tensor, int, span)
 
     def _number_of(self, expression: Expression) -> TracedNumber:
         if not self._is_counted(expression):
@@ -142,24 +146,25 @@ class TraceSizes:
             value = self.apply(SizeValue(known, int64), ())[0]
             least = expression.lower_bound()
             span = INT64 if least is None else Range(float(least), _LARGEST)
-            return TracedNumber(self, wrap_value(value), int, span)  # type: ignore[arg-type]
+            return self._whole_number(wrap_value(value), span)
         total: Any = 0
         for monomial, coefficient in expression.terms:
             product: Any = coefficient
             for atom in monomial:
                 product = product * self._atom_number(atom)
             total = total + product
-        return total  # type: ignore[no-any-return]
+        number: TracedNumber = total
+        return number
 
     def _atom_number(self, atom: expressions.Atom) -> Any:
         if atom.kind == "symbol":
             name = atom.operands[0]
             if name in self.counted:
-                return TracedNumber(self, self.counted[name][1], int)  # type: ignore[arg-type]
+                return self._whole_number(self.counted[name][1])
             return self._number_of(expressions.symbol(*atom.operands))
         a, b = (self._number_of(operand).tensor for operand in atom.operands)
         with grad_mode(False):
-            return TracedNumber(self, _FUNCTIONS[atom.kind](a, b), int)  # type: ignore[arg-type]
+            return self._whole_number(_FUNCTIONS[atom.kind](a, b))
 
     # -- sizes that the step counts
 
@@ -238,7 +243,7 @@ class TraceSizes:
         spread = wrap_value(iota).new_zeros(flat.shape[0] + 1).scatter(0, places, wrap_value(iota))
         found = spread[:count].clone()._value
         assert found is not None
-        return found  # type: ignore[no-any-return]
+        return found
 
     def concrete_op(self, op: Op) -> Op:
         """An op as it is in this call."""

@@ -50,11 +50,11 @@ class Rule(NamedTuple):
 
 
 _UNIT = Range(-1.0, 1.0)
-_EXP = {"high": _LARGEST_EXPONENT, "is_increasing": True}
+_EXP: dict[str, Any] = {"high": _LARGEST_EXPONENT, "is_increasing": True}
 RULES: dict[str, Rule] = {
     "sqrt": Rule(elementwise.sqrt, low=0.0, is_increasing=True),
-    "exp": Rule(elementwise.exp, **_EXP, values=Range(0.0)),  # type: ignore[arg-type]
-    "expm1": Rule(elementwise.expm1, **_EXP, values=Range(-1.0)),  # type: ignore[arg-type]
+    "exp": Rule(elementwise.exp, **_EXP, values=Range(0.0)),
+    "expm1": Rule(elementwise.expm1, **_EXP, values=Range(-1.0)),
     "exp2": Rule(elementwise.exp2, high=1023.9, is_increasing=True, values=Range(0.0)),
     "log": Rule(elementwise.log, low=_LEAST_POSITIVE, is_increasing=True),
     "log2": Rule(elementwise.log2, low=_LEAST_POSITIVE, is_increasing=True),
@@ -103,7 +103,8 @@ def _is_traced(x: Any) -> bool:
 def _number(x: Any) -> Any:
     """An open size, or a tensor of one element, as a number that a step computes."""
     if is_symbolic(x):
-        return state.trace.size_number(x)  # type: ignore[union-attr]
+        assert state.trace is not None
+        return state.trace.size_number(x)
     return x.item() if isinstance(x, Tensor) else x
 
 

@@ -106,8 +106,8 @@ class TracedNumber:
         self._check()
         dtype = type_of(other).dtype
         if dtype.category >= 2 or (dtype.category == 1 and self.kind is int):
-            return self.tensor.to(dtype)  # type: ignore[no-any-return]
-        return self.tensor.to(int64 if self.kind is int else default_dtype())  # type: ignore[no-any-return]
+            return self.tensor.to(dtype)
+        return self.tensor.to(int64 if self.kind is int else default_dtype())
 
     def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):
@@ -304,7 +304,8 @@ def span_of(x: Any) -> Range:
 
 def _operand(x: Any, kind: type) -> Any:
     if is_symbolic(x):
-        x = state.trace.size_number(x)  # type: ignore[union-attr]
+        assert state.trace is not None
+        x = state.trace.size_number(x)
     if isinstance(x, TracedNumber):
         return x.tensor.to(int64 if kind is int else float64)
     return kind(x)

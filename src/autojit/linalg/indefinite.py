@@ -95,6 +95,6 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         raise ShapeError("linalg.ldl_solve: Incompatible shapes of A and B for the equation AX = B", {"LD": LD, "B": B})
     batch = broadcast_shapes(factors.shape[:-2], right.shape[:-2])
     n, k = right.shape[-2:]
-    return ops.ldl_solve(  # type: ignore[no-any-return]
+    return ops.ldl_solve(
         LD.detach().expand(*batch, n, n), pivots.expand(*batch, n), B.detach().expand(*batch, n, k), hermitian
     )

@@ -75,7 +75,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
             f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {type_of(x).dtype} and y of "
             f"type {type_of(y).dtype} instead"
         )
-    return (x.conj() * y).sum(dim)  # type: ignore[no-any-return]
+    return (x.conj() * y).sum(dim)
 
 
 @with_numpy_names
@@ -131,8 +131,8 @@ def matrix_norm(
 def _greatest(magnitudes: Tensor, axis: int, keepdim: bool) -> Tensor:
     """The largest along an axis; of no magnitudes it is 0."""
     if type_of(magnitudes).shape[axis] == 0:
-        return magnitudes.sum(axis, keepdim)  # type: ignore[no-any-return]
-    return magnitudes.amax(axis, keepdim)  # type: ignore[no-any-return]
+        return magnitudes.sum(axis, keepdim)
+    return magnitudes.amax(axis, keepdim)
 
 
 def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> Tensor:

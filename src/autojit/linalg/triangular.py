@@ -43,7 +43,7 @@ class LuFactorEx(NamedTuple):
 
 def _rows_in_order(x: Tensor, order: Tensor) -> Tensor:
     shape = type_of(x).shape
-    return x.take_along_dim(order[..., None].expand(shape), -2)  # type: ignore[no-any-return]
+    return x.take_along_dim(order[..., None].expand(shape), -2)
 
 
 def _factors(a: Tensor, pivot: bool, is_checked: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -183,7 +183,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     order = order.expand(*batch, shape[-1])
     if not adjoint:
         inner = ops.triangular_solve(factors, _rows_in_order(right, order), False, True, True)
-        return ops.triangular_solve(factors, inner, True)  # type: ignore[no-any-return]
+        return ops.triangular_solve(factors, inner, True)
     inner = ops.triangular_solve(factors.mH, right, False)
     return _rows_in_order(ops.triangular_solve(factors.mH, inner, True, True, True), order.argsort(-1))
 

@@ -283,17 +283,17 @@ def normalize(
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The softmax along ``dim`` of the kept elements, 0 elsewhere; NaN where nothing is kept."""
-    return _kept(_converted(input, dtype), mask, -math.inf).softmax(dim)  # type: ignore[no-any-return]
+    return _kept(_converted(input, dtype), mask, -math.inf).softmax(dim)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The logarithm of ``softmax``."""
-    return _kept(_converted(input, dtype), mask, -math.inf).log_softmax(dim)  # type: ignore[no-any-return]
+    return _kept(_converted(input, dtype), mask, -math.inf).log_softmax(dim)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The softmax of the negated operand."""
-    return (-_kept(_converted(input, dtype), mask, math.inf)).softmax(dim)  # type: ignore[no-any-return]
+    return (-_kept(_converted(input, dtype), mask, math.inf)).softmax(dim)
 
 
 def logsumexp(

@@ -13,6 +13,7 @@ import autojit as aj
 from autojit.tensor import Tensor
 
 Hook = Callable[..., Any]
+OnBackward = Callable[[tuple[Tensor | None, ...]], tuple[Tensor | None, ...]]
 
 
 class _Gradients:
@@ -50,7 +51,7 @@ def _replaced(found: Any, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | No
     return replacement
 
 
-def _identity(tensors: tuple[Tensor, ...], on_backward: Hook) -> tuple[Tensor, ...]:
+def _identity(tensors: tuple[Tensor, ...], on_backward: OnBackward) -> tuple[Tensor, ...]:
     """The same values, whose joint backward passes all gradients through ``on_backward``."""
 
     class BackwardHookFunction(aj.autograd.Function):
@@ -67,7 +68,7 @@ def _identity(tensors: tuple[Tensor, ...], on_backward: Hook) -> tuple[Tensor, .
     return found
 
 
-def _through(values: Any, on_backward: Hook) -> tuple[Any, bool]:
+def _through(values: Any, on_backward: OnBackward) -> tuple[Any, bool]:
     """Wrap the tensors of a tuple; the flag says whether any of them carries a gradient."""
     is_tuple = isinstance(values, tuple)
     items = list(values) if is_tuple else [values]
@@ -95,7 +96,9 @@ def after_the_last_node(module: Any, hooks: list[Hook], output: Any) -> None:
             return
         output = members[0]
     node = output.grad_fn
-    for hook in hooks if node is not None else ():
+    if node is None:
+        return
+    for hook in hooks:
         node.register_hook(lambda inputs, outputs, hook=hook: hook(module, inputs, outputs))
 
 

@@ -15,8 +15,8 @@ def _pulled(convolve: Callable[[Tensor], Any], like: Tensor, size: Sequence[int]
     from autojit.func import vjp  # it loads the compiler, which not every model needs
 
     _, pull = vjp(convolve, like.new_zeros(tuple(size)))
-    (found,) = pull(grad_output)
-    return found
+    pulled: tuple[Tensor, ...] = pull(grad_output)
+    return pulled[0]
 
 
 def conv1d_input(

@@ -98,8 +98,8 @@ def _infer_parameters(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     module._become()
 
 
-_infer_parameters.removes_itself = True  # type: ignore[attr-defined]  # in a step too, for good
-_materialize_loaded.removes_itself = True  # type: ignore[attr-defined]
+for _hook in (_infer_parameters, _materialize_loaded):
+    vars(_hook)["removes_itself"] = True  # in a step too, for good
 
 
 class _OfInputs(LazyModuleMixin):

@@ -49,7 +49,7 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         """A parameter of the same class on memory of its own, without the gradient."""
-        found = memo.get(id(self))
+        found: Parameter | None = memo.get(id(self))
         if found is None:
             found = memo[id(self)] = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
         return found
@@ -78,7 +78,7 @@ class Buffer(Tensor):
         """Everything was done by ``__new__``."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
-        found = memo.get(id(self))
+        found: Buffer | None = memo.get(id(self))
         if found is None:
             found = memo[id(self)] = Buffer(self.detach().clone(), persistent=self.persistent)
         return found

@@ -76,7 +76,7 @@ class LinkedArray(Structured):
         return FUNCTIONS[self.function]
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return self.made.compiled.n_results
 
     def result_type(self, *types: TensorType) -> Any:

@@ -130,7 +130,7 @@ class Airy(Special):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(evaluate(arrays[0], self.is_slope)).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         if self.is_slope:
             return (lambda: mul(x, airy(x)),)

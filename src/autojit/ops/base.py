@@ -21,7 +21,7 @@ from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDT
 from autojit.core.sizes import agree, is_symbolic, seems_equal, surely_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import Op, Operands, Rule, bind
+from autojit.ir.op import O, Op, Operands, Rule, bind
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.loop_orders import settled
 
@@ -160,17 +160,17 @@ class Elementwise(Op, abstract=True):
         shape = broadcast_shapes(*[t.shape for t in types], op=self.name)
         return TensorType(shape, self.result_dtype(first.dtype), first.device)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         """Per operand: the partial derivative as an operand, a thunk making it, or None for zero."""
         raise NotImplementedError(self.name)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         def cotangent(partial: Any) -> Callable[[], Any]:
             return lambda: cotangent_product(y_bar, _conj(resolve(partial)))
 
         return tuple(None if p is None else cotangent(p) for p in self.partials(primals, result))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         total: Any = None
         for slope, x_dot in zip(self.partials(primals, result), tangents, strict=True):
             if slope is None or x_dot is None:
@@ -208,11 +208,11 @@ class Reindex(Op, abstract=True):
     def valid(self, index: tuple[Index, ...], x: TensorType) -> tuple[tuple[Index, int, int], ...]:
         return ()
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else bind(self, x_dot)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         raise NotImplementedError(self.name)
 
 
@@ -226,16 +226,16 @@ class Reduction(Op, abstract=True):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         (x,) = args
-        return bind(type(self)(tuple(a + 1 for a in self.axes)), x)  # type: ignore[call-arg]
+        return bind(type(self)(tuple(a + 1 for a in self.axes)), x)
 
 
 class Source(Op, abstract=True):
     """No operands. ``lower(emit, index)`` gives the element at an index."""
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return ()
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
@@ -267,38 +267,38 @@ def slice_ends(starts: Sequence[int], shape: Shape, steps: Sequence[int]) -> tup
     return tuple(start if seems_equal(n, 0) else start + (n - 1) * step + 1 for start, n, step in spans)
 
 
-def sum_to(x: Any, shape: Shape) -> Any:
+def sum_to(x: O, shape: Shape) -> O:
     """Sum the axes that broadcasting ``shape`` to ``x`` added or stretched: the transpose of broadcasting."""
     if surely_equal(x.spec.shape, shape):
         return x
     added = x.spec.ndim - len(shape)
     axes = tuple(axis for axis, n in enumerate(x.spec.shape) if axis < added or _is_stretched(shape[axis - added], n))
-    total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
-    return total if surely_equal(total.spec.shape, shape) else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
+    total = bind(Op.registry["sum"](axes), x) if axes else x
+    return total if surely_equal(total.spec.shape, shape) else bind(Op.registry["reshape"](shape), total)
 
 
 def _is_stretched(before: int, after: int) -> bool:
     return not surely_equal(before, after) and seems_equal(before, 1)
 
 
-def is_bool(x: Any) -> bool:
+def is_bool(x: O) -> bool:
     """Whether an operand holds truth values."""
     return x.spec.dtype is bool_
 
 
-def _mul(a: Any, b: Any) -> Any:
+def _mul(a: O, b: O) -> O:
     return bind(Op.registry["mul"](), a, b)
 
 
-def _add(a: Any, b: Any) -> Any:
+def _add(a: O, b: O) -> O:
     return bind(Op.registry["add"](), a, b)
 
 
-def _conj(x: Any) -> Any:
+def _conj(x: O) -> O:
     return bind(Op.registry["conj"](), x) if x.spec.dtype.kind == "complex" else x
 
 
-def _lead(x: Any, count: int) -> Any:
+def _lead(x: O, count: int) -> O:
     """Insert ``count`` axes of extent 1 after the batch axis."""
     shape = (x.spec.shape[0], *(1,) * count, *x.spec.shape[1:])
-    return bind(Op.registry["reshape"](shape), x)  # type: ignore[call-arg]
+    return bind(Op.registry["reshape"](shape), x)

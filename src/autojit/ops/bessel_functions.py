@@ -240,7 +240,7 @@ class Bessel(Special):
             line[start : start + _BLOCK] = evaluate(self.kind, flat[start : start + _BLOCK])
         return found
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: _SLOPES[self.kind](x, result),)
 
@@ -251,7 +251,7 @@ class Bessel(Special):
         return [(Bessel(kind), sample_inputs(1, (0.3, 4.0), dtype)[0]) for kind in _SLOPES]
 
 
-def _ratio(y: Any, x: Any) -> Any:
+def _ratio(y: O, x: O) -> O:
     """``y / x`` for a function ``y`` of order 1: a half at 0."""
     is_zero = eq(x, literal(x, 0))
     return where(is_zero, literal(x, 0.5), div(y, where(is_zero, literal(x, 1), x)))

@@ -7,7 +7,7 @@ that reads little. A captured step, a transform and other unusual operands get t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,7 @@ from autojit.core.errors import ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import keep_axes, sum_to
 from autojit.ops.composites_activation import log_softmax, softmax
 from autojit.ops.composites_loss import pick
@@ -37,6 +37,9 @@ from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_sum: Callable[..., Any] = np.add.reduce  # NumPy's own annotations do not have the positions that are None here
+_maximum: Callable[..., Any] = np.maximum.reduce
 
 _MANY = 4096  # elements: from here on one node costs less than the temporaries of its parts
 
@@ -79,18 +82,18 @@ class Mean(Composed):
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        total = np.add.reduce(x, self.axes, None, None, self.keepdim)  # type: ignore[call-overload]
+        total = _sum(x, self.axes, None, None, self.keepdim)
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         return mean(operands[0], self.axes, self.keepdim) if self.axes else operands[0]
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         shape = primals[0].spec.shape  # only its shape is read, so x is not a residual
         return (lambda: broadcast_to(self._restored(shape, _share(y_bar, shape, self.axes)), shape),)
 
-    def _restored(self, shape: tuple[int, ...], y: Any) -> Any:
+    def _restored(self, shape: tuple[int, ...], y: O) -> Any:
         return y if self.keepdim or not self.axes else reshape(y, keep_axes(shape, self.axes))
 
     @staticmethod
@@ -102,15 +105,15 @@ class Mean(Composed):
         return [*[(op, (x,)) for op in chosen], (Mean((1,), False), (draws((2, 3, 4), dtype, 2)[::2].T,))]
 
 
-def _share(y_bar: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def _share(y_bar: O, shape: tuple[int, ...], axes: tuple[int, ...]) -> O:
     """Each element's share of the cotangent of a mean: rounded as in the composite ``mean``."""
     count = prod([shape[axis] for axis in axes])
     is_power = not is_symbolic(count) and count > 0 and count & (count - 1) == 0
     return mul(y_bar, 1.0 / count) if is_power else div(y_bar, count)
 
 
-def _in_one_step(composite: str, options: tuple[Any, ...], *operands: Any) -> Any:
-    return bind(Op.registry["fused_arrays"](composite, options), *operands)  # type: ignore[call-arg]
+def _in_one_step(composite: str, options: tuple[Any, ...], *operands: O) -> Any:
+    return bind(Op.registry["fused_arrays"](composite, options), *operands)
 
 
 @record
@@ -120,10 +123,10 @@ class Normalised(Composed, abstract=True):
     masks_cotangents: ClassVar[bool] = False
     axis: int
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: self.pull_back(result, y_bar),)
 
-    def pull_back(self, y: Any, y_bar: Any) -> Any:
+    def pull_back(self, y: O, y_bar: O) -> Any:
         """The cotangent of the operand."""
         raise NotImplementedError(self.name)
 
@@ -140,14 +143,14 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
-        e *= 1 / np.add.reduce(e, self.axis, None, None, True)  # type: ignore[call-overload]
+        e = np.exp(x - _maximum(x, self.axis, None, None, True))
+        e *= 1 / _sum(e, self.axis, None, None, True)
         return e
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         return softmax(operands[0], self.axis)
 
-    def pull_back(self, y: Any, y_bar: Any) -> Any:
+    def pull_back(self, y: O, y_bar: O) -> Any:
         if y.spec.size >= _MANY:
             return _in_one_step("softmax_cotangent", (self.axis, masking.is_on), y, y_bar)
         weighted = cotangent_product(y_bar, y)
@@ -158,14 +161,14 @@ class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]
-        shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))  # type: ignore[call-overload]
+        shifted = x - _maximum(x, self.axis, None, None, True)
+        shifted -= np.log(_sum(np.exp(shifted), self.axis, None, None, True))
         return shifted
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         return log_softmax(operands[0], self.axis)
 
-    def pull_back(self, y: Any, y_bar: Any) -> Any:
+    def pull_back(self, y: O, y_bar: O) -> Any:
         if y.spec.size >= _MANY:
             return _in_one_step("log_softmax_cotangent", (self.axis, masking.is_on), y, y_bar)
         return sub(y_bar, cotangent_product(sum(y_bar, self.axis, keep=True), exp(y)))
@@ -191,10 +194,10 @@ class Stack(Composed):
             return np.concatenate(arrays).reshape((len(arrays), *shape))
         return np.stack(arrays, self.axis)
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         return stack(operands, self.axis)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return tuple([lambda k=k: select(y_bar, self.axis, k) for k in range(len(primals))])
 
     @staticmethod
@@ -222,13 +225,13 @@ class MseLoss(Composed):
 
     def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         d = x - y
-        return np.add.reduce(d * d, None) / d.size
+        return _sum(d * d, None) / d.size
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         x, y = operands
         return mean(square(sub(x, y)))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return (lambda: _slope(x, y, y_bar), lambda: neg(_slope(x, y, y_bar)))
 
@@ -239,7 +242,7 @@ class MseLoss(Composed):
         return [(MseLoss(), (draws(shape, dtype, 1), draws(shape, dtype, 2))) for shape in ((3, 4), (5,))]
 
 
-def _slope(x: Any, y: Any, y_bar: Any) -> Any:
+def _slope(x: O, y: O, y_bar: O) -> O:
     d = sub(x, y)
     return cotangent_product(_share(y_bar, d.spec.shape, tuple(range(d.spec.ndim))), add(d, d))
 
@@ -256,13 +259,13 @@ class NllLoss(Composed):
 
     def eager(self, x: NDArray[Any], target: NDArray[Any]) -> Any:
         picked = x[np.arange(x.shape[0]), target]
-        return -np.add.reduce(picked, None) / x.dtype.type(picked.size)
+        return -_sum(picked, None) / x.dtype.type(picked.size)
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         x, target = operands
         return neg(mean(pick(x, target, 1)))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, target = primals
         shape = x.spec.shape
 
@@ -310,7 +313,7 @@ class Moments(Composed, abstract=True):
 
         return (x_bar,)
 
-    def variance_bar(self, found: Any, bar: Any) -> Any:
+    def variance_bar(self, found: O, bar: O) -> Any:
         """The cotangent of the variance from that of the first result, which is ``found``."""
         raise NotImplementedError(self.name)
 
@@ -325,21 +328,21 @@ class Moments(Composed, abstract=True):
 class VarMean(Moments):
     """Variance and mean."""
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         return var_mean(operands[0], self.axes, self.correction, self.keep)
 
-    def variance_bar(self, found: Any, bar: Any) -> Any:
+    def variance_bar(self, found: O, bar: O) -> Any:
         return bar
 
 
 class StdMean(Moments):
     """Standard deviation and mean; the derivative of a deviation of 0 is 0."""
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         variance, middle = var_mean(operands[0], self.axes, self.correction, self.keep)
         return safe_sqrt(variance), middle
 
-    def variance_bar(self, found: Any, bar: Any) -> Any:
+    def variance_bar(self, found: O, bar: O) -> Any:
         return div(bar, where(eq(found, 0), inf, mul(found, 2)))
 
 
@@ -356,14 +359,14 @@ class Addmm(Composed):
             return MATMUL.eager(x, w) + base
         return self.line_by_line(base, x, w)
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         base, x, w = operands
         return addmm(base, x, w, self.beta, self.alpha)
 
     def result_type(self, *types: TensorType) -> TensorType:
         return MATMUL.result_type(*types[1:])
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         base, x, w = primals
         scaled = y_bar if self.alpha == 1 else mul(y_bar, self.alpha.conjugate())
         x_bar, w_bar = MATMUL.vjp((x, w), result, scaled)

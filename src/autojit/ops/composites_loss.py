@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ArgumentError
 from autojit.ir.op import O
@@ -108,7 +106,7 @@ def smooth_l1(x: O, target: O, beta: float = 1.0) -> O:
     return where(lt(size, beta), mul(square(error), 0.5 / beta), sub(size, 0.5 * beta))
 
 
-def xlogy(x: Any, y: O) -> O:
+def xlogy(x: O, y: O) -> O:
     """``x * log(y)``, and 0 where ``x`` is 0 unless ``y`` is NaN."""
     x = x if hasattr(x, "_bind") else literal(y, x)
     is_free = logical_and(eq(x, 0), logical_or(le(y, 0), eq(y, float("inf"))))

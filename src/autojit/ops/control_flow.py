@@ -19,7 +19,7 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import inline
 from autojit.ir.interpreter import evaluate
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.base import EqualByText, Structured
 from autojit.ops.elementwise_arithmetic import where
@@ -88,13 +88,13 @@ def flows(graph: Graph, flags: Sequence[bool]) -> list[bool]:
     return [v in reached for v in graph.outputs]
 
 
-def with_batch_axis(x: Any, size: int) -> Any:
+def with_batch_axis(x: O, size: int) -> O:
     """``x`` repeated along a new leading axis."""
     shape = x.spec.shape
     return broadcast_to(reshape(x, (1, *shape)), (size, *shape))
 
 
-def select(mask: Any, on_true: Any, on_false: Any) -> Any:
+def select(mask: O, on_true: O, on_false: O) -> O:
     """Elements of a batch by a mask of one bool per element."""
     shape = (mask.spec.shape[0], *(1,) * (on_true.spec.ndim - 1))
     return where(reshape(mask, shape), on_true, on_false)
@@ -108,7 +108,7 @@ class Cond(HoldsGraphs):
     on_false: Graph
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.on_true.outputs)
 
     def graphs(self) -> tuple[Graph, ...]:
@@ -131,7 +131,7 @@ class Cond(HoldsGraphs):
         found = evaluate(self.on_true if predicate else self.on_false, arrays)
         return found[0] if self.n_outputs == 1 else tuple(found)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         predicate, *operands = primals
         bars = as_tuple(y_bar, self.n_outputs)
         kept = [k for k in floats(self.on_true.outputs) if bars[k] is not None]
@@ -145,7 +145,7 @@ class Cond(HoldsGraphs):
             placed[k + 1] = bar
         return tuple(placed)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         predicate, *operands = primals
         moving = [k for k in floats(self.on_true.inputs) if tangents[k + 1] is not None]
         pushed = [ports.transforms.jvp(g, moving) for g in self.graphs()]

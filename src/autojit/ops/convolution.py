@@ -78,7 +78,7 @@ class Trilinear(Structured, abstract=True):
         kind = {"xwy": Convolution, "ywx": ConvolutionInput, "xyw": ConvolutionWeight}[roles]
         return kind(extents, self.stride, self.padding, self.dilation, self.groups)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """The cotangent takes the result's place in the sum; the operand asked for is left out."""
         known = dict(zip(self.roles, (*(_conjugate(p) for p in primals), y_bar), strict=True))
         return tuple(self._cotangent(known, role, primals[k].spec.shape) for k, role in enumerate(self.roles[:2]))
@@ -88,7 +88,7 @@ class Trilinear(Structured, abstract=True):
         op = self._other(roles, shape[2:])
         return lambda: bind(op, known[roles[0]], known[roles[1]])
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a, b), (a_dot, b_dot) = primals, tangents
         left = None if a_dot is None else bind(self, a_dot, b)
         right = None if b_dot is None else bind(self, a, b_dot)
@@ -209,7 +209,7 @@ def _batched(op: Trilinear, args: Operands, batched: tuple[bool, ...]) -> Any:
     if all(batched):
         a, b = (_groups_in(x, AXES[r], op.groups) for x, r in zip(args, roles, strict=False))
         count = args[0].spec.shape[0]
-        wide = type(op)(op.extents, op.stride, op.padding, op.dilation, op.groups * count)  # type: ignore[call-arg]
+        wide = type(op)(op.extents, op.stride, op.padding, op.dilation, op.groups * count)
         return _groups_out(bind(wide, a, b), AXES[roles[2]], count, op.groups)
     which = batched.index(True)
     (shared,) = set(AXES[roles[which]]) & set(AXES[roles[2]])
@@ -224,7 +224,7 @@ def _has_groups(axes: str, axis: str) -> bool:
     return axis != "n" and not (axes == "oc" and axis == "c")
 
 
-def _join(x: Any, axes: str, axis: str, groups: int) -> Any:
+def _join(x: O, axes: str, axis: str, groups: int) -> O:
     """(batch, a, b, ...) with the batch folded into one of the axes a, b; within each group if it counts groups."""
     count, *rest = x.spec.shape
     place = axes.index(axis)
@@ -236,7 +236,7 @@ def _join(x: Any, axes: str, axis: str, groups: int) -> Any:
     return reshape(moved, (*rest[:place], rest[place] * count, *rest[place + 1 :]))
 
 
-def _split(x: Any, axes: str, axis: str, count: int, groups: int) -> Any:
+def _split(x: O, axes: str, axis: str, count: int, groups: int) -> O:
     """The inverse of ``_join``."""
     shape = list(x.spec.shape)
     place = axes.index(axis)
@@ -248,7 +248,7 @@ def _split(x: Any, axes: str, axis: str, count: int, groups: int) -> Any:
     return reshape(permute(parts, order), (count, *shape[:place], extent, *shape[place + 1 :]))
 
 
-def _groups_in(x: Any, axes: str, groups: int) -> Any:
+def _groups_in(x: O, axes: str, groups: int) -> O:
     """(batch, a, b, ...) with the batch before the axes that count groups, outside of them."""
     count, *rest = x.spec.shape
     if axes == "oc":
@@ -257,7 +257,7 @@ def _groups_in(x: Any, axes: str, groups: int) -> Any:
     return reshape(moved, (rest[0], count * rest[1], *rest[2:]))
 
 
-def _groups_out(x: Any, axes: str, count: int, groups: int) -> Any:
+def _groups_out(x: O, axes: str, count: int, groups: int) -> O:
     first, second, *rest = x.spec.shape
     if axes == "oc":
         return reshape(x, (count, first // count, second, *rest))
@@ -265,7 +265,7 @@ def _groups_out(x: Any, axes: str, count: int, groups: int) -> Any:
     return permute(parts, (1, 0, *range(2, parts.spec.ndim)))
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: O) -> O:
     return bind(Op.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 

@@ -221,13 +221,13 @@ def _skew_of_lower(x: O) -> O:
     return apply("add", skew, apply("sub", on_diagonal, _diagonal_matrix(x)))
 
 
-def _right_divide(x: Any, triangle: Any, upper: bool) -> Any:
+def _right_divide(x: O, triangle: O, upper: bool) -> O:
     """``x @ inv(triangle)``."""
     solved = apply("triangular_solve", adjoint_matrix(triangle), adjoint_matrix(x), upper=not upper)
     return adjoint_matrix(solved)
 
 
-def _gaps(values: Any, dtype: DType) -> Any:
+def _gaps(values: O, dtype: DType) -> O:
     """``1 / (values[j] - values[i])`` at (i, j), 0 on the diagonal."""
     n = values.spec.shape[-1]
     columns = reshape(values, (*values.spec.shape[:-1], 1, n))
@@ -237,11 +237,11 @@ def _gaps(values: Any, dtype: DType) -> Any:
     return _as(apply("sub", apply("reciprocal", gaps), identity), dtype)
 
 
-def _square_gaps(s: Any, dtype: DType) -> Any:
+def _square_gaps(s: O, dtype: DType) -> O:
     return _gaps(apply("mul", s, s), dtype)
 
 
-def _turn(s: Any, overlap: Any) -> Any:
+def _turn(s: O, overlap: Any) -> O:
     """The skew-Hermitian part of an overlap over the gaps of the squared singular values."""
     skew = apply("sub", overlap, adjoint_matrix(overlap))
     return apply("mul", _square_gaps(s, overlap.spec.dtype), skew)

@@ -85,11 +85,11 @@ def _real_diagonal(x: O) -> O:
     return apply("real", diagonal(x, 0, x.spec.ndim - 2, x.spec.ndim - 1))
 
 
-def _as_complex(x: Any, like: Any) -> Any:
+def _as_complex(x: O, like: Any) -> O:
     return x if x.spec.dtype.is_complex else apply("cast", x, dtype=like.spec.dtype)
 
 
-def _gaps(values: Any) -> Any:
+def _gaps(values: O) -> O:
     """``1 / (values[j] - values[i])`` at (i, j), 0 on the diagonal."""
     n = values.spec.shape[-1]
     identity = eye(values, n, n, values.spec.dtype)

@@ -23,6 +23,8 @@ from autojit.ops.sources import Number, pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Add", "Cast", "Div", "GuardedDiv", "GuardedMul", "MaskedMul", "Mul", "Neg", "Reciprocal", "Square",
     "SquaredDeviation", "StopGradient", "Sub", "Where", "add", "cast", "div", "guarded_div", "guarded_mul", "mul",
@@ -36,16 +38,16 @@ class Add(Pointwise):
     ufunc = np.add
     arity: ClassVar[int] = 2
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return y_bar, y_bar
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         x_dot, y_dot = tangents
         if x_dot is None or y_dot is None:
             return x_dot if y_dot is None else y_dot
         return add(x_dot, y_dot)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.add(x, y)
 
 
@@ -56,16 +58,16 @@ class Sub(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return y_bar, lambda: neg(y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         x_dot, y_dot = tangents
         if y_dot is None:
             return x_dot
         return neg(y_dot) if x_dot is None else sub(x_dot, y_dot)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.sub(x, y)
 
 
@@ -75,11 +77,11 @@ class Mul(Pointwise):
     ufunc = np.multiply
     arity: ClassVar[int] = 2
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
         return y, x
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.mul(x, y)
 
 
@@ -93,23 +95,23 @@ class Div(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return lambda: guarded_div(y_bar, conjugate(y)), lambda: self._denominator_bar(x, y, y_bar)
 
-    def _denominator_bar(self, x: Any, y: Any, y_bar: Any) -> Any:
+    def _denominator_bar(self, x: O, y: O, y_bar: O) -> O:
         """Divides again rather than read the result, which users may change in place; compiled, both are one."""
         shared = guarded_div(y_bar, conjugate(y))  # the numerator's cotangent: one division serves both
         return neg(guarded_mul(shared, conjugate(div(x, y))))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (_, y), (x_dot, y_dot) = primals, tangents
         if y_dot is None:
             return None if x_dot is None else div(x_dot, y)
         change = mul(result, y_dot)
         return div(neg(change) if x_dot is None else sub(x_dot, change), y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.div(x, y)
 
 
@@ -140,11 +142,11 @@ class GuardedMul(Pointwise):
 
     ufunc = staticmethod(_guarded_product)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return lambda: guarded_mul(y_bar, conjugate(y)), lambda: bind(MASKED_MUL, conjugate(x), y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
         by_x = None if x_dot is None else guarded_mul(x_dot, y)
         by_y = None if y_dot is None else guarded_mul(x, y_dot)
@@ -152,7 +154,7 @@ class GuardedMul(Pointwise):
             return by_x if by_y is None else by_y
         return add(by_x, by_y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return _mended(emit, emit.eq(x, emit.zero(x)), emit.mul(x, y))
 
 
@@ -173,11 +175,11 @@ class MaskedMul(Pointwise):
 
     ufunc = staticmethod(_masked_product)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return lambda: bind(self, y_bar, conjugate(y)), lambda: bind(self, conjugate(x), y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
         by_x = None if x_dot is None else bind(self, x_dot, y)
         by_y = None if y_dot is None else bind(self, x, y_dot)
@@ -185,7 +187,7 @@ class MaskedMul(Pointwise):
             return by_x if by_y is None else by_y
         return add(by_x, by_y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         zero = emit.zero(x)
         return _mended(emit, emit.logical_or(emit.eq(x, zero), emit.eq(y, zero)), emit.mul(x, y))
 
@@ -195,7 +197,7 @@ def _guarded_quotient(x: NDArray[Any], y: NDArray[Any]) -> Any:
     return np.where((x == 0) & np.isnan(quotient), np.zeros((), quotient.dtype), quotient)
 
 
-def _mended(emit: Any, is_zero: Any, found: Any) -> Any:
+def _mended(emit: Emitter[S], is_zero: S, found: S) -> S:
     """A product or quotient with an operand that is 0: 0 instead of NaN, and otherwise with the sign that it has."""
     return emit.select(emit.logical_and(is_zero, emit.isnan(found)), emit.zero(found), found)
 
@@ -212,22 +214,22 @@ class GuardedDiv(Pointwise):
 
     ufunc = staticmethod(_guarded_quotient)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         _, y = primals
         return lambda: guarded_div(y_bar, conjugate(y)), lambda: self._denominator_bar(y, result, y_bar)
 
-    def _denominator_bar(self, y: Any, result: Any, y_bar: Any) -> Any:
+    def _denominator_bar(self, y: O, result: O, y_bar: O) -> O:
         """0 where the cotangent or the result is, whatever y is; as for ``Div``, one division serves both operands."""
         return neg(bind(MASKED_MUL, conjugate(result), guarded_div(y_bar, conjugate(y))))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (_, y), (x_dot, y_dot) = primals, tangents
         if y_dot is None:
             return None if x_dot is None else guarded_div(x_dot, y)
         change = guarded_mul(result, y_dot)
         return guarded_div(neg(change) if x_dot is None else sub(x_dot, change), y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return _mended(emit, emit.eq(x, emit.zero(x)), emit.div(x, y))
 
 
@@ -237,14 +239,14 @@ class Neg(Pointwise):
     ufunc = np.negative
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: neg(y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else neg(x_dot)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.neg(x)
 
 
@@ -256,10 +258,10 @@ class Reciprocal(Pointwise):
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
     ufunc = np.reciprocal
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: neg(square(result)),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.div(emit.one(x), x)
 
 
@@ -271,11 +273,11 @@ class Square(Pointwise):
     ufunc = np.square
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: mul(x, 2),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.mul(x, x)
 
 
@@ -292,11 +294,11 @@ class SquaredDeviation(Pointwise):
     ufunc = staticmethod(lambda x, mean: np.square(np.subtract(x, mean)))
     is_one_loop: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, mean = primals
         return lambda: mul(sub(x, mean), 2), None
 
-    def lower(self, emit: Any, x: Any, mean: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, mean: S) -> S:
         deviation = emit.sub(x, mean)
         return emit.mul(deviation, deviation)
 
@@ -324,17 +326,17 @@ class Where(Pointwise):
             raise DTypeError("where: operands differ in dtype", {"a": a, "b": b})
         return TensorType(broadcast_shapes(condition.shape, a.shape, b.shape, op="where"), a.dtype, a.device)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         condition, _, _ = primals
         return None, lambda: where(condition, y_bar, 0), lambda: where(condition, 0, y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (condition, _, _), (_, a_dot, b_dot) = primals, tangents
         if a_dot is None and b_dot is None:
             return None
         return where(condition, 0 if a_dot is None else a_dot, 0 if b_dot is None else b_dot)
 
-    def lower(self, emit: Any, condition: Any, a: Any, b: Any) -> Any:
+    def lower(self, emit: Emitter[S], condition: S, a: S, b: S) -> S:
         return emit.select(condition, a, b)
 
     @classmethod
@@ -372,12 +374,12 @@ class Cast(Pointwise):
             return made
         return x.astype(self.dtype.numpy)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         kept = x.spec.dtype
         return (lambda: cast(y_bar, kept),) if self._keeps_derivative(kept) else (None,)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         if x_dot is None or not self._keeps_derivative(x.spec.dtype):
             return None
@@ -389,7 +391,7 @@ class Cast(Pointwise):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *args)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.cast(x, self.dtype)
 
     @classmethod
@@ -405,7 +407,7 @@ class StopGradient(Pointwise):
     vjp = not_differentiable("stop_gradient asks for none")
     jvp = not_differentiable("stop_gradient asks for none")
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return x
 
 

@@ -104,7 +104,7 @@ class Pointwise(Elementwise, abstract=True):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return type(self).ufunc(*arrays)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         name = "guarded_mul" if self.singular or masking.is_on else "mul"
         slopes = self.partials(primals, result)
         return tuple([None if slope is None else partial(_scaled, name, y_bar, slope) for slope in slopes])
@@ -116,7 +116,7 @@ class Pointwise(Elementwise, abstract=True):
         return [(cls(), inputs) for inputs in sample_inputs(cls.arity, cls.domain, dtype)]
 
 
-def _scaled(name: str, y_bar: Any, slope: Any) -> Any:
+def _scaled(name: str, y_bar: O, slope: O) -> O:
     """The cotangent times (the conjugate of) a partial derivative, by the op ``name``."""
     multiply = _MULTIPLY.get(name)
     if multiply is None:
@@ -133,14 +133,14 @@ class Divisor(Pointwise, abstract=True):
 
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         raise NotImplementedError(self.name)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: bind(Op.registry["guarded_div"](), y_bar, conjugate(self.divisor(x, result))),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         return None if x_dot is None else bind(Op.registry["div"](), x_dot, self.divisor(x, result))
 
@@ -151,11 +151,11 @@ class Predicate(Pointwise, abstract=True):
     def result_dtype(self, dtype: DType) -> DType:
         return bool_
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (None,) * len(primals)
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x: O) -> bool:
     """Whether an operand is complex."""
     return bool(x.spec.dtype.kind == "complex")
 

@@ -22,6 +22,8 @@ from autojit.ops.sources import Number, literal, pair, zeros_like
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Abs", "Angle", "Complex", "Conj", "Imag", "Real", "Sign", "abs", "angle", "complex", "conj", "imag", "real",
     "sign",
@@ -34,10 +36,10 @@ class Conj(Pointwise):
     ufunc = np.conjugate
     accepts: ClassVar[tuple[str, ...]] = ("complex",)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: conj(y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else conj(x_dot)
 
@@ -51,7 +53,7 @@ class Part(Pointwise, abstract=True):
     def result_dtype(self, dtype: DType) -> DType:
         return dtype.to_real()
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else bind(self, x_dot)
 
@@ -65,11 +67,11 @@ class Real(Part):
 
     ufunc = staticmethod(lambda x: x.real)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with another real part."""
         return complex(piece, imag(base))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: cast(y_bar, x.spec.dtype),)
 
@@ -79,11 +81,11 @@ class Imag(Part):
 
     ufunc = staticmethod(lambda x: x.imag)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with another imaginary part."""
         return complex(real(base), piece)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: complex(literal(y_bar, 0), y_bar),)
 
 
@@ -106,10 +108,10 @@ class Complex(Pointwise):
     def result_dtype(self, dtype: DType) -> DType:
         return dtype.to_complex()
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return lambda: real(y_bar), lambda: imag(y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         re_dot, im_dot = tangents
         if re_dot is None and im_dot is None:
             return None
@@ -129,7 +131,7 @@ def _sign(x: NDArray[Any]) -> Any:
     return np.where(np.isnan(found) | (found == 0), found.dtype.type(0), found)  # bfloat16 is of another kind than "f"
 
 
-def _except_at_zero(x: Any, change: Any, divisor: Any) -> Any:
+def _except_at_zero(x: O, change: O, divisor: O) -> O:
     """``change / divisor``, and 0 where ``x`` is 0: what has no direction does not turn, as in torch."""
     is_zero = bind(Op.registry["eq"](), x, literal(x, 0))
     return where(is_zero, 0, guarded_div(change, where(is_zero, 1, divisor)))
@@ -141,11 +143,11 @@ class Sign(Pointwise):
     ufunc = staticmethod(_sign)
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: self._turn(x, result, y_bar),) if is_complex(x) else (None,)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         return None if x_dot is None or not is_complex(x) else self._turn(x, result, x_dot)
 
@@ -154,7 +156,7 @@ class Sign(Pointwise):
         along = cast(real(mul(conj(result), change)), x.spec.dtype)
         return _except_at_zero(x, sub(change, mul(result, along)), cast(abs(x), x.spec.dtype))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sign(x)
 
 
@@ -167,17 +169,17 @@ class Abs(Pointwise):
     def result_dtype(self, dtype: DType) -> DType:
         return dtype.to_real()
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: mul(cast(y_bar, x.spec.dtype), sign(x)),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         if x_dot is None:
             return None
         return real(mul(conj(sign(x)), x_dot))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.abs(x)
 
 
@@ -190,11 +192,11 @@ class Angle(Pointwise):
     def result_dtype(self, dtype: DType) -> DType:
         return dtype.to_real()
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: _except_at_zero(x, complex(literal(y_bar, 0), y_bar), conj(x)),)  # i y_bar x / |x|**2
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         return None if x_dot is None else imag(_except_at_zero(x, x_dot, x))
 

@@ -24,6 +24,8 @@ from autojit.ops.sources import NUMBERS, Number, literal, ones_like, pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Exp", "Exp2", "Expm1", "Log", "Log1p", "Log2", "Log10", "Logaddexp", "Pow", "PowNumber", "Rsqrt", "Sigmoid",
     "Sqrt", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "pow", "rsqrt", "sigmoid", "sqrt",
@@ -38,10 +40,10 @@ class Exp(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (result,)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.exp(x)
 
 
@@ -53,10 +55,10 @@ class Exp2(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(result, math.log(2.0)),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.exp2(x)
 
 
@@ -68,10 +70,10 @@ class Expm1(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: add(result, 1),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.expm1(x)
 
 
@@ -82,10 +84,10 @@ class Log(Divisor):
     ufunc = np.log
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return x
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log(x)
 
 
@@ -96,10 +98,10 @@ class Log2(Divisor):
     ufunc = np.log2
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return mul(x, math.log(2.0))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log2(x)
 
 
@@ -110,10 +112,10 @@ class Log10(Divisor):
     ufunc = np.log10
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return mul(x, math.log(10.0))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log10(x)
 
 
@@ -124,10 +126,10 @@ class Log1p(Divisor):
     ufunc = np.log1p
     domain: ClassVar[tuple[float, float]] = (-0.7, 2.0)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return add(x, 1)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log1p(x)
 
 
@@ -137,10 +139,10 @@ class Sqrt(Divisor):
     ufunc = np.sqrt
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return mul(y, 2)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sqrt(x)
 
 
@@ -152,10 +154,10 @@ class Rsqrt(Pointwise):
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
     ufunc = staticmethod(widened(lambda x: np.reciprocal(np.sqrt(x))))
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(mul(result, square(result)), -0.5),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.rsqrt(x)
 
 
@@ -173,10 +175,10 @@ class Sigmoid(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     ufunc = staticmethod(widened(_sigmoid))
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(result, sub(1, result)),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sigmoid(x)
 
 
@@ -188,11 +190,11 @@ class Logaddexp(Pointwise):
     arity: ClassVar[int] = 2
     ufunc = staticmethod(widened(np.logaddexp))
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
         return lambda: sigmoid(sub(x, y)), lambda: sigmoid(sub(y, x))
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         gap = emit.select(emit.eq(x, y), emit.zero(x), emit.abs(emit.sub(x, y)))  # equal infinities: no inf - inf
         return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
 
@@ -218,7 +220,7 @@ class Pow(Pointwise):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
         return lambda: self._by_base(x, y), lambda: self._by_exponent(x, y, result)
 
@@ -229,7 +231,7 @@ class Pow(Pointwise):
         flat = eq(x, 0) if y.spec.dtype.is_complex else logical_and(eq(x, 0), ge(y, 0))
         return where(flat, 0, mul(result, log(where(flat, 1, x))))
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.pow(x, y)
 
 
@@ -256,7 +258,7 @@ class PowNumber(Pointwise):
             return op.eager(x)
         return np.power(x, np.asarray(self.exponent).astype(x.dtype))
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         if self.exponent == 0:
             return (lambda: literal(x, 0),)
@@ -265,7 +267,7 @@ class PowNumber(Pointwise):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *args)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: Any) -> Any:
         if self.exponent == int(self.exponent.real) and abs(self.exponent) <= _LONGEST_CHAIN:
             return _chain(emit, x, int(self.exponent.real))
         return emit.pow(x, emit.constant(self.exponent, x.dtype))
@@ -281,7 +283,7 @@ class PowNumber(Pointwise):
 _LONGEST_CHAIN = 8
 
 
-def _chain(emit: Any, x: Any, exponent: int) -> Any:
+def _chain(emit: Emitter[S], x: S, exponent: int) -> S:
     """Repeated squaring; a negative exponent divides once at the end."""
     result: Any = None
     power, rest = x, abs(exponent)

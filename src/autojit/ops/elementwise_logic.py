@@ -5,7 +5,7 @@ Logical ops are bitwise ops on bools; their functions turn other dtypes into boo
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from autojit.core.dtypes import bool_
 from autojit.ir.op import O, bind, not_differentiable
 from autojit.ops.elementwise_base import REALS, Pointwise, Predicate
 from autojit.ops.sources import Number, full, pair
+
+if TYPE_CHECKING:
+    from autojit.ir.emitter import Emitter, S
 
 __all__ = [
     "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Eq", "Ge", "Gt", "IsFinite", "IsInf", "IsNan", "Le", "Lt",
@@ -35,7 +38,7 @@ class Eq(Comparison):
 
     ufunc = np.equal
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.eq(x, y)
 
 
@@ -44,7 +47,7 @@ class Ne(Comparison):
 
     ufunc = np.not_equal
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.ne(x, y)
 
 
@@ -59,7 +62,7 @@ class Lt(Order):
 
     ufunc = np.less
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.lt(x, y)
 
 
@@ -68,7 +71,7 @@ class Le(Order):
 
     ufunc = np.less_equal
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.le(x, y)
 
 
@@ -77,7 +80,7 @@ class Gt(Order):
 
     ufunc = np.greater
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.gt(x, y)
 
 
@@ -86,7 +89,7 @@ class Ge(Order):
 
     ufunc = np.greater_equal
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.ge(x, y)
 
 
@@ -105,7 +108,7 @@ class BitwiseAnd(Bitwise):
 
     ufunc = np.bitwise_and
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.bitwise_and(x, y)
 
 
@@ -114,7 +117,7 @@ class BitwiseOr(Bitwise):
 
     ufunc = np.bitwise_or
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.bitwise_or(x, y)
 
 
@@ -123,7 +126,7 @@ class BitwiseXor(Bitwise):
 
     ufunc = np.bitwise_xor
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.bitwise_xor(x, y)
 
 
@@ -133,7 +136,7 @@ class BitwiseNot(Bitwise):
     ufunc = np.invert
     arity: ClassVar[int] = 1
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.bitwise_not(x)
 
 
@@ -149,7 +152,7 @@ class ShiftLeft(Shift):
 
     ufunc = np.left_shift
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.shift_left(x, y)
 
 
@@ -158,7 +161,7 @@ class ShiftRight(Shift):
 
     ufunc = np.right_shift
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.shift_right(x, y)
 
 
@@ -175,7 +178,7 @@ class IsNan(FloatTest):
 
     ufunc = np.isnan
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.isnan(x)
 
 
@@ -184,7 +187,7 @@ class IsInf(FloatTest):
 
     ufunc = np.isinf
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.isinf(x)
 
 
@@ -193,7 +196,7 @@ class IsFinite(FloatTest):
 
     ufunc = np.isfinite
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.isfinite(x)
 
 
@@ -203,7 +206,7 @@ class Signbit(FloatTest):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     ufunc = np.signbit
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.lt(emit.copysign(emit.one(x), x), emit.zero(x))
 
 

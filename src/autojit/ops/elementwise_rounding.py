@@ -20,6 +20,8 @@ from autojit.ops.sources import Number, pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Ceil", "Floor", "FloorDivide", "Fmod", "Remainder", "Round", "Trunc", "TruncDivide", "ceil", "floor",
     "floor_divide", "fmod", "frac", "remainder", "round", "trunc", "trunc_divide",
@@ -31,7 +33,7 @@ class Step(Pointwise, abstract=True):
 
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (None,)
 
 
@@ -40,7 +42,7 @@ class Floor(Step):
 
     ufunc = np.floor
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.floor(x)
 
 
@@ -49,7 +51,7 @@ class Ceil(Step):
 
     ufunc = np.ceil
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.ceil(x)
 
 
@@ -58,7 +60,7 @@ class Trunc(Step):
 
     ufunc = np.trunc
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.trunc(x)
 
 
@@ -67,7 +69,7 @@ class Round(Step):
 
     ufunc = np.rint
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.round(x)
 
 
@@ -104,7 +106,7 @@ class Quotient(Pointwise, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
     domain: ClassVar[tuple[float, float]] = (1.0, 6.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return None, None
 
     def may_refuse(self, *types: TensorType) -> bool:
@@ -114,12 +116,12 @@ class Quotient(Pointwise, abstract=True):
         """The error of a zero divisor (``number``: which of the op's failures; there is one)."""
         return division_by_zero()
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: Any, y: Any) -> Any:
         if y.dtype.kind != "float" and not (y.is_literal and int(y.text)):
             emit.failures.append(emit.cast(emit.eq(y, emit.zero(y)), int32))
         return self.divide(emit, x, y)
 
-    def divide(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Emitter[S], x: S, y: S) -> S:
         """The op where the divisor is not zero."""
         raise NotImplementedError(self.name)
 
@@ -129,7 +131,7 @@ class FloorDivide(Quotient):
 
     ufunc = staticmethod(_checked(np.floor_divide))
 
-    def divide(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.floor_div(x, y)
 
 
@@ -138,21 +140,21 @@ class TruncDivide(Quotient):
 
     ufunc = staticmethod(_checked(_trunc_divide))
 
-    def divide(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.trunc_div(x, y)
 
 
 class Rest(Quotient, abstract=True):
     """``x - y * quotient``, so the derivatives are 1 and ``-quotient``."""
 
-    def quotient(self, x: Any, y: Any) -> Any:
+    def quotient(self, x: O, y: O) -> O:
         raise NotImplementedError(self.name)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return y_bar, lambda: neg(cotangent_product(y_bar, self.quotient(x, y)))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
         if y_dot is None:
             return x_dot
@@ -173,10 +175,10 @@ class Remainder(Rest):
 
     ufunc = staticmethod(_checked(_remainder))
 
-    def quotient(self, x: Any, y: Any) -> Any:
+    def quotient(self, x: O, y: O) -> O:
         return floor_divide(x, y)
 
-    def divide(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.remainder(x, y)
 
 
@@ -185,10 +187,10 @@ class Fmod(Rest):
 
     ufunc = staticmethod(_checked(np.fmod))
 
-    def quotient(self, x: Any, y: Any) -> Any:
+    def quotient(self, x: O, y: O) -> O:
         return trunc_divide(x, y)
 
-    def divide(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.fmod(x, y)
 
 

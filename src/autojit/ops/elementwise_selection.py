@@ -22,6 +22,8 @@ from autojit.ops.sources import NUMBERS, Number, literal, pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Copysign", "Fmax", "Fmin", "Maximum", "Minimum", "Nextafter", "Relu", "clamp", "clamp_max", "clamp_min",
     "copysign", "fmax", "fmin", "heaviside", "lerp", "maximum", "minimum", "nan_to_num", "nextafter", "relu",
@@ -35,11 +37,11 @@ class Extremum(Pointwise, abstract=True):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
-    def is_beaten(self, x: Any, y: Any) -> Any:
+    def is_beaten(self, x: O, y: O) -> Any:
         """Where ``x`` loses to ``y``."""
         raise NotImplementedError(self.name)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return lambda: self._part(x, y, y_bar), lambda: self._part(y, x, y_bar)
 
@@ -47,7 +49,7 @@ class Extremum(Pointwise, abstract=True):
         """The share of ``x`` in ``y_bar``: none where beaten, half where tied."""
         return where(self.is_beaten(x, y), 0, where(eq(x, y), mul(y_bar, 0.5), y_bar))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
         by_x = None if x_dot is None else self._part(x, y, x_dot)
         by_y = None if y_dot is None else self._part(y, x, y_dot)
@@ -61,10 +63,10 @@ class Maximum(Extremum):
 
     ufunc = np.maximum
 
-    def is_beaten(self, x: Any, y: Any) -> Any:
+    def is_beaten(self, x: O, y: O) -> Any:
         return lt(x, y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.maximum(x, y)
 
 
@@ -73,10 +75,10 @@ class Minimum(Extremum):
 
     ufunc = np.minimum
 
-    def is_beaten(self, x: Any, y: Any) -> Any:
+    def is_beaten(self, x: O, y: O) -> Any:
         return gt(x, y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.minimum(x, y)
 
 
@@ -87,15 +89,15 @@ class NumberExtremum(Pointwise, abstract=True):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
-    def wins(self, x: Any, y: Any) -> Any:
+    def wins(self, x: O, y: O) -> Any:
         """Where the first operand is the result."""
         raise NotImplementedError(self.name)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
         return lambda: where(self.wins(x, y), y_bar, 0), lambda: where(self.wins(x, y), 0, y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
         if x_dot is None and y_dot is None:
             return None
@@ -107,10 +109,10 @@ class Fmax(NumberExtremum):
 
     ufunc = np.fmax
 
-    def wins(self, x: Any, y: Any) -> Any:
+    def wins(self, x: O, y: O) -> Any:
         return logical_or(ge(x, y), isnan(y))
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.fmax(x, y)
 
 
@@ -119,10 +121,10 @@ class Fmin(NumberExtremum):
 
     ufunc = np.fmin
 
-    def wins(self, x: Any, y: Any) -> Any:
+    def wins(self, x: O, y: O) -> Any:
         return logical_or(le(x, y), isnan(y))
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.fmin(x, y)
 
 
@@ -141,14 +143,14 @@ class Relu(Pointwise):
     ufunc = staticmethod(_relu)
     is_one_loop: ClassVar[bool] = True
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: where(le(result, 0), 0, y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else where(le(result, 0), 0, x_dot)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.maximum(x, emit.zero(x))
 
 
@@ -160,11 +162,11 @@ class Copysign(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
         return lambda: where(eq(x, 0), 0, copysign(copysign(literal(x, 1), x), mul(x, y))), None
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.copysign(x, y)
 
 
@@ -175,7 +177,7 @@ class Nextafter(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals  # a step is as long as a unit of rounding: the first operand, unless it has arrived
         return lambda: where(eq(x, y), 0, literal(x, 1)), None
 

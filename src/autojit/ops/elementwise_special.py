@@ -21,6 +21,8 @@ from autojit.ops.samples import Samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Digamma", "Erf", "Erfc", "Erfinv", "Lgamma", "Polygamma", "digamma", "erf", "erfc", "erfinv", "lgamma",
     "polygamma",
@@ -67,11 +69,11 @@ class Erf(Special):
     is_cheap: ClassVar[bool] = False
     ufunc = _rounded("erf", math.erf)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: mul(exp(neg(square(x))), _TWO_OVER_ROOT_PI),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.erf(x)
 
 
@@ -81,11 +83,11 @@ class Erfc(Special):
     is_cheap: ClassVar[bool] = False
     ufunc = _rounded("erfc", math.erfc)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: mul(exp(neg(square(x))), -_TWO_OVER_ROOT_PI),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.erfc(x)
 
 
@@ -97,10 +99,10 @@ class Erfinv(Special):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(exp(square(result)), 1 / _TWO_OVER_ROOT_PI),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.erfinv(x)
 
 
@@ -112,11 +114,11 @@ class Lgamma(Special):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: digamma(x),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.lgamma(x)
 
 
@@ -128,11 +130,11 @@ class Digamma(Special):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: polygamma(1, x),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.digamma(x)
 
 
@@ -150,11 +152,11 @@ class Polygamma(Special):
         (x,) = arrays
         return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: polygamma(self.n + 1, x),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.polygamma(self.n, x)
 
     @classmethod

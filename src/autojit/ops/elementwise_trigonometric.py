@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, is_complex
 from autojit.ops.elementwise_exponential import sqrt
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.sources import Number, pair
+
+if TYPE_CHECKING:
+    from autojit.ir.emitter import Emitter, S
 
 __all__ = [
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cos", "Cosh", "Hypot", "Sin", "Sinh", "Tan", "Tanh",
@@ -28,11 +31,11 @@ class Sin(Pointwise):
     ufunc = np.sin
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: cos(x),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sin(x)
 
 
@@ -43,11 +46,11 @@ class Cos(Pointwise):
     ufunc = np.cos
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: neg(sin(x)),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.cos(x)
 
 
@@ -60,10 +63,10 @@ class Tan(Pointwise):
     domain: ClassVar[tuple[float, float]] = (-1.2, 1.2)
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: add(square(result), 1),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.tan(x)
 
 
@@ -75,11 +78,11 @@ class Sinh(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: cosh(x),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.sinh(x)
 
 
@@ -91,11 +94,11 @@ class Cosh(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: sinh(x),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.cosh(x)
 
 
@@ -106,10 +109,10 @@ class Tanh(Pointwise):
     ufunc = np.tanh
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: sub(1, square(result)),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.tanh(x)
 
 
@@ -120,10 +123,10 @@ class Asin(Divisor):
     ufunc = np.arcsin
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return sqrt(sub(1, square(x)))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.asin(x)
 
 
@@ -134,10 +137,10 @@ class Acos(Divisor):
     ufunc = np.arccos
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return neg(sqrt(sub(1, square(x))))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.acos(x)
 
 
@@ -148,10 +151,10 @@ class Atan(Divisor):
     ufunc = np.arctan
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return add(square(x), 1)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.atan(x)
 
 
@@ -162,10 +165,10 @@ class Asinh(Divisor):
     ufunc = np.arcsinh
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return sqrt(add(square(x), 1))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.asinh(x)
 
 
@@ -176,12 +179,12 @@ class Acosh(Divisor):
     ufunc = np.arccosh
     domain: ClassVar[tuple[float, float]] = (1.2, 3.0)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         if is_complex(x):
             return mul(sqrt(sub(x, 1)), sqrt(add(x, 1)))  # the principal branch
         return sqrt(sub(square(x), 1))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.acosh(x)
 
 
@@ -192,10 +195,10 @@ class Atanh(Divisor):
     ufunc = np.arctanh
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return sub(1, square(x))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.atanh(x)
 
 
@@ -209,7 +212,7 @@ class Atan2(Pointwise):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         y, x = primals
         return lambda: div(x, self._radius2(y, x)), lambda: neg(div(y, self._radius2(y, x)))
 
@@ -218,7 +221,7 @@ class Atan2(Pointwise):
         squared = add(square(y), square(x))
         return where(eq(squared, 0), math.inf, squared)
 
-    def lower(self, emit: Any, y: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], y: S, x: S) -> S:
         return emit.atan2(y, x)
 
 
@@ -232,11 +235,11 @@ class Hypot(Pointwise):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
         return lambda: div(x, result), lambda: div(y, result)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return emit.hypot(x, y)
 
 

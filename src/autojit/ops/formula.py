@@ -15,7 +15,7 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
-from autojit.ir.op import Op
+from autojit.ir.op import O, Op
 from autojit.ops.base import Elementwise, EqualByText, broadcast_shapes
 from autojit.ops.elementwise_arithmetic import ADD, MUL
 from autojit.ops.graph_op import Composite, ElementwiseGraph
@@ -46,7 +46,7 @@ class Formula(EqualByText, ElementwiseGraph, Composite):
         shape = broadcast_shapes(*[t.shape for t in types], op=self.name)
         return TensorType(shape, self.body.outputs[0].type.dtype, types[0].device)
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         """The ops of the body, on the operands."""
         return inline(self.body, operands, operands[0])[0]
 
@@ -59,7 +59,7 @@ class Formula(EqualByText, ElementwiseGraph, Composite):
         for place, node in enumerate(self.body.nodes):
             args = [known[v] for v in node.inputs] if node.inputs else [()]
             before = len(emit.failures)
-            known[node.outputs[0]] = node.op.lower(emit, *args)  # type: ignore[attr-defined]
+            known[node.outputs[0]] = node.op.lower(emit, *args)
             for at in range(before, len(emit.failures)):
                 number = emit.failures[at]
                 told = emit.add(number, emit.constant(place << _NUMBER_BITS, number.dtype))

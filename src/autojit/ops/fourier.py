@@ -34,7 +34,7 @@ _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 class _Transform(Structured, abstract=True):
     """Linear, and the batch axis in front is none of its axes."""
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else bind(self, x_dot)
 
@@ -62,7 +62,7 @@ class Fft(_Transform):
         found = transform(x, axes=self.axes, norm=self.norm)
         return np.ascontiguousarray(found, dtype=x.dtype).reshape(x.shape)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: bind(Fft(self.axes, not self.is_inverse, _ADJOINT_NORM[self.norm]), y_bar),)
 
     @staticmethod
@@ -90,7 +90,7 @@ class Rfft(_Transform):
         wide = np.result_type(x.dtype, np.complex64)
         return np.ascontiguousarray(_rfft(x, axis=self.axis, norm=self.norm), dtype=wide)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         n = primals[0].spec.shape[self.axis]
         back = Irfft(n, self.axis, _ADJOINT_NORM[self.norm])
         return (lambda: bind(back, _weighted(y_bar, n, self.axis, 1.0, 0.5)),)
@@ -124,7 +124,7 @@ class Irfft(_Transform):
         narrow = x.real.dtype
         return np.ascontiguousarray(_irfft(x, n=self.n, axis=self.axis, norm=self.norm), dtype=narrow)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         back = Rfft(self.axis, _ADJOINT_NORM[self.norm])
         return (lambda: _weighted(bind(back, y_bar), self.n, self.axis, 1.0, 2.0),)
 

@@ -20,7 +20,7 @@ from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
@@ -87,7 +87,7 @@ class NamedComposite(Composite, abstract=True):
     functions: ClassVar[Mapping[str, Callable[..., Any]]]
 
     @property
-    def masks_cotangents(self) -> bool:  # type: ignore[override]
+    def masks_cotangents(self) -> bool:
         return bool(self.adjoints) or zeroes_cotangents(self.composite, self.options)
 
     @property
@@ -95,14 +95,14 @@ class NamedComposite(Composite, abstract=True):
         return self.composite
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.adjoints[-1][0]) if self.adjoints else self.results
 
     def after(self, adjoints: tuple[Adjoint, ...]) -> Self:
         """The composite after these adjoints; the same op every time, which knows what it has been applied to."""
         return cast("Self", _after(self, adjoints))
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         if self.adjoints:
             return GraphOp.expand(self, *operands)
         return self.functions[self.composite](*self.fitted(operands), *self.options)
@@ -112,7 +112,8 @@ class NamedComposite(Composite, abstract=True):
             return super().new_graph(types)
         inner, (wanted, is_masked) = self.after(self.adjoints[:-1]), self.adjoints[-1]
         graph = inner.graph_of(types[: len(types) - inner.n_outputs])
-        return ports.transforms.adjoint(graph, wanted, is_masked=is_masked)  # type: ignore[no-any-return]
+        found: Graph = ports.transforms.adjoint(graph, wanted, is_masked=is_masked)
+        return found
 
     def wanted_of(self, primals: Operands) -> Sequence[int]:
         return self.wanted if self.wanted is not None else super().wanted_of(primals)

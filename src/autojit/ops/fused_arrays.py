@@ -137,7 +137,7 @@ _programs: dict[Any, Program] = {}
 _PROGRAM_LIMIT = 4096
 
 
-def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: Any) -> Program:
+def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: tuple[object, ...]) -> Program:
     if len(_programs) >= _PROGRAM_LIMIT:
         _programs.clear()
     made = _programs[key] = Program(op.graph_of(types_of(arrays)))

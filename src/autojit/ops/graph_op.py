@@ -19,7 +19,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.inline import inline, live
 from autojit.ir.interpreter import evaluate
-from autojit.ir.op import Op, Operands, Rule
+from autojit.ir.op import O, Op, Operands, Rule
 from autojit.ir.result_types import holds_plain
 from autojit.ops.base import Elementwise
 from autojit.ops.cotangent_masks import masking
@@ -58,7 +58,7 @@ class GraphOp(Op, abstract=True):
         graph = self.derived(types, transform, *arguments)
         return inline(graph, self.fitted(operands), operands[0])
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         """The graph's ops on the operands."""
         graph = self.graph_of([x.spec for x in operands])
         return self.one_or_all(inline(graph, self.fitted(operands), operands[0]))
@@ -108,7 +108,7 @@ class GraphOp(Op, abstract=True):
             placed[k] = x_bar
         return placed
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         moving = tuple([k for k, t in enumerate(tangents) if t is not None])
         operands = [*primals, *[tangents[k] for k in moving]]
         return self.one_or_all(self.through(operands, [x.spec for x in primals], tangents_of, moving))
@@ -122,7 +122,7 @@ class GraphOp(Op, abstract=True):
 class Composite(GraphOp, abstract=True):
     """A function of operands as one op: its graph is what the function records on operands of the types."""
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         """The function."""
         raise NotImplementedError(self.name)
 

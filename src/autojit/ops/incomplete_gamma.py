@@ -13,7 +13,7 @@ import numpy as np
 
 import autojit.ops.special_reference as reference
 from autojit.core.dtypes import DType
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ops.elementwise_arithmetic import mul, neg, sub
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.elementwise_exponential import exp, log
@@ -87,7 +87,7 @@ def _both(a: Any, x: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return lower, upper
 
 
-def _density(a: Any, x: Any) -> Any:
+def _density(a: O, x: O) -> O:
     """The derivative of ``P`` by ``x``: ``x**(a - 1) exp(-x) / gamma(a)``."""
     return exp(sub(sub(mul(sub(a, 1), log(x)), x), lgamma(a)))
 
@@ -106,12 +106,12 @@ class _IncompleteGamma(Pointwise, abstract=True):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(_both(*arrays)[self.which]).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         a, x = primals
         lower = self.which == 0
         return (lambda: _missing(self.name), lambda: _density(a, x) if lower else neg(_density(a, x)))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         if tangents[0] is not None:
             raise NotImplementedError(
                 f"Trying to use forward AD with {self.name} that does not support it because it has not been "
@@ -139,11 +139,11 @@ class Igammac(_IncompleteGamma):
 IGAMMA, IGAMMAC = Igamma(), Igammac()
 
 
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: O, x: O) -> O:
     """The regularised lower incomplete gamma function; differentiable in ``x``."""
     return bind(IGAMMA, *pair(a, x))
 
 
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: O, x: O) -> O:
     """The regularised upper incomplete gamma function; differentiable in ``x``."""
     return bind(IGAMMAC, *pair(a, x))

@@ -49,7 +49,7 @@ class Gathering(Op, abstract=True):
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         raise NotImplementedError(self.name)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
 
 
@@ -84,7 +84,7 @@ class Gather(Gathering):
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         return ((1, self.axis, types[0].shape[self.axis]),)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, index = primals
         zero = x.spec
         return (lambda: apply("scatter", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"), None)
@@ -131,7 +131,7 @@ class IndexSelect(Gathering):
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         return ((1, self.axis, types[0].shape[self.axis]),)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, index = primals
         zero = x.spec
         return (
@@ -196,7 +196,7 @@ class GatherNd(Gathering):
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         return tuple((k + 1, k, types[0].shape[k]) for k in range(len(types) - 1))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, *indices = primals
         zero = x.spec
         x_bar = lambda: apply("index_put", y_bar._literal(0, zero), y_bar, *indices, combine="add")
@@ -342,7 +342,7 @@ def broadcast_position(position: tuple[Index, ...], shape: Shape) -> tuple[Index
     return tuple(Index() if n == 1 else i for i, n in zip(aligned, shape, strict=True))
 
 
-def along_axis(index: Any, axis: int, shape: Shape) -> Any:
+def along_axis(index: O, axis: int, shape: Shape) -> O:
     """A batch of vectors ``(b, k)`` laid along ``axis`` of ``shape`` (whose axis 0 is the batch) and repeated."""
     spread = [1] * len(shape)
     spread[0], spread[axis] = index.spec.shape
@@ -362,7 +362,7 @@ def align_batched(indices: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
     return aligned
 
 
-def batch_positions(x: Any, indices: Sequence[Any]) -> Any:
+def batch_positions(x: O, indices: Sequence[Any]) -> O:
     """0, 1, .. along the batch axis, shaped to broadcast with ``indices``: the index of the batch axis itself."""
     extent = x.spec.shape[0]
     rank = max(i.spec.ndim for i in indices)

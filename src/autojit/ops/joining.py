@@ -61,7 +61,7 @@ class Concatenate(Structured):
             found.append(found[-1] + type_.shape[self.axis])
         return found
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         offsets = self.offsets([x.spec for x in primals])
 
         def part(k: int) -> Any:
@@ -69,7 +69,7 @@ class Concatenate(Structured):
 
         return tuple(part(k) for k in range(len(primals)))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return linear_in_both(self, primals, tangents)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

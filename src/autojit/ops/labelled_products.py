@@ -77,7 +77,7 @@ def _labels(text: str, dots: int) -> tuple[str, ...]:
     return (*before, *middle, *after)
 
 
-def _with_diagonals(labels: tuple[str, ...], x: Any) -> _Term:
+def _with_diagonals(labels: tuple[str, ...], x: O) -> _Term:
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -150,7 +150,7 @@ def _sum_out(term: _Term, keep: set[str], extents: dict[str, int]) -> _Term:
     if not axes:
         return term
     whole = tuple(extents[n] if k in axes else term.x.spec.shape[k] for k, n in enumerate(term.labels))
-    summed = bind(Op.registry["sum"](axes), broadcast_to(term.x, whole))  # type: ignore[call-arg]
+    summed = bind(Op.registry["sum"](axes), broadcast_to(term.x, whole))
     return _Term(tuple(n for k, n in enumerate(term.labels) if k not in axes), summed)
 
 

@@ -84,11 +84,11 @@ class Inv(MatrixOp):
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(lapack("inv", SINGULAR, np.linalg.inv, a))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         inverse = adjoint_matrix(result)
         return (negative(matmul(matmul(inverse, y_bar), inverse)),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         return None if a_dot is None else negative(matmul(matmul(result, a_dot), result))
 
@@ -108,11 +108,11 @@ class Solve(MatrixOp):
     def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(lapack("solve", SINGULAR, lambda m: np.linalg.solve(m, b), a))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         b_bar = bind(self, adjoint_matrix(primals[0]), y_bar)
         return (lambda: negative(matmul(b_bar, adjoint_matrix(result))), b_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
         right = right_side(a_dot, b_dot, result)
         return None if right is None else bind(self, a, right)
@@ -150,12 +150,12 @@ class TriangularSolve(MatrixOp):
         offset = int(self.unit)
         return triu(x, offset) if self.upper else tril(x, -offset)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         transposed = TriangularSolve(not self.upper, self.unit)
         b_bar = bind(transposed, adjoint_matrix(primals[0]), y_bar)
         return (lambda: negative(self._triangle(matmul(b_bar, adjoint_matrix(result)))), b_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
         right = right_side(None if a_dot is None else self._triangle(a_dot), b_dot, result)
         return None if right is None else bind(self, a, right)
@@ -178,11 +178,11 @@ class Det(MatrixOp):
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(np.linalg.det(a))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         cofactors = bind(Cofactor(), primals[0])
         return (apply("mul", _as_matrices(y_bar), conjugate(cofactors)),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
@@ -207,7 +207,7 @@ class Cofactor(MatrixOp):
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         return cofactors(a)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b
         b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
         inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.spec.ndim - 2, y_bar.spec.ndim - 1))
@@ -215,7 +215,7 @@ class Cofactor(MatrixOp):
         second = matmul(matmul(conjugate(result), _transpose(y_bar)), conjugate(b))
         return (apply("sub", first, second),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
@@ -245,7 +245,7 @@ class Slogdet(MatrixOp):
         sign, logarithm = np.linalg.slogdet(a)
         return np.asarray(sign), np.asarray(logarithm)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
         """With t = tr(inv(a) a_dot): the log changes by Re t, the sign by i Im(t) sign."""
         (a,) = primals
         sign_bar, logarithm_bar = y_bar
@@ -257,7 +257,7 @@ class Slogdet(MatrixOp):
             factor = _slogdet_factor(a.spec.dtype, result[0], sign_bar, logarithm_bar)
         return (apply("mul", _as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
         (a,), (a_dot,) = primals, tangents
         if a_dot is None:
             return (None, None)
@@ -285,7 +285,7 @@ class Cholesky(MatrixOp):
         why = "The factorization could not be completed because the input is not positive-definite."
         return np.asarray(lapack("cholesky", why, np.linalg.cholesky, hermitian))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         factor = adjoint_matrix(result)
         inner = _half_triangle(matmul(factor, y_bar))
         back = TriangularSolve(True)
@@ -293,7 +293,7 @@ class Cholesky(MatrixOp):
         whole = adjoint_matrix(bind(back, factor, adjoint_matrix(left)))  # factor^-1 inner factor^-H
         return (hermitian_part(whole),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
@@ -344,7 +344,7 @@ def _half_triangle(x: O) -> O:
     return apply("sub", lower, diagonal_part)
 
 
-def hermitian_part(x: Any) -> Any:
+def hermitian_part(x: O) -> O:
     """``(x + x.mH) / 2``."""
     return scaled(apply("add", x, adjoint_matrix(x)), 0.5)
 
@@ -357,7 +357,7 @@ def _transposed_inverse(a: O) -> O:
     return _transpose(bind(Inv(), a))
 
 
-def _as_matrices(x: Any) -> Any:
+def _as_matrices(x: O) -> O:
     return reshape(x, (*x.spec.shape, 1, 1))
 
 
@@ -366,17 +366,17 @@ def conjugate(x: O) -> O:
     return apply("conj", x) if x.spec.dtype.is_complex else x
 
 
-def negative(x: Any) -> Any:
+def negative(x: O) -> O:
     """``-x``."""
     return apply("neg", x)
 
 
-def zeros_like(x: Any) -> Any:
+def zeros_like(x: O) -> O:
     """Zeros of the operand's type."""
     return x._literal(0, x.spec)
 
 
-def scaled(x: Any, factor: float) -> Any:
+def scaled(x: O, factor: float) -> O:
     """``factor * x``."""
     return apply("mul", x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))
 
@@ -476,7 +476,7 @@ def matrix_power(a: O, exponent: int) -> O:
     return result
 
 
-def _require_one_dtype(op: str, a: Any, b: Any) -> None:
+def _require_one_dtype(op: str, a: O, b: O) -> None:
     if a.spec.dtype is not b.spec.dtype:
         raise DTypeError(
             f"linalg.{op}: Expected A and B to have the same dtype, but found A of type {a.spec.dtype} and B of type "

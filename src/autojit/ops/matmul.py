@@ -13,7 +13,7 @@ from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree, seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.samples import Samples, draws
@@ -62,11 +62,11 @@ class Matmul(Structured):
             return np.asarray(np.matmul(x.astype(np.float32), w.astype(np.float32)).astype(x.dtype))
         return np.asarray(np.matmul(x, w))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, w = primals
         return (lambda: bind(self, y_bar, adjoint_matrix(w)), lambda: bind(self, adjoint_matrix(x), y_bar))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, w), (x_dot, w_dot) = primals, tangents
         left = None if x_dot is None else bind(self, x_dot, w)
         right = None if w_dot is None else bind(self, x, w_dot)
@@ -112,10 +112,10 @@ class MatmulAdd(Structured):
     def eager(self, x: NDArray[Any], w: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(MATMUL.eager(x, w) + c)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (*MATMUL.vjp(primals[:2], result, y_bar), y_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         product = MATMUL.jvp(primals[:2], result, tangents[:2])
         if product is None or tangents[2] is None:
             return tangents[2] if product is None else product
@@ -137,7 +137,7 @@ def check_inner(x: TensorType, w: TensorType) -> None:
         raise inner_axes_differ(x, w)
 
 
-def inner_axes_differ(x: Any, w: Any) -> ShapeError:
+def inner_axes_differ(x: Operand | TensorType, w: Operand | TensorType) -> ShapeError:
     """The error of two operands (or types) whose contracted extents differ; ranks from 1 up."""
     x_shape, w_shape = _shape_of(x), _shape_of(w)
     w_axis = -2 if len(w_shape) > 1 else -1
@@ -326,7 +326,7 @@ def addbmm(base: O, x: O, w: O, beta: float = 1, alpha: float = 1) -> O:
     return _scaled_sum("addbmm", base, tensordot(x, w, ((0, 2), (0, 1))), beta, alpha)
 
 
-def require_base(what: str, base: Any, product: Any) -> None:
+def require_base(what: str, base: O, product: O) -> None:
     """Errors for a summand whose dtype or rank does not fit the product it is added to."""
     if base.spec.dtype is not product.spec.dtype:
         raise DTypeError(

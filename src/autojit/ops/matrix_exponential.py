@@ -64,10 +64,10 @@ class MatrixExp(MatrixOp):
             found = found @ found
         return found.astype(a.dtype)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (_directional(adjoint_matrix(primals[0]), y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         return None if a_dot is None else _directional(primals[0], a_dot)
 

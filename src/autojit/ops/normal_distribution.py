@@ -100,7 +100,7 @@ class Erfcx(Special):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(_erfcx(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: sub(mul(mul(x, result), 2), 2.0 / math.sqrt(math.pi)),)
 
@@ -115,7 +115,7 @@ class Ndtri(Special):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(_ndtri(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         return (lambda: mul(exp(mul(square(result), 0.5)), math.sqrt(2.0 * math.pi)),)
 
 
@@ -130,7 +130,7 @@ class Zeta(Pointwise):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(_zeta(*(np.asarray(x, np.float64) for x in arrays))).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         s, q = primals
         return (_by_exponent, lambda: neg(mul(s, zeta(add(s, 1), q))))
 
@@ -153,6 +153,6 @@ def ndtri(p: O) -> O:
     return bind(Ndtri(), p)
 
 
-def zeta(s: Any, q: Any) -> Any:
+def zeta(s: O, q: O) -> O:
     """The Hurwitz zeta function."""
     return bind(Zeta(), *pair(s, q))

@@ -25,6 +25,8 @@ from autojit.ops.sources import pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = ["Entropy", "Logit", "ProbabilityLoss", "entropy", "logit", "probability_loss"]
 
 _LEAST_LOG = -100.0
@@ -50,10 +52,10 @@ class Logit(Divisor):
     domain: ClassVar[tuple[float, float]] = _INSIDE
     ufunc = _quiet(lambda x: np.log(x / (1 - x)))
 
-    def divisor(self, x: Any, y: Any) -> Any:
+    def divisor(self, x: O, y: O) -> O:
         return where(logical_or(lt(x, 0), gt(x, 1)), math.nan, mul(x, sub(1, x)))
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.log(emit.div(x, emit.sub(emit.one(x), x)))
 
 
@@ -65,11 +67,11 @@ class Entropy(Pointwise):
     domain: ClassVar[tuple[float, float]] = _INSIDE
     ufunc = _quiet(lambda x: np.where(x > 0, -x * np.log(x), np.where(x < 0, x.dtype.type(-np.inf), x * 0)))
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: neg(add(log(x), 1)),)
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: Any) -> Any:
         zero = emit.zero(x)
         inside = emit.neg(emit.mul(x, emit.log(x)))
         ends = emit.select(emit.lt(x, zero), emit.constant(-math.inf, x.dtype), emit.mul(x, zero))
@@ -90,7 +92,7 @@ class ProbabilityLoss(Pointwise):
     domain: ClassVar[tuple[float, float]] = _INSIDE
     ufunc = _quiet(_loss)
 
-    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         p, target = primals
         return lambda: self._by_probability(p, target), lambda: self._by_target(p)
 
@@ -100,7 +102,7 @@ class ProbabilityLoss(Pointwise):
     def _by_target(self, p: Any) -> Any:
         return sub(clamp_min(log(sub(1, p)), _LEAST_LOG), clamp_min(log(p), _LEAST_LOG))
 
-    def lower(self, emit: Any, p: Any, target: Any) -> Any:
+    def lower(self, emit: Emitter[S], p: Any, target: Any) -> Any:
         one, least = emit.one(p), emit.constant(_LEAST_LOG, p.dtype)
         of_zero = emit.maximum(emit.log(emit.sub(one, p)), least)
         of_one = emit.maximum(emit.log(p), least)

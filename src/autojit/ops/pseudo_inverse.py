@@ -61,7 +61,7 @@ class PseudoInverse(MatrixOp):
         found = (right.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ left.conj().swapaxes(-1, -2)
         return np.asarray(found, a.dtype)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """The transpose of the rule below."""
         (a, _), p = primals, result
         p_adjoint, g = adjoint_matrix(p), adjoint_matrix(y_bar)
@@ -72,7 +72,7 @@ class PseudoInverse(MatrixOp):
         rest = apply("sub", g, matmul(k, a))
         return (apply("add", terms, matmul(matmul(p_adjoint, p), rest)), None)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         """``-p a' p + p p^H a'^H (1 - a p) + (1 - p a) a'^H p^H p``."""
         (a, _), (a_dot, _), p = primals, tangents, result
         if a_dot is None:

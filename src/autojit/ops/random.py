@@ -102,7 +102,7 @@ class RandomBits(Structured):
         ]
 
 
-def apply_each(op: RandomBits, keys: Any) -> Any:
+def apply_each(op: RandomBits, keys: O) -> O:
     """One request per row of a batch of keys; the rows are few, so they stay separate nodes."""
     rows = [bind(op, select(keys, 0, k)) for k in range(keys.spec.shape[0])]
     return apply("concatenate", *(reshape(row, (1, *op.shape)) for row in rows), axis=0)

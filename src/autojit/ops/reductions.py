@@ -34,6 +34,8 @@ from autojit.ops.sources import ones
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "AllTrue", "Amax", "Amin", "AnyTrue", "Argmax", "Argmin", "Prod", "Sum", "all", "amax", "amin", "any", "argmax",
     "argmin", "prod", "product_of_others", "restore_axes", "spread", "sum",
@@ -114,15 +116,15 @@ class Sum(Fold):
         dtype = x.dtype
         return _add_up(x, self.axes, dtype) if dtype.char in "fd" else _sum(x, self.axes)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals  # only its shape is read, so x is not a residual
         return (lambda: spread(y_bar, x.spec.shape, self.axes),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else bind(self, x_dot)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(0, dtype), emit.add
 
 
@@ -137,7 +139,7 @@ class Prod(Fold):
 
     fold = staticmethod(_prod)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (
             lambda: cotangent_product(
@@ -145,11 +147,11 @@ class Prod(Fold):
             ),
         )
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         return None if x_dot is None else bind(Sum(self.axes), mul(product_of_others(x, self.axes), x_dot))
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(1, dtype), emit.mul
 
 
@@ -200,7 +202,7 @@ def _by_pairs(rows: O) -> O:
     return slice_axis(outside, last, 0, n)
 
 
-def _pair_levels(rows: Any) -> list[Any]:
+def _pair_levels(rows: O) -> list[Any]:
     """The tree's levels below the root, each ``(..., parents, 2)``; the leaves are padded with ones."""
     *outer, n = rows.spec.shape
     last = len(outer)
@@ -231,7 +233,7 @@ class Extreme(Fold, abstract=True):
             attained = logical_or(attained, ne(x, x))  # where there is a NaN the extremum is NaN
         return attained, bind(Sum(self.axes), cast(attained, x.spec.dtype))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (lambda: self._spread(x, result, y_bar),)
 
@@ -239,7 +241,7 @@ class Extreme(Fold, abstract=True):
         attained, count = self._shares(x, result)
         return where(attained, restore_axes(div(y_bar, count), x.spec.shape, self.axes), 0)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
         if x_dot is None:
             return None
@@ -252,7 +254,7 @@ class Amax(Extreme):
 
     fold = staticmethod(np.maximum.reduce)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(lowest(dtype), dtype), emit.maximum
 
 
@@ -261,7 +263,7 @@ class Amin(Extreme):
 
     fold = staticmethod(np.minimum.reduce)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(highest(dtype), dtype), emit.minimum
 
 
@@ -292,7 +294,7 @@ class AnyTrue(Truth):
 
     fold = staticmethod(np.any)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(False, dtype), emit.bitwise_or
 
 
@@ -301,7 +303,7 @@ class AllTrue(Truth):
 
     fold = staticmethod(np.all)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(True, dtype), emit.bitwise_and
 
 
@@ -335,7 +337,7 @@ class Argmax(Position):
 
     fold = staticmethod(np.argmax)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         """(identity of the value, ``beats(candidate, best)``)."""
         return emit.constant(lowest(dtype), dtype), lambda new, best: _beats(emit, emit.gt, new, best)
 
@@ -345,7 +347,7 @@ class Argmin(Position):
 
     fold = staticmethod(np.argmin)
 
-    def lower(self, emit: Any, dtype: DType) -> Lowering:
+    def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         """(identity of the value, ``beats(candidate, best)``)."""
         return emit.constant(highest(dtype), dtype), lambda new, best: _beats(emit, emit.lt, new, best)
 
@@ -361,7 +363,7 @@ def _beats(emit: Any, order: Callable[[Any, Any], Any], new: Any, best: Any) -> 
 @lru_cache(maxsize=1024)
 def fold_over(name: str, axes: tuple[int, ...]) -> Op:
     """The reduction called ``name`` over normalised axes, one object for equal ones."""
-    return Op.registry[name](axes)  # type: ignore[call-arg]
+    return Op.registry[name](axes)
 
 
 def _reduce(op: type[Fold], x: O, axes: Axes, keep: bool) -> O:

@@ -17,7 +17,7 @@ from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import Op, Operands, bind, not_differentiable
+from autojit.ir.op import O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.elementwise_complex import complex, imag, real
@@ -85,7 +85,7 @@ class AsStrided(View):
         flat = reshape(piece, (prod(self.shape),))
         return bind(IndexUpdate(0, combine), base, flat, self._places(piece))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x = primals[0].spec
         if not prod(self.shape):
             return (None,)
@@ -124,20 +124,20 @@ class ViewAsReal(Structured):
         parts = x.real
         return numpy_as_strided(parts, (*x.shape, 2), (*x.strides, parts.itemsize))
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: O) -> Any:
         """The same from the ops that code generation knows."""
         return stack([real(x), imag(x)], -1)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(ViewAsComplex(), y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None if tangents[0] is None else bind(self, tangents[0])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with the viewed elements replaced: all of them."""
         return bind(ViewAsComplex(), piece)
 
@@ -177,20 +177,20 @@ class ViewAsComplex(Structured):
             x = np.ascontiguousarray(x)
         return x.view(np.complex64 if x.itemsize == 4 else np.complex128)[..., 0]
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: O) -> Any:
         """The same from the ops that code generation knows."""
         return complex(select(x, -1, 0), select(x, -1, 1))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(ViewAsReal(), y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None if tangents[0] is None else bind(self, tangents[0])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with the viewed elements replaced: all of them."""
         return bind(ViewAsReal(), piece)
 
@@ -241,7 +241,7 @@ class Bitcast(Structured):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The base with the viewed elements replaced: all of them."""
         return bind(Bitcast(base.spec.dtype), piece)
 

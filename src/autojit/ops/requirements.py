@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from autojit.core.dtypes import DType
+    from autojit.ir.emitter import Emitter, S
 
 __all__ = ["InRange", "Refusal", "Require", "RequireNumbers", "Witness", "require"]
 
@@ -66,10 +67,10 @@ class Require(Elementwise):
             raise self.failure(1)
         return holds.copy()
 
-    def partials(self, primals: Operands, result: Any) -> tuple[None]:
+    def partials(self, primals: Operands, result: O) -> tuple[None]:
         return (None,)
 
-    def lower(self, emit: Any, holds: Any) -> Any:
+    def lower(self, emit: Emitter[S], holds: S) -> S:
         emit.failures.append(emit.cast(emit.logical_not(holds), int32))
         return holds
 
@@ -123,16 +124,16 @@ class Witness(Elementwise):
 
     def refused(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> Exception:
         """The error that names the first value for which ``holds`` is false."""
-        kind: Any = KINDS[self.kind]
+        kind = KINDS[self.kind]
         facts = refused_facts(~holds, self.named, self.valid, value)
         if "{value}" in self.refusal:
-            return kind(self.refusal.format(value=facts.pop("value")), facts)  # type: ignore[no-any-return]
-        return kind(self.refusal, facts)  # type: ignore[no-any-return]
+            return kind(self.refusal.format(value=facts.pop("value")), facts)
+        return kind(self.refusal, facts)
 
-    def partials(self, primals: Operands, result: Any) -> tuple[None, None]:
+    def partials(self, primals: Operands, result: O) -> tuple[None, None]:
         return None, None
 
-    def lower(self, emit: Any, holds: Any, value: Any) -> Any:
+    def lower(self, emit: Emitter[S], holds: S, value: S) -> S:
         return emit.logical_not(emit.zero(holds)) if self.is_told_only else holds
 
     @staticmethod
@@ -215,7 +216,7 @@ class InRange(Elementwise):
             raise error.with_facts({"indexed": self.indexed})
         return np.ones(index.shape, np.bool_)
 
-    def lower(self, emit: Any, index: Any) -> Any:
+    def lower(self, emit: Emitter[S], index: S) -> S:
         extent = emit.size(self.extent, int64)
         is_inside = emit.logical_and(emit.lt(index, extent), emit.ge(emit.add(index, extent), emit.zero(index)))
         emit.failures.append(emit.cast(emit.logical_not(is_inside), int32))

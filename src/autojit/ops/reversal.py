@@ -37,7 +37,7 @@ class Flip(Reindex):
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(Index() - i + (x.shape[a] - 1) if a in self.axes else i for a, i in enumerate(index))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(self, y_bar),)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

@@ -18,7 +18,7 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value, replace
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
     HoldsGraphs,
@@ -51,7 +51,7 @@ class Scan(HoldsGraphs):
     reverse: bool
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.body.outputs)
 
     def graphs(self) -> tuple[Graph, ...]:
@@ -96,7 +96,7 @@ class Scan(HoldsGraphs):
         found = bind(self.with_graphs([body]), *operands)
         return as_tuple(found, len(body.outputs))[self.n_outputs :]
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         body, first, rest = self.body, self.carries, self.carries + self.stacks
         bars = as_tuple(y_bar, self.n_outputs)
         kept = [k for k in floats(body.outputs) if k < first or bars[k] is not None]
@@ -119,7 +119,7 @@ class Scan(HoldsGraphs):
             placed[k] = bar
         return tuple(placed)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         body, first, rest = self.body, self.carries, self.carries + self.stacks
         moving = [k for k in floats(body.inputs) if k < first or tangents[k] is not None]
         outputs = floats(body.outputs)

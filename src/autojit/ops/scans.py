@@ -66,7 +66,7 @@ class Cumulative(Structured):
         """What sums and products are kept in: float64 for float32, of which a long sum would lose digits."""
         return np.dtype(np.float64) if dtype == np.float32 and self.kind != "logsumexp" else dtype
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         if self.kind == "sum":
             return (bind(Cumulative("sum", self.axis, not self.reverse), y_bar),)
@@ -80,7 +80,7 @@ class Cumulative(Structured):
         after = _shifted(result, self.axis, not self.reverse, 0)
         return (apply("mul", _exp_difference(x, result), bind(back, _exp_difference(result, after), y_bar)),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         ((x,), (x_dot,)) = primals, tangents
         if x_dot is None:
             return None
@@ -141,14 +141,14 @@ class LinearRecurrence(Structured):
             result[i] += factors[i] * result[i - 1]
         return np.moveaxis(result[::order], 0, self.axis).copy()
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         a = primals[0]
         # t[i] = y_bar[i] + a[i + 1] * t[i + 1];  b_bar = t,  a_bar[i] = t[i] * s[i - 1]
         ahead = _shifted(a, self.axis, not self.reverse, 0)
         b_bar = bind(LinearRecurrence(self.axis, not self.reverse), _conj(ahead), y_bar)
         return (lambda: apply("mul", b_bar, _conj(_shifted(result, self.axis, self.reverse, 0))), b_bar)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
         if a_dot is None:
             return None if b_dot is None else bind(self, a, b_dot)
@@ -196,14 +196,14 @@ class CumulativeExtreme(Structured):
         reaches = (x == values) | (x != x)
         return values, np.maximum.accumulate(np.where(reaches, count, 0), self.axis)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
         values_bar = y_bar[0]
         if values_bar is None:
             return (None,)
         zero = values_bar._literal(0, primals[0].spec)
         return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
@@ -243,7 +243,7 @@ def _shifted(x: O, axis: int, reverse: bool, fill: float) -> O:
     return pad(slice_axis(x, axis, 0, extent - 1), low, high, fill)
 
 
-def _exp_difference(x: O, y: Any) -> O:
+def _exp_difference(x: O, y: O) -> O:
     """``exp(x - y)``, 1 where both are equal: infinities of one sign must not give NaN."""
     difference = apply("sub", x, y)
     zero = difference._literal(0, difference.spec)
@@ -284,7 +284,7 @@ def cummin(x: O, axis: int) -> tuple[O, O]:
     return _extreme("min", x, axis)
 
 
-def _extreme(kind: str, x: Any, axis: int) -> tuple[Any, Any]:
+def _extreme(kind: str, x: O, axis: int) -> tuple[Any, Any]:
     axis = normalize_axis(axis, x.spec.ndim, f"cum{kind}")
     if x.spec.ndim == 0:
         return x, x._literal(0, TensorType((), int64, x.spec.device))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, sub, where
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.sources import zeros_like
 
 
-def _with(op: Any, combine: str) -> Op:
-    return type(op)(**{**dict(op.parameters()), "combine": combine})  # type: ignore[no-any-return]
+def _with(op: Op, combine: str) -> Op:
+    return type(op)(**{**dict(op.parameters()), "combine": combine})
 
 
 def _count(op: Any, of_base: Any, of_src: Any, like: Operands, indices: Sequence[Any]) -> Any:
@@ -25,7 +25,7 @@ def _count(op: Any, of_base: Any, of_src: Any, like: Operands, indices: Sequence
     return bind(_with(op, "add"), *ones, *indices)
 
 
-def _shares(op: Any, primals: Operands, result: Any) -> tuple[Any, Any]:
+def _shares(op: Any, primals: Operands, result: O) -> tuple[Any, Any]:
     """Per element of base and src: its part of its place's derivative with respect to itself."""
     base, src, *indices = primals
     gathering = op.gathering()
@@ -44,13 +44,13 @@ def _shares(op: Any, primals: Operands, result: Any) -> tuple[Any, Any]:
     return of_base, where(reaches[1], div(1, bind(gathering, count, *indices)), 0)
 
 
-def _without(x: Any, zeros: Any, sums: Any, product: Any) -> Any:
+def _without(x: O, zeros: O, sums: O, product: O) -> O:
     """The product of the other factors of a place for a factor ``x`` that is zero, as are ``zeros`` of them in all."""
     other = sub(sums, x)  # of two zeros
     return where(eq(zeros, 1), product, where(eq(zeros, 2), mul(other, product), 0))
 
 
-def fold_vjp(op: Any, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+def fold_vjp(op: Any, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
     """The cotangents of base and src, and None for every index."""
     _, _, *indices = primals
     of_base, of_src = _shares(op, primals, result)

@@ -77,7 +77,7 @@ class Scattering(Structured, abstract=True):
             raise ShapeError(f"{self.name}: src must have shape {list(shape)}", {"base": base, "src": src})
         return base
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         _, src, *indices = primals
         if self.combine not in _LINEAR:
             return fold_vjp(self, primals, result, y_bar)
@@ -88,7 +88,7 @@ class Scattering(Structured, abstract=True):
 
         return (base_bar, lambda: bind(self.gathering(), y_bar, *indices), *(None for _ in indices))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         if self.combine not in _LINEAR:
             return fold_jvp(self, primals, result, tangents)
         (base, src, *indices), (base_dot, src_dot, *_) = primals, tangents
@@ -300,7 +300,7 @@ def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_reduce"), index, src, combine)
 
 
-def _scatter(base: O, axis: int, index: Any, src: Any, combine: str) -> O:
+def _scatter(base: O, axis: int, index: O, src: O, combine: str) -> O:
     axis = normalize_axis(axis, base.spec.ndim, "scatter")
     if base.spec.ndim == 0:
         line, places = reshape(base, (1,)), reshape(index, (1,))
@@ -326,7 +326,7 @@ def index_copy(base: O, axis: int, index: O, src: O) -> O:
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_copy"), index, src, "set")
 
 
-def _update_slices(base: O, axis: int, index: Any, src: Any, combine: str) -> O:
+def _update_slices(base: O, axis: int, index: O, src: O, combine: str) -> O:
     op = IndexUpdate(axis, combine)
     op.result_type(base.spec, src.spec, index.spec)  # NumPy would broadcast a source that does not fit
     return bind(op, base, src, index)

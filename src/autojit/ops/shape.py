@@ -68,11 +68,11 @@ class Reshape(View):
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return reshaped(index, self.shape, x.shape)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (bind(Reshape(x.spec.shape), y_bar),)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         return reshape(piece, base.spec.shape)
 
     def shifted(self, extent: int) -> Op:
@@ -113,10 +113,10 @@ class Permute(View):
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(index[place] for place in self.inverse.axes)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(self.inverse, y_bar),)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         return bind(self.inverse, piece)
 
     def shifted(self, extent: int) -> Op:
@@ -156,12 +156,13 @@ class Slice(View):
         if place is None:
             place = (*map(slice, self.starts, self.stops, self.steps), ...)  # the ellipsis keeps a 0-d array an array
             object.__setattr__(self, "_place", place)  # no field: made from the fields
-        return x[place]  # type: ignore[no-any-return]
+        part: NDArray[Any] = x[place]
+        return part
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(i * step + start for i, start, step in zip(index, self.starts, self.steps, strict=True))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         ends = slice_ends(self.starts, y_bar.spec.shape, self.steps)
         high = tuple(extent - end for extent, end in zip(x.spec.shape, ends, strict=True))
@@ -169,7 +170,7 @@ class Slice(View):
         between = tuple(0 if step == 1 or surely_less(n, 2) else step - 1 for n, step in pairs)
         return (bind(Pad(self.starts, high, between, 0), y_bar),)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         return bind(SliceUpdate(self.starts, self.steps), base, piece)
 
     def shifted(self, extent: int) -> Op:
@@ -208,11 +209,11 @@ class BroadcastTo(View):
         aligned = index[len(index) - x.ndim :] if x.ndim else ()
         return tuple(Index() if n == 1 else i for i, n in zip(aligned, x.shape, strict=True))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (sum_to(y_bar, x.spec.shape),)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """The first of the elements that show one place of the base; writes where they differ are refused before."""
         shape = base.spec.shape
         added = piece.spec.ndim - len(shape)
@@ -296,11 +297,11 @@ class Pad(Reindex):
                 conditions.append((position % period, 0, 1))
         return tuple(conditions)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         (x,) = primals
         return (bind(self.region(x.spec.shape), y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else bind(Pad(self.low, self.high, self.interior, 0), x_dot)
 
@@ -340,11 +341,11 @@ class SliceUpdate(Structured):
         self.region(piece.shape).eager(result)[...] = piece
         return result
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         shape, zero = primals[1].spec.shape, primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, zero)), lambda: bind(self.region(shape), y_bar))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return linear_in_both(self, primals, tangents)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

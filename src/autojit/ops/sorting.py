@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from autojit.ops.shape import batch_all, broadcast_to, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from autojit.ir.emitter import Emitter, S
 
 __all__ = [
     "Bincount", "DataDependent", "Nonzero", "RowOrder", "Searchsorted", "Sort", "Unique", "UniqueConsecutive",
@@ -88,14 +90,14 @@ class Sort(Structured):
         piece = (slice(None),) * self.axis + (slice(*self.ranks),)
         return whole[0][piece].copy(), whole[1][piece].copy()
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
         values_bar = y_bar[0]
         if values_bar is None:
             return (None,)
         zero = values_bar._literal(0, primals[0].spec)
         return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
@@ -125,7 +127,8 @@ def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
     bits: NDArray[Any] = (wide + wide.dtype.type(0)).view(integer)
     most = int(np.iinfo(integer).max)
     keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
-    return np.where(np.isnan(wide), integer(most), keys)  # type: ignore[no-any-return]
+    ordered: NDArray[Any] = np.where(np.isnan(wide), integer(most), keys)
+    return ordered
 
 
 def _first_few(line: NDArray[Any], descending: bool, start: int, stop: int) -> NDArray[Any] | None:
@@ -195,16 +198,16 @@ class Searchsorted(Structured):
         return values.with_dtype(int64)
 
     def eager(self, sorted: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
-        side = "right" if self.right else "left"
+        side: Literal["left", "right"] = "right" if self.right else "left"
         if sorted.dtype in _HALVES:
             sorted, values = sorted.astype(np.float32), values.astype(np.float32)
         if sorted.ndim == 1:
-            return np.asarray(np.searchsorted(sorted, values, side))  # type: ignore[call-overload]
+            return np.asarray(np.searchsorted(sorted, values, side))
         lines = sorted.reshape(math.prod(sorted.shape[:-1]), sorted.shape[-1])
         wanted = values.reshape(len(lines), values.shape[-1])
         found = np.empty(wanted.shape, np.int64)
         for line, value, place in zip(lines, wanted, found, strict=True):
-            place[...] = np.searchsorted(line, value, side)  # type: ignore[call-overload]
+            place[...] = np.searchsorted(line, value, side)
         return found.reshape(values.shape)
 
     vjp = not_differentiable("a position is piecewise constant")
@@ -304,7 +307,7 @@ class UniqueValues(Pointwise):
     def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         return arrays[0].copy()
 
-    def lower(self, emit: Any, x: Any) -> Any:
+    def lower(self, emit: Emitter[S], x: S) -> S:
         return x
 
 

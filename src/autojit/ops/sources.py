@@ -24,6 +24,8 @@ from autojit.ops.samples import Samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ir.emitter import Emitter, S
+
 __all__ = [
     "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "is_one", "literal",
     "ones", "ones_like", "pair", "zeros", "zeros_like",
@@ -57,7 +59,7 @@ class Full(Source):
     def eager(self) -> NDArray[Any]:
         return np.full(self.shape, self.value, self.dtype.numpy)
 
-    def lower(self, emit: Any, index: tuple[Any, ...]) -> Any:
+    def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
         return emit.constant(self.value, self.dtype)
 
     @staticmethod
@@ -80,7 +82,7 @@ class SizeValue(Source):
     def eager(self) -> NDArray[Any]:
         return np.asarray(hint_of(self.size)).astype(self.dtype.numpy)
 
-    def lower(self, emit: Any, index: tuple[Any, ...]) -> Any:
+    def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
         return emit.size(self.size, self.dtype)
 
     @staticmethod
@@ -107,7 +109,7 @@ class Iota(Source):
         column = ramp.reshape((-1, *(1,) * (len(self.shape) - self.axis - 1)))
         return np.ascontiguousarray(np.broadcast_to(column, self.shape))
 
-    def lower(self, emit: Any, index: tuple[Any, ...]) -> Any:
+    def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
         return emit.cast(index[self.axis], self.dtype)
 
     @staticmethod
@@ -133,10 +135,10 @@ class Constant(Structured):
         flat = np.frombuffer(bytes.fromhex(self.data), self.dtype.numpy)
         return flat.reshape(self.shape).copy()
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return ()
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

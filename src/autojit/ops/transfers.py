@@ -9,7 +9,7 @@ from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.samples import Samples, ramp
 
 
@@ -31,10 +31,10 @@ class ToDevice(Op):
     def eager(self, x: Any) -> Any:
         return x.copy(order="K")
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(ToDevice(primals[0].spec.device), y_bar),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None if tangents[0] is None else bind(self, tangents[0])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError
 from autojit.core.types import TensorType
@@ -92,7 +90,7 @@ def vander(x: O, count: int, increasing: bool = False) -> O:
     return apply("pow", broadcast_to(reshape(x, (*x.spec.shape, 1)), (*x.spec.shape, count)), powers)
 
 
-def _matrix_shape(op: str, x: Any) -> tuple[int, int]:
+def _matrix_shape(op: str, x: O) -> tuple[int, int]:
     if x.spec.ndim < 2:
         raise ShapeError(f"{op}: input tensor must have at least 2 dimensions", {"x": x})
     return x.spec.shape[-2], x.spec.shape[-1]

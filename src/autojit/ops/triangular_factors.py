@@ -31,8 +31,8 @@ __all__ = ["LuPivots", "LuSquare", "PivotOrder", "lu_pivots", "lu_square", "pivo
 def _pivot_size(column: NDArray[Any]) -> NDArray[Any]:
     """What LAPACK compares when it looks for a pivot: of complex entries the sum of both parts' absolute values."""
     if column.dtype.kind == "c":
-        return np.abs(column.real) + np.abs(column.imag)  # type: ignore[no-any-return]
-    return np.abs(column)  # type: ignore[no-any-return]
+        return np.asarray(np.abs(column.real) + np.abs(column.imag))
+    return np.asarray(np.abs(column))
 
 
 def eliminate(a: NDArray[Any], pivots: NDArray[Any] | None) -> NDArray[Any]:
@@ -81,7 +81,7 @@ class LuPivots(MatrixOp):
 
     vjp = not_differentiable("the choice of pivots is piecewise constant")
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None
 
     @staticmethod
@@ -124,7 +124,7 @@ class PivotOrder(MatrixOp):
 
     vjp = not_differentiable("an order of rows has no derivative")
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return None
 
     @staticmethod
@@ -145,7 +145,7 @@ class LuSquare(MatrixOp):
         with np.errstate(all="ignore"):
             return eliminate(a, None)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         lower, upper = _lower(result), adjoint_matrix(triu(result))
         inner = apply(
             "add",
@@ -156,7 +156,7 @@ class LuSquare(MatrixOp):
         # left @ upper^-1, as the adjoint of a solve with upper's adjoint
         return (adjoint_matrix(bind(TriangularSolve(True), triu(result), adjoint_matrix(left))),)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None

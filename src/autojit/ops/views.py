@@ -82,7 +82,7 @@ class Diagonal(View):
         places = {self.axis1: last + row, self.axis2: last + column}
         return tuple(places[a] if a in places else next(rest) for a in range(x.ndim))
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (None if seems_equal(y_bar.spec.size, 0) else self.embed(y_bar, primals[0].spec.shape),)
 
     def embed(self, piece: O, shape: Shape) -> O:
@@ -102,7 +102,7 @@ class Diagonal(View):
         """All axes, the two of the diagonal last."""
         return [*(a for a in range(ndim) if a not in (self.axis1, self.axis2)), self.axis1, self.axis2]
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         """On a row-major matrix of n columns the diagonal is a slice of step n + 1 of the flattened one."""
         if seems_equal(piece.spec.size, 0):
             return base
@@ -159,7 +159,7 @@ class Unfold(View):
         kept[self.axis] = kept[self.axis] * self.step + last
         return tuple(kept)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """Overlapping windows add up.
 
         The windows are cut into ceil(size / step) pieces of at most ``step`` elements: equal pieces of all windows do
@@ -260,7 +260,7 @@ class ViewUpdate(Structured):
             base = bind(op, base)
         return base
 
-    def expand(self, base: Any, piece: Any) -> Any:
+    def expand(self, base: O, piece: O) -> Any:
         """The same result from ``unview`` of each view in turn: what the compiler lowers."""
         if not self.chain:
             return piece
@@ -283,11 +283,11 @@ class ViewUpdate(Structured):
         found = bind(update(0, "set"), reshape(base, flat), reshape(piece, places.spec.shape), places)
         return reshape(found, shape)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         piece = primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, piece)), lambda: self.show(y_bar))
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         return linear_in_both(self, primals, tangents)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

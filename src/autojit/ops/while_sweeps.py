@@ -22,7 +22,7 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value, replace
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
     HoldsGraphs,
@@ -83,7 +83,7 @@ class WhileLoop(HoldsGraphs):
     resumes: int = 0
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return sum(self.carries)
 
     def graphs(self) -> tuple[Graph, ...]:
@@ -146,7 +146,7 @@ class WhileLoop(HoldsGraphs):
 
     # -- derivatives
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         made = _Backward(self)
         for number in reversed(range(len(self.bodies))):
             made.add_adjoint(number)
@@ -165,7 +165,7 @@ class WhileLoop(HoldsGraphs):
             placed[origin] = bar if placed[origin] is None else add(placed[origin], bar)
         return tuple(placed)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         count = self.n_outputs
         first = self.sweeps()[0].first_constant
         constants = [k for k in floats(self.bodies[0].inputs[first:]) if tangents[count + k] is not None]

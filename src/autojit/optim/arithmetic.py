@@ -19,7 +19,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing, outside_trace, state
 from autojit.tensor.tensor import type_of
 
-Number = Any  # float, or a 0-d float64 Tensor while tracing
+Number = Tensor | float  # float, or a 0-d float64 Tensor while tracing
 
 
 def sqrt(x: Number) -> Number:

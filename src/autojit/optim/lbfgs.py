@@ -146,7 +146,7 @@ class LBFGS(Optimizer):
         self, evaluations: int, gradient: Tensor, direction: Tensor, t: float, loss: float, previous_loss: float
     ) -> bool:
         group = self.param_groups[0]
-        return (
+        return bool(
             evaluations >= group["max_eval"]
             or float(gradient.abs().max()) <= group["tolerance_grad"]
             or float((direction * t).abs().max()) <= group["tolerance_change"]

@@ -49,7 +49,7 @@ def _after_captured_steps(step: Callable[..., None]) -> Callable[..., None]:
         ):
             trace.cannot("the step makes a schedule's step where it may be made often")
 
-    stepping.is_made_later = True  # type: ignore[attr-defined]
+    vars(stepping)["is_made_later"] = True
     return stepping
 
 

@@ -31,7 +31,6 @@ from autojit.tensor.tensor import type_of
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
-
 Moving = tuple[Tensor, Tensor, dict[str, Any], ParamGroup]  # a parameter, its gradient, its state, its group
 
 _INERT = ("foreach", "fused", "capturable")  # execution hints of torch's: the compiler fuses every update anyway
@@ -101,7 +100,7 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
             hook(self, args, kwargs)
         return result
 
-    hooked._has_step_hooks = True  # type: ignore[attr-defined]
+    vars(hooked)["_has_step_hooks"] = True
     return hooked
 
 
@@ -161,7 +160,8 @@ class Optimizer:
     @property
     def param_groups(self) -> list[ParamGroup]:
         """The groups of parameters, each a dictionary with ``params`` and options."""
-        return self.__dict__["param_groups"]
+        found: list[ParamGroup] = self.__dict__["param_groups"]
+        return found
 
     @param_groups.setter
     def param_groups(self, groups: Any) -> None:

@@ -77,7 +77,7 @@ class SGD(Optimizer):
 
     def _with_momentum(self, direction: Tensor, p: Tensor, state: dict[str, Any], group: ParamGroup) -> Tensor:
         momentum = hyper(group, "momentum")
-        velocity = state["momentum_buffer"]
+        velocity: Tensor = state["momentum_buffer"]
         share = 1 - hyper(group, "dampening") if has(group, "dampening") else 1
         first = self._undamped.get(_whole(p))
         if first is not None and has(group, "dampening"):

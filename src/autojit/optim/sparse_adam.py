@@ -68,7 +68,7 @@ class SparseAdam(Optimizer):
         step_size = hyper(group, "lr") * sqrt(1 - beta2**t) / (1 - beta1**t)
         p.index_add_(0, rows, m / (v.sqrt() + hyper(group, "eps")) * -step_size)
 
-    def _moved(self, moment: Tensor, rows: Tensor, towards: Tensor, share: Any) -> Tensor:
+    def _moved(self, moment: Tensor, rows: Tensor, towards: Tensor, share: Tensor | float) -> Tensor:
         """The rows of a moment, moved by a share of the way towards new values."""
         old = moment.index_select(0, rows)
         move = (towards - old) * share

@@ -20,14 +20,14 @@ __all__ = [
     "update_bn",
 ]  # fmt: skip
 
-Average = Callable[[Tensor, Tensor, Any], Tensor]
+Average = Callable[[Tensor, Tensor, Tensor | int], Tensor]
 AverageOfAll = Callable[[list[Tensor], list[Tensor], Any], None]
 
 
 def get_swa_avg_fn() -> Average:
     """The mean of all: a function of (average, new value, number averaged so far)."""
 
-    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
+    def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
     return swa_update
@@ -41,7 +41,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """
     _require_decay(decay)
 
-    def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
+    def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
         return decay * ema_param + (1 - decay) * current_param
 
     return ema_update
@@ -63,7 +63,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> AverageOfAll:
 
 
 def _in_place(average: Average) -> AverageOfAll:
-    def update(averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Any) -> None:
+    def update(averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Tensor | int) -> None:
         with grad_mode(False):
             for averaged, current in zip(averaged_param_list, current_param_list, strict=True):
                 averaged.copy_(average(averaged, current, num_averaged))

@@ -21,7 +21,7 @@ HALVES = (float16, bfloat16)
 
 
 def _cast(x: Tracer, dtype: DType) -> Any:
-    return bind(Op.registry["cast"](dtype), x)  # type: ignore[call-arg]
+    return bind(Op.registry["cast"](dtype), x)
 
 
 def _own_expansion(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:

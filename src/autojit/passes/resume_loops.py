@@ -7,6 +7,7 @@ run alone; the code generator leaves out what is there already.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from autojit.ir.graph import Graph, Node, Value
@@ -113,9 +114,9 @@ def _going_on(earlier: Node, later: Node, kept: WhileLoop, how: tuple[Match, lis
     return Node(op, inputs, (*unread, *later.outputs[start:]), later.source)
 
 
-def _with_constants(body: Graph, count: int, at_front: bool, types: object, first: int = 0) -> Graph:
+def _with_constants(body: Graph, count: int, at_front: bool, types: Iterable[Value], first: int = 0) -> Graph:
     """The body with constants that it does not read, behind its own or before them."""
-    made = tuple(Value(v.type) for v in types)  # type: ignore[attr-defined]
+    made = tuple(Value(v.type) for v in types)
     assert len(made) == count
     if at_front:
         return Graph((*body.inputs[:first], *made, *body.inputs[first:]), body.nodes, body.outputs)

@@ -34,7 +34,7 @@ def sum(input: Tensor, dim: Any = None, dtype: DType | None = None) -> Tensor:
         raise TypeError(f"sparse.sum: expected a sparse tensor, but got one of layout {input.layout!r}")
     s = input if dtype is None else input.with_values(_cast(input._values_part, dtype))
     if dim is None:
-        return s._values_part.sum()  # type: ignore[no-any-return]
+        return s._values_part.sum()
     ndim = _type_of(s).ndim
     axes = tuple(sorted({d % ndim for d in ((dim,) if isinstance(dim, int) else dim)}))
     return rules.summed(s, axes)

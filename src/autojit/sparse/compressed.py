@@ -7,7 +7,7 @@ from typing import Any
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
-from autojit.sparse.construct import as_layout, sparse_coo_tensor, sparse_csr_tensor
+from autojit.sparse.construct import as_layout, in_layout, sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.rules import transposed
 from autojit.tensor import Tensor
 from autojit.tensor.declared import declared
@@ -49,7 +49,7 @@ def sparse_csc_tensor(
     """
     turned = None if size is None else (size[1], size[0])
     rows = sparse_csr_tensor(ccol_indices, row_indices, values, turned, dtype=dtype, device=device)
-    return _leaf(as_layout(transposed(as_layout(rows, sparse_coo)), sparse_csc), requires_grad)  # type: ignore[arg-type]
+    return _leaf(as_layout(transposed(in_layout(rows, sparse_coo)), sparse_csc), requires_grad)
 
 
 def _leaf(made: Tensor, requires_grad: bool) -> Tensor:
@@ -70,7 +70,7 @@ def _blocks(starts: Any, others: Any, values: Any, by_rows: bool, options: dict[
     counts = None if size is None else (size[0] // high, size[1] // wide)
     grid = counts if by_rows or counts is None else (counts[1], counts[0])
     pattern = sparse_csr_tensor(starts, others, arange(1, type_of(kept).shape[0] + 1), grid)
-    along, across = as_layout(pattern, sparse_coo).indices()  # type: ignore[arg-type]
+    along, across = in_layout(pattern, sparse_coo).indices()
     block_rows, block_columns = (along, across) if by_rows else (across, along)
     shape = type_of(kept).shape
     rows = (block_rows[:, None, None] * high + arange(high)[:, None]).expand(shape)
@@ -175,25 +175,25 @@ def sparse_compressed_tensor(
 @declared(function=False)
 def to_sparse_coo(self: Tensor) -> Tensor:
     """``to_sparse()``."""
-    return self.to_sparse()  # type: ignore[no-any-return]
+    return self.to_sparse()
 
 
 @declared(function=False)
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """The elements of a matrix that are not zero, kept by columns; differentiable."""
-    return self.to_sparse(layout=sparse_csc)  # type: ignore[no-any-return]
+    return self.to_sparse(layout=sparse_csc)
 
 
 @declared(function=False)
 def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The blocks of a matrix that are not all zero, kept by rows; differentiable."""
-    return self.to_sparse(layout=sparse_bsr, blocksize=blocksize)  # type: ignore[no-any-return]
+    return self.to_sparse(layout=sparse_bsr, blocksize=blocksize)
 
 
 @declared(function=False)
 def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The blocks of a matrix that are not all zero, kept by columns; differentiable."""
-    return self.to_sparse(layout=sparse_bsc, blocksize=blocksize)  # type: ignore[no-any-return]
+    return self.to_sparse(layout=sparse_bsc, blocksize=blocksize)
 
 
 @declared(aliases="dsmm", method=False)
@@ -212,13 +212,13 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
 @declared()
 def smm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse and a dense matrix, as a sparse one."""
-    return mm(input, mat2).to_sparse()  # type: ignore[no-any-return]
+    return mm(input, mat2).to_sparse()
 
 
 @declared(method=False)
 def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """The product of a sparse and a dense matrix, as one whose rows are sparse."""
-    return mm(mat1, mat2).to_sparse(1)  # type: ignore[no-any-return]
+    return mm(mat1, mat2).to_sparse(1)
 
 
 @declared(method=False)

@@ -31,7 +31,7 @@ def sparse_coo_tensor(
     indices: Any = None, values: Any = None, size: Any = None, *, dtype: DType | None = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
-) -> Tensor:  # fmt: skip
+) -> SparseTensor:  # fmt: skip
     """A sparse tensor of places ``i64[sparse_dim, n]`` and values ``f[n, *dense shape]``.
 
     Without ``size`` the smallest one that holds all places is taken. ``sparse_coo_tensor(size)`` holds no element.
@@ -64,7 +64,7 @@ def sparse_coo_tensor(
 def sparse_csr_tensor(
     crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: DType | None = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
-) -> Tensor:  # fmt: skip
+) -> SparseTensor:  # fmt: skip
     """A sparse matrix kept by rows: where each row starts (``i64[rows + 1]``), the columns and the values.
 
     Raises:
@@ -138,13 +138,13 @@ def _indices(given: Any) -> Tensor:
 def _integers(given: Tensor) -> Tensor:
     if type_of(given).dtype.is_complex:
         raise TypeError(f"indices must be integers, but got {type_of(given).dtype}")
-    return cast(given, int64).detach()  # type: ignore[no-any-return]
+    return cast(given, int64).detach()
 
 
 def _values(given: Any, dtype: DType | None) -> Tensor:
     kept: Tensor = given if isinstance(given, Tensor) else as_tensor(given)
     kept = kept if dtype is None else cast(kept, dtype)
-    return kept.view_as(kept) if kept.requires_grad else kept.detach()  # type: ignore[no-any-return]
+    return kept.view_as(kept) if kept.requires_grad else kept.detach()
 
 
 def _leaf(made: SparseTensor, requires_grad: bool) -> SparseTensor:
@@ -263,6 +263,11 @@ def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:
 
 def as_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> Tensor:
     """The same elements in another layout."""
+    return dense(s) if layout is strided and blocksize is None else in_layout(s, layout, blocksize)
+
+
+def in_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> SparseTensor:
+    """The same elements in another layout of sparse tensors."""
     is_by_blocks = layout in (sparse_bsr, sparse_bsc)
     if is_by_blocks is not (blocksize is not None):
         raise UsageError(
@@ -272,8 +277,6 @@ def as_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> Tensor:
         )  # fmt: skip
     if layout is s._layout and (blocksize is None or tuple(blocksize) == s._blocksize):
         return s
-    if layout is strided:
-        return dense(s)
     if layout is sparse_coo:
         return make(s._index_part, s._values_part, type_of(s).shape, sparse_coo, True)
     if s.sparse_dim() != 2:
@@ -290,7 +293,7 @@ def as_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> Tensor:
     )
 
 
-def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> Tensor:
+def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> SparseTensor:
     """Keep all elements of every block that has one."""
     shape, (high, wide) = type_of(s).shape, blocksize
     if len(shape) != 2 or shape[0] % high or shape[1] % wide:

@@ -50,7 +50,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     terms = s._values_part.unsqueeze(1) * mat2.index_select(0, s._index_part[1])
     place = s._index_part[0].unsqueeze(1).expand(type_of(terms).shape)
     base = zeros((rows, extents[1]), dtype=type_of(terms).dtype)
-    return base.scatter_reduce(0, place, terms, reduce, include_self=False)  # type: ignore[no-any-return]
+    return base.scatter_reduce(0, place, terms, reduce, include_self=False)
 
 
 def sampled_addmm(

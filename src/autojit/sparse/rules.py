@@ -83,7 +83,7 @@ def gathered(x: Tensor, indices: Tensor) -> Tensor:
     shape = type_of(x).shape
     axes = type_of(indices).shape[0]
     rows = x.reshape((prod(shape[:axes]), *shape[axes:]))
-    return rows.index_select(0, _flat(indices, shape))  # type: ignore[no-any-return]
+    return rows.index_select(0, _flat(indices, shape))
 
 
 def dense(s: SparseTensor) -> Tensor:
@@ -91,7 +91,7 @@ def dense(s: SparseTensor) -> Tensor:
     shape = type_of(s).shape
     axes = s.sparse_dim()
     base = zeros((prod(shape[:axes]), *shape[axes:]), dtype=type_of(s).dtype)
-    return base.index_add(0, places(s), s._values_part).reshape(shape)  # type: ignore[no-any-return]
+    return base.index_add(0, places(s), s._values_part).reshape(shape)
 
 
 def values_at(x: Tensor, pattern: SparseTensor) -> Tensor:
@@ -151,7 +151,7 @@ def _added(base: Tensor, s: SparseTensor, sign: int) -> Tensor:
         raise ShapeError("add: a dense and a sparse operand must have the same shape", {"dense": base, "sparse": shape})
     axes = s.sparse_dim()
     rows = base.reshape((prod(shape[:axes]), *shape[axes:]))
-    return rows.index_add(0, places(s), s._values_part, alpha=sign).reshape(shape)  # type: ignore[no-any-return]
+    return rows.index_add(0, places(s), s._values_part, alpha=sign).reshape(shape)
 
 
 def _mul(op: Op, operands: Sequence[Tensor]) -> Tensor:
@@ -177,7 +177,7 @@ def _div(op: Op, operands: Sequence[Tensor]) -> Tensor:
 def _beside(s: SparseTensor, x: Tensor) -> Tensor:
     """What of a dense operand stands beside the values of ``s``: itself when it is one number."""
     if type_of(x).size == 1:
-        return x.reshape(())  # type: ignore[no-any-return]
+        return x.reshape(())
     if type_of(x).shape != type_of(s).shape:
         x = x.expand(type_of(s).shape)
     return gathered(x, s._index_part)
@@ -213,7 +213,7 @@ def _sum(op: Any, operands: Sequence[Tensor]) -> Tensor:
     assert isinstance(s, SparseTensor)
     axes = tuple(op.axes)
     if axes == tuple(range(type_of(s).ndim)):
-        return s._values_part.sum()  # type: ignore[no-any-return]
+        return s._values_part.sum()
     return summed(s, axes)
 
 
@@ -227,10 +227,10 @@ def summed(s: SparseTensor, axes: tuple[int, ...]) -> Tensor:
         values = values.sum(inner)
     shape = tuple(extent for a, extent in enumerate(type_of(s).shape) if a not in axes)
     if not kept:
-        return values.sum(0)  # type: ignore[no-any-return]
+        return values.sum(0)
     if len(kept) == n:
         return make(s._index_part, values, shape, s._layout, s._is_coalesced, s._row_starts, s._blocksize)
-    return make(stack([s._index_part[a] for a in kept]), values, shape, sparse_coo).coalesce()  # type: ignore[no-any-return]
+    return make(stack([s._index_part[a] for a in kept]), values, shape, sparse_coo).coalesce()
 
 
 def _matmul(op: Op, operands: Sequence[Tensor]) -> Tensor:
@@ -242,10 +242,10 @@ def _matmul(op: Op, operands: Sequence[Tensor]) -> Tensor:
         rows, columns = x._index_part[0], x._index_part[1]
         terms = x._values_part.unsqueeze(1) * y.index_select(0, columns)
         base = zeros((type_of(x).shape[0], type_of(y).shape[1]), dtype=type_of(terms).dtype)
-        return base.index_add(0, rows, terms)  # type: ignore[no-any-return]
+        return base.index_add(0, rows, terms)
     assert isinstance(y, SparseTensor)
     _require_matrix(y)
-    return _matmul(op, (transposed(y), x.transpose(0, 1))).transpose(0, 1)  # type: ignore[no-any-return]
+    return _matmul(op, (transposed(y), x.transpose(0, 1))).transpose(0, 1)
 
 
 def _require_matrix(s: SparseTensor) -> None:

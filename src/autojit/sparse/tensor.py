@@ -8,7 +8,7 @@ or compute are in ``methods.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,10 @@ class SparseTensor(Tensor):
     _row_starts: Tensor | None
     _layout: Layout
     _is_coalesced: bool
+
+    if TYPE_CHECKING:  # of ``sparse.methods``
+
+        def coalesce(self) -> SparseTensor: ...
 
     @property
     def layout(self) -> Layout:
@@ -73,7 +77,7 @@ class SparseTensor(Tensor):
         return self._index_part
 
     def _values(self) -> Tensor:
-        return self._values_part.detach()  # type: ignore[no-any-return]
+        return self._values_part.detach()
 
     def indices(self) -> Tensor:
         """The places of a coalesced COO tensor: ``i64[sparse_dim, n]``."""
@@ -178,7 +182,8 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Tensor | None:
         """The gradient: sparse, with the same places."""
-        return self._from_part(self._values_part.grad)  # type: ignore[no-any-return]
+        found: Tensor | None = self._from_part(self._values_part.grad)
+        return found
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -240,13 +245,13 @@ class SparseTensor(Tensor):
         """Other dtype of the values."""
         return self.with_values(self._values_part.to(*arguments, **options))
 
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         """Values in float32."""
-        return self.with_values(self._values_part.float())
+        return self.with_values(self._values_part.float(memory_format))
 
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         """Values in float64."""
-        return self.with_values(self._values_part.double())
+        return self.with_values(self._values_part.double(memory_format))
 
     def zero_(self) -> Tensor:
         """All elements become zero: none is kept."""
@@ -342,7 +347,7 @@ def _in_blocks(s: SparseTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
 def in_order(s: SparseTensor) -> Tensor:
     """The values in the order of the layout, differentiably, block by block."""
     found = s._values_part.index_select(0, wrap(_in_blocks(s)[0]))
-    return found if s._blocksize is None else found.reshape((-1, *s._blocksize))  # type: ignore[no-any-return]
+    return found if s._blocksize is None else found.reshape((-1, *s._blocksize))
 
 
 def starts(s: SparseTensor) -> Tensor:

@@ -83,7 +83,7 @@ def _rounded_off(x: Tensor, t: Tensor) -> Tensor:
     """``-x sqrt(1/2) - t`` for the rounded product ``t``."""
     head = x.to(float32).to(float64)
     tail = x - head
-    return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))  # type: ignore[no-any-return]
+    return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))
 
 
 @refuses("complex")
@@ -132,7 +132,8 @@ def zeta(input: Any, other: Any) -> Tensor:
         >>> aj.special.zeta(aj.tensor(2.0), 1)
         tensor(1.6449)
     """
-    return ops.zeta(*floating_together(input, other, "zeta"))  # type: ignore[no-any-return]
+    x, y = floating_together(input, other, "zeta")
+    return ops.zeta(x, y)
 
 
 SCIPYS: dict[str, str] = {}

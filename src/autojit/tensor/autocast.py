@@ -100,4 +100,5 @@ def _like(function: F, call: Any) -> F:
     call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
     relay(call)
     wrapped: Any = functools.wraps(function)(call)
-    return wrapped  # type: ignore[no-any-return]
+    found: F = wrapped
+    return found

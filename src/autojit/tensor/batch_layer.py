@@ -44,7 +44,7 @@ class BatchLayer(Layer):
 
     def element(self, full: Tensor) -> Tensor:
         """The batched tensor whose values are ``full``, which has the batch axis first."""
-        t = wrap(None)  # type: ignore[arg-type]
+        t = wrap(None)
         whole = type_of(full)
         t._type = whole.with_shape(whole.shape[1:])
         t._requires_grad = full._requires_grad
@@ -61,7 +61,7 @@ class BatchLayer(Layer):
         found = self.full(t)
         if found is not None:
             return found
-        return t.expand((self.size, *type_of(t).shape))  # type: ignore[no-any-return]
+        return t.expand((self.size, *type_of(t).shape))
 
     def close(self) -> None:
         """Forget everything: batched tensors that outlive the layer have no values."""

@@ -25,14 +25,14 @@ from autojit.tensor.node import ZERO, Edge, Node, backward_name, node_type
 from autojit.tensor.recording import edge_of, record, shell_of, symbolic_node, wants_grad
 from autojit.tensor.residual_plans import residual_plan
 from autojit.tensor.saved import changed_error
-from autojit.tensor.state import State, state
+from autojit.tensor.state import R, State, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_of, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
 from autojit.tensor.view_rules import inference_saved
 
 
-def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], Any]) -> Any:
+def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], R]) -> R:
     """What ``compute()`` gives, a fresh tensor or a tuple of them, recorded as results of ``op``."""
     if not state.grad_enabled or state.layers:
         return compute()
@@ -49,7 +49,7 @@ def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], Any]) 
         found = compute()
     finally:
         state.grad_enabled = True
-    results = found if isinstance(found, tuple) else (found,)
+    results: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
     record(op, operands, results)
     if state.observer is not None and results[0]._grad_fn is not None:
         state.observer.made(results[0]._grad_fn)

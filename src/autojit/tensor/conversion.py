@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def array_of(t: Tensor) -> NDArray[Any]:
     if t._array is None and t._value is None:
         raise _batched(t)
     if state.trace is not None:
-        return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
+        return state.trace.concretize(value_of(t))
     if t._array is None:
         raise TraceError("a tensor of a captured step has no value outside the capture", {"tensor": t})
     return host_copy(t._array)
@@ -57,7 +57,7 @@ def memory_of(t: Tensor) -> NDArray[Any]:
     """``array_of``, for those who may keep the array or change it."""
     if state.trace is None or (t._array is None and t._value is None):
         return array_of(t)
-    return state.trace.take(t)  # type: ignore[no-any-return]
+    return state.trace.take(t)
 
 
 def _batched(t: Tensor) -> UsageError:
@@ -222,6 +222,10 @@ def cuda(self: Tensor, device: Any = None) -> Tensor:
     return to(self, Device("cuda", device if isinstance(device, int) else None))
 
 
+@overload
+def size(self: Tensor, dim: None = None) -> Size: ...
+@overload
+def size(self: Tensor, dim: int) -> int: ...
 def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or one extent."""
     shape = type_of(self).shape
@@ -343,6 +347,10 @@ def _is_view(self: Tensor) -> bool:
     return self._view is not None and self._view.base is not None
 
 
+@overload
+def requires_grad_(self: Tensor, mode: bool = True, /) -> Tensor: ...
+@overload
+def requires_grad_(self: Tensor, *, requires_grad: bool) -> Tensor: ...
 def requires_grad_(self: Tensor, mode: bool = True, **old_name: bool) -> Tensor:
     """Set ``requires_grad``, also under that name; returns the tensor."""
     set_requires_grad(self, old_name.pop("requires_grad", mode))

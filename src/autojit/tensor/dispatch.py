@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -54,6 +54,10 @@ _ndarray = np.ndarray
 NO_VIEWS: tuple[Op, ...] = ()
 
 
+@overload
+def apply(op: Op, operand: Tensor, /, *others: Tensor) -> Tensor: ...
+@overload
+def apply(op: Op, *operands: Tensor) -> Any: ...
 def apply(op: Op, *operands: Tensor) -> Any:
     """Apply an op to tensors: one Tensor, or a tuple of them for ops with several outputs.
 
@@ -100,12 +104,14 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
     now = state.__dict__
     divert = now["divert"]
     if divert is not None:
-        return divert(op, (x, y))  # type: ignore[no-any-return]
+        diverted: Tensor = divert(op, (x, y))
+        return diverted
     try:
         out = now["run"](compute, x._array, y._array)
     except Exception as error:
         if _is_elsewhere((x, y)):
-            return ports.sparse.apply(op, (x, y))  # type: ignore[no-any-return]
+            found: Tensor = ports.sparse.apply(op, (x, y))
+            return found
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if not (op.keeps_order or result._array.flags.c_contiguous):
@@ -123,12 +129,14 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     now = state.__dict__
     divert = now["divert"]
     if divert is not None:
-        return divert(op, (x,))  # type: ignore[no-any-return]
+        diverted: Tensor = divert(op, (x,))
+        return diverted
     try:
         out = now["run"](op.eager if op.fast is None or x._array.size < op.fast_from else op.fast, x._array)
     except Exception as error:
         if _is_elsewhere((x,)):
-            return ports.sparse.apply(op, (x,))  # type: ignore[no-any-return]
+            found: Tensor = ports.sparse.apply(op, (x,))
+            return found
         out = _retry(op, (x,), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if not (op.keeps_order or result._array.flags.c_contiguous):
@@ -292,14 +300,14 @@ def value_of(t: Tensor) -> Value:
             return t._value
         if t._view is not None and t._view.value_changes == storage.changes and t._value is not None:
             return t._value
-    root = root_value(t)
+    root: Value = root_value(t)
     for op in storage_chain(t):
         (root,) = trace.apply(op, [root])
     if t._array is None:
         t._value = root
         if t._view is not None:
             t._view.value_changes = storage_of(t).changes
-    return root  # type: ignore[no-any-return]
+    return root
 
 
 def root_value(t: Tensor) -> Any:
@@ -372,7 +380,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         if not type.shape:
             return number(value, type.dtype, type.device)
         if is_symbolic(value) or is_of_step(value):
-            return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))  # type: ignore[no-any-return]
+            return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))
         op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.device != CPU:

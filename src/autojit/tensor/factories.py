@@ -63,7 +63,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
         return made if dtype is None else cast(made, dtype)
     if isinstance(data, list | tuple) and _holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
-        return stack(parts).detach()  # type: ignore[no-any-return]
+        return stack(parts).detach()
     found = array_from(data, dtype, copy)
     return constant(found) if copy or not may_share(found, data) else on_memory_of(found)
 

@@ -114,7 +114,8 @@ def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """One number for all elements where that is what the array holds."""
     if array.ndim and (array.size == 1 != np.prod(shape) or (array.shape == shape and not any(array.strides))):
         first: Any = (*(0,) * array.ndim, ...)
-        return array[first]  # type: ignore[no-any-return]
+        one: NDArray[Any] = array[first]
+        return one
     return array
 
 
@@ -133,7 +134,7 @@ def _fused_arrays(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
 
 def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:
     """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
-    op: Any = Op.registry["fused_arrays"](composite, options)  # type: ignore[call-arg]
+    op: Any = Op.registry["fused_arrays"](composite, options)
     seed, offset = (np.array(word) for word in key)
     found: NDArray[Any] = op.fast(seed, offset, np.empty(count, np.uint8))  # only its extent is read
     return found

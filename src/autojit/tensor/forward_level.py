@@ -65,7 +65,7 @@ class ForwardLevel(Layer):
         """The op on the primals; its results get the tangents that its JVP rule gives."""
         with below(self):
             tangents = [self.tangent(t) for t in operands]
-            result = apply(op, *operands)
+            result: Any = apply(op, *operands)
             results = result if op.n_outputs != 1 else (result,)
             if op.is_view and result._view is not None and id(operands[0]) in self.parts:
                 self._link(result, operands[0], (op,))

@@ -8,7 +8,7 @@ number; the rest is composed of these and of ops that keep sizes.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -83,6 +83,12 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return ops.masked_select(input, mask)
 
 
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: bool) -> Tensor | tuple[Tensor, ...]: ...
 @declared(out=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the non-zero elements: one row each, or one vector per axis."""
@@ -114,12 +120,28 @@ def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:
 @declared()
 def argwhere(input: Tensor) -> Tensor:
     """``nonzero``, one row each."""
-    return nonzero(input)  # type: ignore[no-any-return]
+    return nonzero(input)
 
 
 # -- distinct values
 
 
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any: ...
 @declared()
 def unique(
     input: Tensor,
@@ -136,6 +158,14 @@ def unique(
     return _captured_unique(input, dim, order, rows, (return_inverse, return_counts))
 
 
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any: ...
 @declared()
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -153,7 +183,7 @@ def _compared(name: str, input: Tensor, dim: int | None) -> Tensor:
     if spec.dtype.is_complex:
         raise UnsupportedDTypeError(f'"{name}" not implemented for {spec.dtype}', {"input": input})
     if dim is None:
-        return input.reshape(-1)  # type: ignore[no-any-return]
+        return input.reshape(-1)
     if spec.ndim == 0:
         raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"input": input})
     axis = normalize_axis(dim, spec.ndim, name)
@@ -162,7 +192,7 @@ def _compared(name: str, input: Tensor, dim: int | None) -> Tensor:
         raise UsageError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied", {"input": input}
         )
-    return input.movedim(axis, 0).reshape(spec.shape[axis], prod(others))  # type: ignore[no-any-return]
+    return input.movedim(axis, 0).reshape(spec.shape[axis], prod(others))
 
 
 def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
@@ -288,7 +318,7 @@ def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
             check = Extent(output_size, refusal=refusal)
             state.trace.apply(check, (value_of(where(holds, output_size, -1)),))
     steps = index_add(ends.new_zeros((length + 1,)), 0, ends, ends * 0 + 1)
-    return steps.cumsum(0)[:length]  # type: ignore[no-any-return]
+    return steps.cumsum(0)[:length]
 
 
 def _known_positions(repeats: Tensor, output_size: int | None) -> Tensor:

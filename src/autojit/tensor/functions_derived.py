@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import combinations as pairs_of
 from itertools import combinations_with_replacement as pairs_with_repetition
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -174,10 +174,10 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices, from left to right."""
     given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
-    found = given[0]
+    found: Tensor = given[0]
     for matrix in given[1:]:
         found = matmul(found, matrix)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @declared()
@@ -224,7 +224,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise UsageError(f"Expect a non-negative number, but got {r}", {"input": input})
     if r == 0:
-        return input.new_empty((0,))  # type: ignore[no-any-return]
+        return input.new_empty((0,))
     choose: Any = pairs_with_repetition if with_replacement else pairs_of
     places = np.array(list(choose(range(type_of(input).size), r)), np.int64).reshape(-1, r)
     return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
@@ -238,6 +238,10 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_3d(x) for x in tensors], 2)
 
 
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(*tensors: Any) -> Any: ...
 @declared(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
@@ -264,7 +268,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     if x.dtype is not y.dtype or x.dtype is bool_:
         raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
     ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
-    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead  # type: ignore[no-any-return]
+    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead
 
 
 _DISTANCE_MODES = (

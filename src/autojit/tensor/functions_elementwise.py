@@ -52,7 +52,7 @@ _ADD, _SUB, _MUL, _DIV = op_of("add"), op_of("sub"), op_of("mul"), op_of("div")
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, scaled(other, alpha, input), "add")
-    return apply(_ADD, x, y)  # type: ignore[no-any-return]
+    return apply(_ADD, x, y)
 
 
 @declared(aliases="subtract", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
@@ -342,7 +342,7 @@ def isreal(input: Tensor) -> Tensor:
     """Whether an element's imaginary part is 0."""
     if type_of(input).dtype.is_complex:
         return eq(imag(input), 0)
-    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)  # type: ignore[no-any-return]
+    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)
 
 
 @declared(in_place="values", out=True)

@@ -101,16 +101,16 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     if type_of(source).dtype is not type_of(input).dtype:
         raise DTypeError("put_(): self and source expected to have the same dtype", {"input": input, "source": source})
     flat = ops.index_put(input.reshape(-1), [places.reshape(-1)], source.reshape(-1), accumulate)
-    return flat.reshape(type_of(input).shape)  # type: ignore[no-any-return]
+    return flat.reshape(type_of(input).shape)
 
 
-def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
+def _source(input: Tensor, index: Tensor, src: Tensor | complex) -> Tensor:
     t = type_of(input)
     if isinstance(src, NUMBERS):
-        return number(src, t.dtype).expand(type_of(index).shape)  # type: ignore[no-any-return]
+        return number(src, t.dtype).expand(type_of(index).shape)
     if type_of(src).dtype is not t.dtype:
         raise DTypeError("scatter(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
-    return src  # type: ignore[no-any-return]
+    return src
 
 
 @declared(in_place="values", out=True)
@@ -146,7 +146,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         addends = addends.reshape(1)
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_add")
-        return index_add(input.reshape(1), 0, index.reshape(-1), addends.reshape(-1)).reshape(())  # type: ignore[no-any-return]
+        return index_add(input.reshape(1), 0, index.reshape(-1), addends.reshape(-1)).reshape(())
     return ops.index_add(input, dim, from_the_front(_line(index, "index_add")), addends)
 
 
@@ -157,7 +157,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         source = source.reshape(1)
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_copy")
-        return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())  # type: ignore[no-any-return]
+        return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())
     places = from_the_front(_line(_long(index, "index_copy"), "index_copy"))
     return ops.index_copy(input, dim, places, source)
 
@@ -294,7 +294,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         found = ops.take(line, place) == a
     else:
         found = (x.unsqueeze(-1) == pool.reshape(-1)).any(-1)
-    return found.logical_not() if invert else found  # type: ignore[no-any-return]
+    return found.logical_not() if invert else found
 
 
 def one_hot_like(index: Tensor, classes: int) -> Tensor:

@@ -108,7 +108,7 @@ def triangular_solve(
 @declared(method=False)
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of the singular values of the matrices on two axes."""
-    return input.norm("nuc", dim, keepdim)  # type: ignore[no-any-return]
+    return input.norm("nuc", dim, keepdim)
 
 
 @declared(method=False)
@@ -183,7 +183,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):
         given = [cast(x, int64) for x in given]
-    return ops.einsum(equation, *given)  # type: ignore[no-any-return]
+    found: Tensor = ops.einsum(equation, *given)
+    return found
 
 
 def _sums_of_one(equation: str) -> bool:
@@ -208,7 +209,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
     compute = partial(ops.addmm, *operands, beta, alpha)
     if len({type_of(t).dtype for t in operands}) > 1:
         return compute()
-    return in_one_node(Addmm(beta, alpha), operands, compute)  # type: ignore[no-any-return]
+    return in_one_node(Addmm(beta, alpha), operands, compute)
 
 
 @declared(in_place="values", out=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -94,11 +94,11 @@ def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DT
     return _counted(ops.prod, _whole(input, dtype, "prod"), dim, keepdim)
 
 
-def _counted(function: Any, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _counted(function: Callable[..., Tensor], x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     """A sum or product; of bools in int64, and True where that is not 0."""
     if type_of(x).dtype is bool_:
         return cast(function(cast(x, int64), dim, keepdim), bool_)
-    found: Tensor = function(x, dim, keepdim)
+    found = function(x, dim, keepdim)
     return no_view(found, x) if keepdim else found
 
 
@@ -190,7 +190,7 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean)."""
-    return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)  # type: ignore[no-any-return]
+    return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)
 
 
 @declared()
@@ -198,10 +198,12 @@ def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean)."""
-    return _with_mean(std, StdMean, input, dim, unbiased, keepdim, correction)  # type: ignore[no-any-return]
+    return _with_mean(std, StdMean, input, dim, unbiased, keepdim, correction)
 
 
-def _with_mean(first: Any, op: Any, input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+def _with_mean(
+    first: Callable[..., Tensor], op: type[Op], input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any
+) -> tuple[Tensor, Tensor]:
     dims, is_unbiased = _dims(dim, unbiased)
     _require_float(input, first.__name__)
 
@@ -247,7 +249,7 @@ def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     return _extreme(ops.amin, "amin", input, dim, keepdim)
 
 
-def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _extreme(function: Callable[..., Tensor], what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     t = type_of(input)
     if dim is None or dim == ():
         require_some(t.size, what, _EMPTY_EXTREME, "usage")
@@ -260,7 +262,7 @@ def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) 
     op = None if keepdim else _reduction(what, dim, t.ndim)
     if op is not None:
         return apply_single(op, input)
-    found: Tensor = function(input, dim, keepdim)
+    found = function(input, dim, keepdim)
     return no_view(found, input) if keepdim else found
 
 
@@ -287,16 +289,20 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _position(ops.argmin, "argmin", input, dim, keepdim)
 
 
-def _position(function: Any, what: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+def _position(function: Callable[..., Tensor], what: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     t = type_of(input)
     if dim is None:
         require_some(t.size, what, _EMPTY, "index")
     elif t.ndim:
         _refuse_empty(what, t.shape, (normalize_axis(dim, t.ndim, what),))
     source = cast(input, int64) if t.dtype is bool_ else input
-    return function(source, dim, keepdim)  # type: ignore[no-any-return]
+    return function(source, dim, keepdim)
 
 
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
 @declared(out=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
@@ -307,6 +313,10 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
     return _max_or_min(input, dim, keepdim, other, maximum, amax, argmax, "max")
 
 
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def min(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
 @declared(out=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
@@ -370,7 +380,7 @@ def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     found = ops.svdvals(x.movedim(axes, (-2, -1))).sum(-1)
     for axis in axes if keepdim else ():
         found = found.unsqueeze(axis)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @declared()
@@ -393,7 +403,7 @@ def _is_common(x: Tensor) -> bool:
 
 @lru_cache(maxsize=256, typed=True)
 def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
-    return kind(normalize_axis(dim, ndim, kind.name))  # type: ignore[call-arg]
+    return kind(normalize_axis(dim, ndim, kind.name))
 
 
 def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:

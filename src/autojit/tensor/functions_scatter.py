@@ -50,7 +50,7 @@ def scatter_reduce(
         line = scatter_reduce(
             input.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduce, include_self=include_self
         )
-        return line.reshape(())  # type: ignore[no-any-return]
+        return line.reshape(())
     axis = normalize_axis(dim, type_of(input).ndim, "scatter_reduce")
     piece = src
     for other, extent in enumerate(type_of(index).shape):
@@ -96,7 +96,7 @@ def index_reduce(
         line = index_reduce(
             input.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce, include_self=include_self
         )
-        return line.reshape(())  # type: ignore[no-any-return]
+        return line.reshape(())
     axis = normalize_axis(dim, type_of(input).ndim, "index_reduce")
     index = cast(index, int64) if type_of(index).dtype is int32 else index
     if reduce in ("sum", "mean"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -99,7 +99,7 @@ def t(input: Tensor) -> Tensor:
 @declared()
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
-    return transpose(input, -2, -1).conj()  # type: ignore[no-any-return]
+    return transpose(input, -2, -1).conj()
 
 
 @declared(in_place="shape")
@@ -183,7 +183,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sum the axes that broadcasting ``shape`` to the operand's shape would add or stretch."""
-    return sum_to(input, shape)  # type: ignore[no-any-return]
+    return sum_to(input, shape)
 
 
 @declared(function=False)
@@ -272,11 +272,12 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 @declared(aliases="concat concatenate", method=False, out=Out(is_apart=True))
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
-    if isinstance(tensors, Tensor):
+    given: object = tensors
+    if isinstance(given, Tensor):
         raise tensors_expected("cat")
     op = _concatenation(tensors, dim)
     if op is not None:
-        return apply(op, *tensors)  # type: ignore[no-any-return]
+        return apply(op, *tensors)
     if not tensors:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
@@ -326,7 +327,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise UsageError("stack expects a non-empty TensorList")
     op = _stacking(tensors, dim)
     if op is not None:
-        return apply(op, *tensors)  # type: ignore[no-any-return]
+        return apply(op, *tensors)
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     return rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
 
@@ -366,12 +367,20 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_2d(x) for x in tensors], 0)
 
 
+@overload
+def atleast_1d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_1d(*tensors: Any) -> Any: ...
 @declared(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """With rank at least 1; of several tensors (or a sequence) a tuple."""
     return _each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
 
 
+@overload
+def atleast_2d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_2d(*tensors: Any) -> Any: ...
 @declared(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """With rank at least 2, new axes in front; of several tensors (or a sequence) a tuple."""
@@ -437,4 +446,4 @@ def trace(input: Tensor) -> Tensor:
         return state.autocast.full(trace, input)
     if type_of(input).ndim != 2:
         raise UsageError(f"trace: expected a matrix, but got tensor with dim {type_of(input).ndim}")
-    return ops.diagonal(input).sum()  # type: ignore[no-any-return]
+    return ops.diagonal(input).sum()

@@ -74,10 +74,11 @@ _SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! 
 
 def sinc_near_zero(square: Tensor) -> Tensor:
     """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
-    found: Any = 1.0
-    for divisor in reversed(_SINC_TERMS):
+    last, *others = reversed(_SINC_TERMS)
+    found = 1 - square / last * 1.0
+    for divisor in others:
         found = 1 - square / divisor * found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _polygamma_method(self: Tensor, n: int) -> Tensor:
@@ -101,14 +102,16 @@ def igamma(input: Any, other: Any) -> Tensor:
         >>> aj.igamma(aj.tensor(1.0), aj.tensor(1.0))
         tensor(0.6321)
     """
-    return ops.igamma(*floating_together(input, other, "igamma"))  # type: ignore[no-any-return]
+    x, y = floating_together(input, other, "igamma")
+    return ops.igamma(x, y)
 
 
 @declared(in_place="values", out=True, numbers="none")
 @refuses("complex")
 def igammac(input: Any, other: Any) -> Tensor:
     """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
-    return ops.igammac(*floating_together(input, other, "igammac"))  # type: ignore[no-any-return]
+    x, y = floating_together(input, other, "igammac")
+    return ops.igammac(x, y)
 
 
 @declared()

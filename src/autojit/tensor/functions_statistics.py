@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -53,6 +53,10 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     return MinMax(amin(input, dims, keepdim), amax(input, dims, keepdim))
 
 
+@overload
+def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @declared(out=True)
 @refuses("bool complex")
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -79,6 +83,10 @@ def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
     return rename_node(add(value, div(_sum(where(equal, sub(x, value), 0)), count)), name)
 
 
+@overload
+def nanmedian(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @declared(out=True)
 @refuses("bool complex")
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -266,7 +274,7 @@ def quantile(
         found = found.reshape(-1)
     elif keepdim:
         found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * input.ndim)
-    return found if type_of(points).ndim else found.select(0, 0)  # type: ignore[no-any-return]
+    return found if type_of(points).ndim else found.select(0, 0)
 
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -296,6 +304,7 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
     """The elements of the last axis at fractional places ``points * (n - 1)``."""
     last = type_of(ordered).shape[-1] - 1
     place = points * last
+    weight: Tensor | float | None
     if interpolation != "linear":
         whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
         low = whole[interpolation]().detach()
@@ -304,7 +313,7 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
         low = place.detach().floor()
         high, weight = minimum(low + 1, number(last, type_of(low).dtype)), place - low
     below = ordered.index_select(-1, low.long())
-    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]
+    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)
 
 
 @declared(method=False)
@@ -314,11 +323,11 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
     if any(t is not None and type_of(t).dtype is bool_ for t in (x, y)):
         raise UsageError("trapezoid: received a bool input for `x` or `y`, but bool is not supported", {"y": y})
     if x is not None:
-        return _trapezoids(y, x, axis).sum(axis) / 2  # type: ignore[no-any-return]
+        return _trapezoids(y, x, axis).sum(axis) / 2
     extent = type_of(y).shape[axis]
     if seems_equal(extent, 0):
-        return y.sum(axis) * dx  # type: ignore[no-any-return]
-    return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx  # type: ignore[no-any-return]
+        return y.sum(axis) * dx
+    return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx
 
 
 def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -329,7 +338,7 @@ def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
     along = axis - ndim
     steps = x.diff(dim=along)
     kept = 0 if seems_equal(extent, 0) else extent - 1
-    return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps  # type: ignore[no-any-return]
+    return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps
 
 
 @declared(method=False)
@@ -373,7 +382,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
     turned = (centred if weight is None else centred * weight).transpose(0, 1).conj()
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     found = matmul(*together(centred, turned, "cov")) / freedom
-    return found.squeeze()  # type: ignore[no-any-return]
+    return found.squeeze()
 
 
 def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:

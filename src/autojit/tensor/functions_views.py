@@ -106,7 +106,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """
     if not type_of(input).dtype.is_complex:
         raise DTypeError("view_as_real is only supported for complex tensors", {"input": input})
-    return apply(ops.ViewAsReal(), input)  # type: ignore[no-any-return]
+    return apply(ops.ViewAsReal(), input)
 
 
 @declared(method=False)
@@ -134,7 +134,7 @@ def view_as_complex(input: Tensor) -> Tensor:
             raise UsageError(
                 "Tensor must have a stride divisible by 2 for all but last dimension", {"x": input}, "use contiguous()"
             )
-    return apply(ops.ViewAsComplex(), input)  # type: ignore[no-any-return]
+    return apply(ops.ViewAsComplex(), input)
 
 
 @declared(in_place="shape")
@@ -401,7 +401,7 @@ def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> 
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(type_of(src).shape)}, slice size = {list(type_of(seen).shape)}"
         )
-    return apply(ViewUpdate(view_of.chain[skip:]), input, src)  # type: ignore[no-any-return]
+    return apply(ViewUpdate(view_of.chain[skip:]), input, src)
 
 
 def _shown_without_layers(input: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:

@@ -41,7 +41,8 @@ def get_grad(self: Tensor) -> Tensor | None:
         )
     if state.trace is not None:
         if self._array is not None:
-            return state.trace.read_grad(self)  # type: ignore[no-any-return]
+            read: Tensor | None = state.trace.read_grad(self)
+            return read
         state.trace.note_touch(self, self._grad)
     return lent_gradient(self)
 

@@ -70,7 +70,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if isinstance(index, list):
         index = _as_tuple(index)
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
-        return x.masked_select(index)  # type: ignore[no-any-return]
+        return x.masked_select(index)
     try:
         subscript = normalize(x, index)
         seen = _view(x, subscript)
@@ -178,7 +178,7 @@ def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
             f"The shape of the mask {list(shape)} does not match the shape of the indexed tensor "
             f"{list(type_of(x).shape)}"
         )
-    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))  # type: ignore[no-any-return]
+    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))
 
 
 def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
@@ -195,7 +195,7 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
 
 def _value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, NUMBERS):
-        return x._literal(value, type_of(x).with_shape(()))  # type: ignore[no-any-return]
+        return x._literal(value, type_of(x).with_shape(()))
     if not isinstance(value, Tensor):
         value = placed(wrap(np.asarray(value)), type_of(x).device)
     return cast(as_operand(value), type_of(x).dtype)
@@ -220,7 +220,8 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
 
 def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
     """(order that brings the indexed axes to the front, their index tensors, where the result's index axes go)."""
-    places = [axis for axis, i in enumerate(s.indices) if i is not None]
+    given = {axis: i for axis, i in enumerate(s.indices) if i is not None}
+    places = list(given)
     rest = [axis for axis in range(type_of(x).ndim) if axis not in places]
     adjacent = places == list(range(places[0], places[0] + len(places)))
     device = type_of(x).device

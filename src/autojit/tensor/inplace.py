@@ -196,7 +196,7 @@ def _fitting(source: Tensor, x: Tensor) -> Tensor:
     if type_of(new).shape == type_of(x).shape:
         return new
     try:
-        return new.expand(type_of(x).shape)  # type: ignore[no-any-return]
+        return new.expand(type_of(x).shape)
     except Exception as error:
         trim(error)
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import UnsupportedError, UsageError
@@ -68,13 +68,27 @@ def dense_dim(self: Tensor) -> int:
     return type_of(self).ndim
 
 
-def _refusing(name: str, wanted: str) -> Callable[[Tensor], Any]:
+def _refuse(self: Tensor, name: str, wanted: str) -> NoReturn:
+    if name.startswith("_"):
+        raise UnsupportedError(f"{name} is not implemented for a dense tensor", {"input": self}, "x.to_sparse()")
+    raise UsageError(f"{name} expected {wanted} layout but got Strided", {"input": self}, "x.to_sparse()")
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """Of sparse tensors only."""
+    _refuse(self, "is_coalesced", "sparse coordinate tensor")
+
+
+def _nnz(self: Tensor) -> int:
+    """Of sparse tensors only."""
+    _refuse(self, "_nnz", "sparse tensor")
+
+
+def _refusing(name: str, wanted: str) -> Callable[[Tensor], Tensor]:
     """A method that only sparse tensors have."""
 
-    def method(self: Tensor) -> Any:
-        if name.startswith("_"):
-            raise UnsupportedError(f"{name} is not implemented for a dense tensor", {"input": self}, "x.to_sparse()")
-        raise UsageError(f"{name} expected {wanted} layout but got Strided", {"input": self}, "x.to_sparse()")
+    def method(self: Tensor) -> Tensor:
+        _refuse(self, name, wanted)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = "Of sparse tensors only."
@@ -91,8 +105,10 @@ METHODS: dict[str, Any] = {
     "to_sparse": to_sparse,
     "to_sparse_csr": to_sparse_csr,
     "sparse_mask": sparse_mask,
+    "is_coalesced": is_coalesced,
+    "_nnz": _nnz,
 }
-METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce", "is_coalesced")}
-METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values", "_nnz")}
+METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce")}
+METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values")}
 METHODS |= {n: _refusing(n, "sparse row compressed tensor") for n in ("crow_indices", "col_indices")}
 METHODS |= {n: _refusing(n, "sparse column compressed tensor") for n in ("ccol_indices", "row_indices")}

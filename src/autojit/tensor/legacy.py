@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from autojit.core.dtypes import (
     DType,
@@ -41,7 +41,7 @@ class TensorKind(type):
         if isinstance(first, Tensor):
             if type_of(first).dtype is not cls.dtype:
                 raise TypeError(f"expected {cls!r} (got {first.type()})")
-            return first.detach()  # type: ignore[no-any-return]
+            return first.detach()
         return tensor(first, dtype=cls.dtype)
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -89,6 +89,10 @@ def set_default_tensor_type(t: Any) -> None:
     set_default_dtype(kind.dtype)
 
 
+@overload
+def type_(self: Tensor, dtype: None = None, non_blocking: bool = False) -> str: ...
+@overload
+def type_(self: Tensor, dtype: str | DType | TensorKind, non_blocking: bool = False) -> Tensor: ...
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type; with a dtype, a class or a name, the tensor converted to it.
 

@@ -20,7 +20,7 @@ def one_triangle(a: Tensor, upper: bool) -> Tensor:
         return a
     half = a.detach().triu() if upper else a.detach().tril()
     other = half.triu(1) if upper else half.tril(-1)
-    return (half + other.mH) + (a - a.detach())  # type: ignore[no-any-return]
+    return (half + other.mH) + (a - a.detach())
 
 
 def completed(q: Tensor) -> Tensor:

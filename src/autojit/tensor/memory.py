@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import quietly, state
-from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
+from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,6 +100,10 @@ def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bo
     return bool(layout_of(self).transpose(_axis_order(self, memory_format)).flags.c_contiguous)
 
 
+@overload
+def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
+@overload
+def stride(self: Tensor, dim: int) -> int: ...
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours per axis, in elements."""
     layout = layout_of(self)
@@ -164,10 +168,11 @@ def _lying_as(value: Value) -> NDArray[Any]:
 
 def _concrete(t: Tensor) -> NDArray[Any]:
     if state.trace is not None:
-        return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
+        return state.trace.concretize(value_of(t))
     if t._array is None:
         raise _without_memory(t)
-    return t._array  # type: ignore[no-any-return]
+    array: NDArray[Any] = t._array
+    return array
 
 
 def _without_memory(t: Tensor) -> TraceError:
@@ -193,7 +198,11 @@ class UntypedStorage:
         if owner._array is None and state.trace is None:
             raise _without_memory(owner)
         storage = storage_of(owner)
-        self._array = storage.array if storage.array is not None else state.trace.memory_of(storage)  # type: ignore[union-attr]
+        array = storage.array
+        if array is None:
+            assert state.trace is not None
+            array = state.trace.memory_of(storage)
+        self._array = array
         self.device = owner.device
         self._owner = owner
 
@@ -289,7 +298,7 @@ def itemsize(self: Tensor) -> int:
     return type_of(self).dtype.size_bytes
 
 
-def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
+def as_subclass(self: Tensor, cls: type[T]) -> T:
     """The same tensor, history included, as an object of a subclass."""
     made = alias(self, cls)
     made._requires_grad = wants_grad(self)

@@ -121,7 +121,8 @@ def called_like(function: F, wrapper: Any) -> F:
     name = function.__name__
     wrapper.__code__ = wrapper.__code__.replace(co_name=name, co_qualname=name)
     wrapped: Any = functools.wraps(function)(wrapper)
-    return wrapped  # type: ignore[no-any-return]
+    found: F = wrapped
+    return found
 
 
 def in_our_names(options: dict[str, Any], taken: frozenset[str] = frozenset()) -> dict[str, Any]:

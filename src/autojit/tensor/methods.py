@@ -154,7 +154,7 @@ _IN_PLACE_FORMS = {"values": in_place_method, "comparison": _comparing, "shape":
 
 def public_function(d: Declaration) -> Callable[..., Any]:
     """The function as the package has it: with ``out``, NumPy's names, and errors that name arguments."""
-    function = d.function
+    function: Callable[..., Any] = d.function
     if d.is_factory:
         return with_layout(function) if d.out is None else making_out(function, d.out)
     if d.out is not None:

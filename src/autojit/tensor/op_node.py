@@ -86,7 +86,7 @@ class OpNode(Node):
         Raises:
             RuntimeError: the memory of one was changed in a way that its version does not count.
         """
-        read: Collection[int] = self.op.operands_read(bars)  # type: ignore[attr-defined]
+        read: Collection[int] = self.op.operands_read(bars)
         for place in read if self.changes else ():
             entry = self.primals[place] if place < len(self.primals) else self.results[place - len(self.primals)]
             storage = entry._storage if isinstance(entry, Tensor) else None
@@ -221,8 +221,9 @@ class NotImplementedNode(OpNode):
         return "NotImplemented"
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        rule: Any = type(self.op).vjp
         raise NotImplementedError(
-            f"the derivative for '{self.op.name}' is not implemented: {type(self.op).vjp.not_differentiable}\n"  # type: ignore[attr-defined]
+            f"the derivative for '{self.op.name}' is not implemented: {rule.not_differentiable}\n"
             f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"
         )
 

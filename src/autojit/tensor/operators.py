@@ -19,14 +19,15 @@ from autojit.tensor.promotion import as_operand
 from autojit.tensor.tensor import Tensor, type_of
 
 _OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
+_NOT_OURS: Tensor = NotImplemented  # Python then asks the other operand, so that nobody who calls an operator gets it
 
 
-def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Any]:
+def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Tensor]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
     compute = type(op).of_pair
 
-    def operator(self: Tensor, other: Any) -> Any:
+    def operator(self: Tensor, other: Any) -> Tensor:
         a = self._array
         if a is not None and a.dtype.kind in shortcut:
             if isinstance(other, Tensor):
@@ -36,46 +37,46 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
             elif type(other) is float or type(other) is int:
                 return apply_pair(op, compute, self, number(other, dtype_of_numpy(a.dtype)))
         if not isinstance(other, _OPERANDS):
-            return NotImplemented
+            return _NOT_OURS
         return function(self, other)
 
-    return _named(operator, op_name)  # type: ignore[no-any-return]
+    return _named(operator, op_name)
 
 
-def _named(operator: Any, name: str) -> Any:
+def _named(operator: Callable[[Tensor, Any], Tensor], name: str) -> Callable[[Tensor, Any], Tensor]:
     """The function under a name of its own, also in tracebacks, profiles and error messages."""
     operator.__name__ = operator.__qualname__ = f"__{name}__"
     operator.__code__ = operator.__code__.replace(co_name=operator.__name__, co_qualname=operator.__name__)
     return operator
 
 
-def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Any]:
-    def operator(self: Tensor, other: Any) -> Any:
+def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    def operator(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, _OPERANDS):
-            return NotImplemented
+            return _NOT_OURS
         return function(other, self)
 
-    return _named(operator, f"r{function.__name__}")  # type: ignore[no-any-return]
+    return _named(operator, f"r{function.__name__}")
 
 
-def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Any]:
-    def operator(self: Tensor, other: Any) -> Any:
+def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    def operator(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, _OPERANDS):
-            return NotImplemented
+            return _NOT_OURS
         return function(self, other)
 
-    return _named(operator, function.__name__)  # type: ignore[no-any-return]
+    return _named(operator, function.__name__)
 
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Any) -> Tensor:
         return in_place(self, method, function, (other,), {})
 
-    return _named(operator, method)  # type: ignore[no-any-return]
+    return _named(operator, method)
 
 
-def _power(self: Tensor, other: Any, modulo: Any = None) -> Any:
-    return f.pow(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+def _power(self: Tensor, other: Any, modulo: Any = None) -> Tensor:
+    return f.pow(self, other) if isinstance(other, _OPERANDS) else _NOT_OURS
 
 
 def _inverted(self: Tensor) -> Tensor:

@@ -159,13 +159,13 @@ def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None
 def resize(self: Tensor, *sizes: Any) -> Tensor:
     """``view`` under its old name."""
     warn("non-inplace resize is deprecated", UserWarning)
-    return self.view(*sizes)  # type: ignore[no-any-return]
+    return self.view(*sizes)
 
 
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """``view_as`` under its old name."""
     warn("non-inplace resize_as is deprecated", UserWarning)
-    return self.view_as(tensor)  # type: ignore[no-any-return]
+    return self.view_as(tensor)
 
 
 METHODS: dict[str, Any] = {

@@ -19,14 +19,14 @@ from autojit.core.user_warnings import warn
 from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.declared import PLAIN_OUT, Out
 from autojit.tensor.inplace import copy_into
-from autojit.tensor.method_forms import called_like, in_our_names, parameter_names
+from autojit.tensor.method_forms import F, called_like, in_our_names, parameter_names
 from autojit.tensor.other_memory import resize_
 from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
-def with_out(function: Callable[..., Any], out: Out = PLAIN_OUT) -> Callable[..., Any]:
+def with_out(function: F, out: Out = PLAIN_OUT) -> F:
     """The function with the keyword ``out``: a tensor, or a tuple of them for several results; it is returned.
 
     Raises:
@@ -101,7 +101,7 @@ def _into(
     return out if not isinstance(found, tuple) else _like(found, places)
 
 
-def with_layout(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_layout(function: F) -> F:
     """The factory with the keywords ``layout`` (a sparse one converts the result) and ``pin_memory`` (no effect).
 
     Example:
@@ -131,7 +131,7 @@ def _layout_among(options: dict[str, Any]) -> Any:
     return None if layout is strided else layout
 
 
-def making_out(function: Callable[..., Any], out: Out) -> Callable[..., Any]:
+def making_out(function: F, out: Out) -> F:
     """The factory with the keywords ``out`` (whose dtype is then the default) and ``size``, where extents are listed.
 
     Example:

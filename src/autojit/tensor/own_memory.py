@@ -22,13 +22,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def own_memory(function: Function) -> Function:
     """The function, whose result never shows memory of its first operand."""
 
-    @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         found = function(*arguments, **options)
         operand = arguments[0] if arguments else next(iter(options.values()))
         return clone(found) if isinstance(operand, Tensor) and _shows(found, operand) else found
 
-    return call  # type: ignore[return-value]
+    wrapped: Any = wraps(function)(call)
+    found: Function = wrapped
+    return found
 
 
 def _shows(found: Any, operand: Tensor) -> bool:

@@ -108,7 +108,8 @@ def _lines(array: Any, text: Any, indent: int, summary: bool) -> str:
         parts = [" ..." if k is None else str(text(array[k])) for k in rows]
         return _wrapped(parts, indent)
     parts = ["..." if k is None else _lines(array[k], text, indent + 1, summary) for k in rows]
-    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"  # type: ignore[no-any-return]
+    apart = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
+    return f"[{apart.join(parts)}]"
 
 
 def _wrapped(parts: list[str], indent: int) -> str:

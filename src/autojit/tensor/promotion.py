@@ -48,7 +48,8 @@ def as_operand(value: Any, what: str = "op") -> Tensor:
     if isinstance(value, np.ndarray):
         return wrap(value)
     if hasattr(type(value), "as_operand"):  # a number that a capture took from a tensor
-        return value.as_operand()  # type: ignore[no-any-return]
+        operand: Tensor = value.as_operand()
+        return operand
     raise TypeError(f"{what}: expected a Tensor or a number, but got {type(value).__name__}")
 
 

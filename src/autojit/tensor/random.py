@@ -79,7 +79,7 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """A copy of the state."""
-        return self._state.clone()  # type: ignore[no-any-return]
+        return self._state.clone()
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Continue from a state that ``get_state`` gave."""
@@ -108,7 +108,7 @@ class Generator:
             moved = constant(np.array([0, 1 if is_symbolic(blocks) else blocks], np.int64))
             moved = mul(moved, number(blocks, int64)) if is_symbolic(blocks) else moved
             copy_into(self._state, add(key, moved), "advance")
-        return key  # type: ignore[no-any-return]
+        return key
 
 
 default_generator = Generator()
@@ -143,7 +143,7 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, pl
     source = generator or default_generator
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)
-        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
     key = source._take(prod(shape) * draws.words_per_uniform(dtype), place)
     if _by_kernel(shape, dtype):
         return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
@@ -359,7 +359,7 @@ def multinomial(
     _require_weights(input, num_samples)
     count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
     key = (generator or default_generator)._take(2 * count, t.device)
-    return ops.multinomial(key, input.detach(), num_samples, replacement)  # type: ignore[no-any-return]
+    return ops.multinomial(key, input.detach(), num_samples, replacement)
 
 
 _MOST_CATEGORIES = 2**24  # torch's limit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from autojit.core.errors import UsageError
 from autojit.core.user_warnings import warn
@@ -25,7 +25,7 @@ def warn_volatile() -> None:
     warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning)
 
 
-def reinforce(self: Tensor, reward: Any = None) -> NoReturn:
+def reinforce(self: Tensor, reward: Any = None) -> None:
     """Say what replaces it.
 
     Raises:

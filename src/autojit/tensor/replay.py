@@ -52,7 +52,8 @@ class Rules:
             given = _saved(node)
             described = None if given is None else _described(node.op, [*given, *grads], wanted)
             if described is not None:
-                known = state.trace.recordings.get(described[0])  # type: ignore[union-attr]
+                assert state.trace is not None
+                known = state.trace.recordings.get(described[0])
                 if known is not None and known is not NEVER:
                     found = _again(known, described[1], self.place)
                     nothing = None if node.op.is_call else ZERO

@@ -65,7 +65,7 @@ def told(
     """
     witness = Witness(refusal, kind, named, valid, is_told_only)
     if not is_known(holds):
-        return apply(witness, holds, value)  # type: ignore[no-any-return]
+        return apply(witness, holds, value)
     if not holds.all():
         raise witness.refused(holds._array, value._array)
     return holds

@@ -89,7 +89,8 @@ def new_plan(
 def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
     """The plan for operands of these types, by a dry run of the rule."""
     if not op.is_differentiable:
-        is_missing = type(op).vjp.is_missing  # type: ignore[attr-defined]
+        rule: Any = type(op).vjp
+        is_missing = rule.is_missing
         return ResidualPlan((False,) * len(types), (False,) * op.n_outputs, NotImplementedNode) if is_missing else None
     builder = GraphBuilder()
     result_types = op.result_type(*types)

@@ -8,7 +8,7 @@ define it once as a function.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -26,18 +26,22 @@ from autojit.tensor.storage import INFERENCE_VIEW, SameMemory, Storage, View
 
 if TYPE_CHECKING:
     import weakref
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from autojit.ir.graph import Value
     from autojit.tensor.node import Hooks, Node
+    from autojit.tensor.tensor_methods import TensorMethods
+else:
+    TensorMethods = object
 
 _object_new = object.__new__
 LIKE_LEAF = object()
 """The ``grad_dtype`` of a leaf for which none was set."""
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """A multi-dimensional array of one dtype that can record how it was computed.
 
     Concrete tensors hold a NumPy array in ``_array``. While a step is captured, results hold an IR value in ``_value``
@@ -62,60 +66,25 @@ class Tensor:
     _storage: Storage | None
     _view: View | None
 
+    # of sparse tensors, whose elements are in no ``_array``
+    _index_part: Tensor
+    _values_part: Tensor
+    _blocksize: tuple[int, int] | None
+    _become: Callable[[Tensor], None]
+
     _grad_dtype: Any = LIKE_LEAF  # or a DType, or None for any
 
     __array_priority__ = 1000  # NumPy scalars and arrays leave binary operators to us
 
-    if TYPE_CHECKING:
-        requires_grad: bool
-        grad: Tensor | None
-        data: Tensor
-
-        @staticmethod
-        def _literal_of(value: object, type: TensorType) -> Tensor: ...
-        @staticmethod
-        def _apply(op: Any, *operands: Any) -> Any: ...
-        def __getattr__(self, name: str) -> Any: ...
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __getitem__(self, index: Any) -> Tensor: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
-        def __len__(self) -> int: ...
-        def __bool__(self) -> bool: ...
-        def __float__(self) -> float: ...
-        def __int__(self) -> int: ...
-        def __index__(self) -> int: ...
-        def __iter__(self) -> Any: ...
-
     def __new__(cls, *data: Any, **options: Any) -> Tensor:
         """``Tensor(sequence)`` in the default dtype, or ``Tensor(2, 3)``; ``autojit.tensor`` is preferred."""
-        made: Tensor = cls._construct(cls, data, options)  # type: ignore[attr-defined]
-        return made
+        return cls._construct(cls, data, options)
 
     def __init__(self, *data: Any, **options: Any) -> None:
         """Everything was done by ``__new__``."""
 
     @staticmethod
-    def _make_subclass(cls: Any, data: Tensor, requires_grad: bool = False) -> Any:
+    def _make_subclass(cls: type[T], data: Tensor, requires_grad: bool = False) -> T:
         """A leaf of class ``cls`` that shares storage with ``data``."""
         made = alias(data, cls)
         made._requires_grad = bool(requires_grad)
@@ -212,6 +181,7 @@ class Tensor:
         return f"{text}  {self._grad_fn.source}" if self._grad_fn is not None else text
 
 
+T = TypeVar("T", bound=Tensor)
 register_operand_type(Tensor)
 
 
@@ -242,8 +212,8 @@ def array_type(array: Any) -> TensorType:
     return TensorType(array.shape, dtype_of_numpy(array.dtype), place)
 
 
-def wrap(array: NDArray[Any]) -> Tensor:
-    """A plain Tensor around a NumPy array, without copying; the array's dtype must be one of ours."""
+def wrap(array: NDArray[Any] | None) -> Tensor:
+    """A plain Tensor around a NumPy array, without copying; its dtype must be one of ours. None: it is traced."""
     t = _object_new(Tensor)
     t._array = array
     t._value = None
@@ -262,7 +232,7 @@ def wrap(array: NDArray[Any]) -> Tensor:
 
 def wrap_value(value: Value) -> Tensor:
     """A traced Tensor for an IR value."""
-    t = wrap(None)  # type: ignore[arg-type]
+    t = wrap(None)
     t._value = value
     t._type = value.type
     return t
@@ -292,7 +262,7 @@ class StepGradient(Tensor):
 
 def step_gradient(array: NDArray[Any]) -> StepGradient:
     """A gradient that belongs to a compiled step."""
-    made: StepGradient = alias(wrap(array), StepGradient)  # type: ignore[assignment]
+    made = alias(wrap(array), StepGradient)
     made._storage = None
     made.is_lent = False
     return made
@@ -342,6 +312,10 @@ def counted_with(made: Tensor, source: Tensor) -> Tensor:
     return made
 
 
+@overload
+def alias(t: Tensor, *, own_version: bool = False) -> Tensor: ...
+@overload
+def alias(t: Tensor, cls: type[T], own_version: bool = False) -> T: ...
 def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> Tensor:
     """A tensor without history on the same memory (``detach``); ``own_version`` gives it its own counter (``data``)."""
     storage = storage_of(t)

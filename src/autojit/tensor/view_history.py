@@ -76,7 +76,7 @@ class Parts(_View):
     drop: bool
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return len(self.sizes)
 
     def result_type(self, x: TensorType) -> Any:

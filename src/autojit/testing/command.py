@@ -107,7 +107,8 @@ def _find(name: str, module: str = "") -> Callable[..., Any]:
         found = getattr(found, part)
     if not callable(found):
         raise ArgumentError(f"gradcheck: {name} is not callable", {"it is": type(found).__name__})
-    return found  # type: ignore[no-any-return]
+    function: Callable[..., Any] = found
+    return function
 
 
 def _inputs(function: Callable[..., Any], options: argparse.Namespace) -> tuple[Any, ...]:

@@ -73,7 +73,7 @@ def _leaf(x: aj.Tensor) -> aj.Tensor:
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         return x
     made: aj.Tensor = x.detach().to(aj.complex128 if x.dtype.is_complex else aj.float64, copy=True)
-    return made.requires_grad_(True)  # type: ignore[no-any-return]
+    return made.requires_grad_(True)
 
 
 def _check(function: Function, inputs: tuple[Any, ...], order: int, mode: str, tolerances: dict[str, Any]) -> None:

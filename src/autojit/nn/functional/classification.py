@@ -154,7 +154,7 @@ def cross_entropy(
     is_plain = weight is None and label_smoothing == 0.0 and reduction == "mean" and ignore_index < 0
     if is_plain and _names_classes(input, target):
         if input.numel() < LARGE:
-            return cast(Tensor, apply(_NLL_LOSS, input.log_softmax(1), target))
+            return apply(_NLL_LOSS, input.log_softmax(1), target)
         options = (1, 0.0, "mean")
         return in_one_step("class_losses", options, input, target, node="NllLossBackward0")
 

@@ -216,7 +216,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     if input.ndim != 3 or weight.ndim != 3:
         raise ShapeError("conv_tbc: input and weight must have 3 dims: time, batch, channel", {"input": input})
     found = _convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
-    return cast(Tensor, found.permute(2, 0, 1))
+    return found.permute(2, 0, 1)
 
 
 def _convolve(

@@ -146,18 +146,20 @@ def _places(
     for k, (n, out, size) in enumerate(zip(extents, outputs, kernel, strict=True)):
         drawn = samples[..., ndim - 1 - k if ndim == 2 else k].unsqueeze(-1)  # torch draws x before y, but z, y, x
         starts.append(_starts(drawn, n, out, size))
-    flat = 0
-    for k, (start, n) in enumerate(zip(starts, extents, strict=True)):
-        shaped = start.reshape(*start.shape[:2], *(start.shape[2] if axis == k else 1 for axis in range(ndim)))
-        flat = flat * n + shaped
+    shaped = [
+        start.reshape(*start.shape[:2], *(start.shape[2] if axis == k else 1 for axis in range(ndim)))
+        for k, start in enumerate(starts)
+    ]
+    flat = 0 + shaped[0]
+    for start, n in zip(shaped[1:], extents[1:], strict=True):
+        flat = flat * n + start
     offsets = []
     for tap in product(*map(range, kernel)):
         offset = 0
         for step, n in zip(tap, extents, strict=True):
             offset = offset * n + step
         offsets.append(offset)
-    found: Tensor = flat.unsqueeze(-1) + aj.tensor(offsets, dtype=aj.int64, device=samples.device)  # type: ignore[attr-defined]
-    return found
+    return flat.unsqueeze(-1) + aj.tensor(offsets, dtype=aj.int64, device=samples.device)
 
 
 def _starts(drawn: Tensor, n: int, out: int, size: int) -> Tensor:

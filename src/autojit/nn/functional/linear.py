@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +27,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if state.autocast is not None:
         return state.autocast.lower(linear, input, weight, bias)
     if bias is not None and _at_hand(input, weight, bias):
-        found: Tensor = apply(ADDMM, bias, input, weight.t())
-        return found
+        return apply(ADDMM, bias, input, weight.t())
     turned = weight.t() if weight.ndim == 2 else weight
     if bias is None:
         return aj.matmul(input, turned)
@@ -125,7 +124,7 @@ def embedding(
     if scale_grad_by_freq and not sparse:
         weight = _scaled_by_frequency(weight, input)
     if sparse:
-        found = _SparseRows.apply(weight, input, scale_grad_by_freq)
+        found: Tensor = _SparseRows.apply(weight, input, scale_grad_by_freq)
     else:
         found = rename_node(_rows(weight, input), "EmbeddingBackward0")
     if padding_idx is None:
@@ -136,12 +135,12 @@ def embedding(
 
 def _rows(weight: Tensor, index: Tensor) -> Tensor:
     if index.ndim == 1:
-        return cast(Tensor, aj.index_select(weight, 0, index))
+        return aj.index_select(weight, 0, index)
     try:
         rows = aj.index_select(weight, 0, index.reshape(-1))
     except IndexOutOfRangeError as error:
         raise error.of_shape(index.shape) from None
-    return cast(Tensor, rows.view(*index.shape, weight.shape[1]))
+    return rows.view(*index.shape, weight.shape[1])
 
 
 class _SparseRows(Function):

@@ -72,7 +72,7 @@ def mse_loss(
     reduction = resolve_reduction(size_average, reduce, reduction)
     if weight is None and reduction == "mean" and at_hand(input, target):
         if input.numel() < LARGE:
-            return cast(Tensor, apply(_MSE_LOSS, input, target))
+            return apply(_MSE_LOSS, input, target)
         return in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0")
     x, y = all_together(list(_same_shape(input, target)), "mse_loss")
 

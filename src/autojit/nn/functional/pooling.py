@@ -131,7 +131,8 @@ def max_pool1d_with_indices(
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """``max_pool1d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
-    return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    found: tuple[Tensor, Tensor] = max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
 
 
 def max_pool2d_with_indices(
@@ -144,7 +145,8 @@ def max_pool2d_with_indices(
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """``max_pool2d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
-    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    found: tuple[Tensor, Tensor] = max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
 
 
 def max_pool3d_with_indices(
@@ -157,7 +159,8 @@ def max_pool3d_with_indices(
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """``max_pool3d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
-    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    found: tuple[Tensor, Tensor] = max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
 
 
 def _avg_pool(
@@ -444,18 +447,21 @@ def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """``adaptive_max_pool1d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
-    return adaptive_max_pool1d(input, output_size, True)
+    found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
+    return found
 
 
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """``adaptive_max_pool2d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
-    return adaptive_max_pool2d(input, output_size, True)
+    found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
+    return found
 
 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """``adaptive_max_pool3d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
-    return adaptive_max_pool3d(input, output_size, True)
+    found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
+    return found

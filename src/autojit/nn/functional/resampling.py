@@ -183,7 +183,9 @@ def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, m
     positions = positions if mode == "bicubic" else positions.clamp(min=0)
     base = positions.floor()
     offsets = (-1, 0, 1, 2) if mode == "bicubic" else (0, 1)
-    weights = cubic_weights(positions - base) if mode == "bicubic" else (1 - (positions - base), positions - base)
+    weights: Sequence[Tensor] = (
+        cubic_weights(positions - base) if mode == "bicubic" else (1 - (positions - base), positions - base)
+    )
     shape = [-1 if a == axis else 1 for a in range(x.ndim)]
     terms = [
         ops.index_select(x, axis, (base + offset).long().clamp(0, old - 1)) * weight.to(x.dtype).reshape(shape)

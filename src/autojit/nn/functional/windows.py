@@ -57,7 +57,7 @@ class Window:
     def view(self, padded: Tensor, axis: int) -> Tensor:
         """The windows as a new last axis."""
         spread = padded.unfold(axis, (self.size - 1) * self.dilation + 1, self.stride)
-        return spread if self.dilation == 1 else cast(Tensor, ops.slice_axis(spread, -1, 0, None, self.dilation))
+        return spread if self.dilation == 1 else ops.slice_axis(spread, -1, 0, None, self.dilation)
 
 
 def windows(

@@ -218,7 +218,8 @@ def _inject_class(module: Module) -> None:
 def _inject_property(module: Module, name: str) -> None:
     def read(self: Any) -> Tensor:
         if not _cache.depth:
-            return self.parametrizations[name]()
+            computed: Tensor = self.parametrizations[name]()
+            return computed
         key = (id(self), name)
         found = _cache.values.get(key)
         if found is None:

@@ -39,7 +39,8 @@ class BasePruningMethod(ABC):
         """The parameter of the module times its mask."""
         if not self._tensor_name:
             raise AssertionError(f"Module {module} has to be pruned")
-        mask, orig = getattr(module, self._tensor_name + "_mask"), getattr(module, self._tensor_name + "_orig")
+        mask: Tensor = getattr(module, self._tensor_name + "_mask")
+        orig: Tensor = getattr(module, self._tensor_name + "_orig")
         return mask.to(orig.dtype) * orig
 
     @classmethod
@@ -396,7 +397,7 @@ def _check_amount(amount: Any) -> None:
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _count(amount: Any, size: int) -> int:
+def _count(amount: float, size: int) -> int:
     """How many of ``size`` to prune."""
     if not isinstance(amount, int | np.integer):
         return round(amount * size)

@@ -86,10 +86,12 @@ def pack_padded_sequence(
         (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
     """
     x = input.transpose(0, 1) if batch_first else input
-    is_open = thread.trace is not None and isinstance(lengths, Tensor)
-    if not is_open:
-        lengths = lengths.tolist() if isinstance(lengths, Tensor) else [int(size) for size in lengths]
-    sizes = lengths if isinstance(lengths, Tensor) else aj.tensor(lengths, dtype=aj.int64, device=input.device)
+    counts: list[int] | None = None  # of a step that keeps the lengths open
+    if isinstance(lengths, Tensor) and thread.trace is not None:
+        sizes = lengths
+    else:
+        counts = lengths.tolist() if isinstance(lengths, Tensor) else [int(size) for size in lengths]
+        sizes = aj.tensor(counts, dtype=aj.int64, device=input.device)
     sorted_indices = None
     if not enforce_sorted:
         sizes, sorted_indices = aj.sort(sizes, descending=True, stable=True)
@@ -101,7 +103,7 @@ def pack_padded_sequence(
     steps = _steps(sizes, x.shape[0])
     alive = aj.arange(steps, device=sizes.device).unsqueeze(1) < sizes
     batch_sizes = alive.sum(1)
-    data = x[:steps][alive] if is_open else _rows(x[:steps], batch_sizes, sum(lengths))
+    data = x[:steps][alive] if counts is None else _rows(x[:steps], batch_sizes, sum(counts))
     return PackedSequence(data, batch_sizes, sorted_indices, invert_permutation(sorted_indices))
 
 

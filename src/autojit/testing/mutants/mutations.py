@@ -123,7 +123,7 @@ def _mark_messages(function: ast.FunctionDef) -> None:
             parts.append(node.annotation)
         for part in parts:
             for inner in ast.walk(part):
-                inner.is_message = True  # type: ignore[attr-defined]
+                vars(inner)["is_message"] = True
 
 
 def _of_versions(tree: ast.Module) -> dict[str, object]:
@@ -148,14 +148,13 @@ def _mark_other_versions(function: ast.FunctionDef, known: dict[str, object]) ->
                 parts: list[ast.AST] = [*other] if isinstance(other, list) else [other]
                 for part in parts:
                     for inner in ast.walk(part):
-                        inner.is_message = True  # type: ignore[attr-defined]
+                        vars(inner)["is_message"] = True
 
 
 def _mark_statements(node: ast.AST) -> None:
     """Every part of a statement is told the line of the innermost statement it is in."""
     for child in ast.iter_child_nodes(node):
-        is_statement = isinstance(child, ast.stmt)
-        child.statement = child.lineno if is_statement else getattr(node, "statement", 0)  # type: ignore[attr-defined]
+        vars(child)["statement"] = child.lineno if isinstance(child, ast.stmt) else getattr(node, "statement", 0)
         _mark_statements(child)
 
 

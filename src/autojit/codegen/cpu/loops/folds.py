@@ -136,7 +136,7 @@ class FoldPrinter(CachingPrinter):
         old, at = self.get(best, dtype), self.get(where, int64)
         here = Scalar(self.index(self.walk.position, memo), int64)
         new = Scalar(value.text, dtype)
-        beats = reduction.op.lower(emit, dtype)[1]  # type: ignore[attr-defined]
+        beats = reduction.op.lower(emit, dtype)[1]
         wins = emit.logical_or(beats(new, old), emit.lt(at, emit.constant(0, int64)))
         self.put(best, emit.select(wins, new, old))
         self.put(where, emit.select(wins, here, at))
@@ -185,7 +185,7 @@ class FoldPrinter(CachingPrinter):
             return
         accumulator = self.program.accumulators[position]
         dtype = fold_dtype(accumulator.value.type.dtype)
-        combine = accumulator.op.lower(self.fold, dtype)[1]  # type: ignore[attr-defined]
+        combine = accumulator.op.lower(self.fold, dtype)[1]
         at = self.address(self.bases[position], dtype, self.index(self.walk.position, memo))
         old = self.emit.load(at, dtype, self.access)
         self.emit.store(combine(old, Scalar(value.text, dtype)), at, self.access)

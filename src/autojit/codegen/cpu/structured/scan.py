@@ -171,5 +171,5 @@ class _ScanPrinter(CpuKernel):
             reaches = emit.logical_or(emit.eq(x, best), emit.isnan(x))
             return best, emit.select(reaches, Scalar(step, int64), state[1])
         if op.kind == "logsumexp":
-            return (Op.registry["logaddexp"]().lower(emit, state[0], x),)  # type: ignore[attr-defined]
+            return (Op.registry["logaddexp"]().lower(emit, state[0], x),)
         return (emit.add(state[0], x) if op.kind == "sum" else emit.mul(state[0], x),)
