@@ -12,7 +12,9 @@ from autojit.tensor.tensor import Tensor
 
 
 class LaterMethod:
-    """Stands in a class for the method ``name`` of a function in a module; the first use puts that in its place.
+    """Stands in a class for the method ``name`` of a function in a module, which the first use imports.
+
+    It stays there: steps watch what a class has, and a method that is used for the first time must not seem a change.
 
     Example:
         >>> from autojit.tensor.tensor import Tensor
@@ -20,17 +22,18 @@ class LaterMethod:
         'ravel'
     """
 
-    __slots__ = ("module", "name")
+    __slots__ = ("method", "module", "name")
 
     def __init__(self, name: str, module: str) -> None:
         self.name = name
         self.module = module
+        self.method: Any = None
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        import_module(self.module)
-        method: Any = with_argument_errors(methods_of(declaration_of(self.name))[self.name])
-        if vars(Tensor).get(self.name) is self:
-            setattr(Tensor, self.name, method)
+        method = self.method
+        if method is None:
+            import_module(self.module)
+            method = self.method = with_argument_errors(methods_of(declaration_of(self.name))[self.name])
         return method.__get__(instance, owner)
 
 
