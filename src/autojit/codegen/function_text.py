@@ -220,8 +220,8 @@ class FunctionText:
 
     def element(self, base: str, kind: str, position: Operand) -> str:
         """The address of an element of an array."""
-        at = self.number(position)
-        return _beside(base, self.value(f"getelementptr {kind}, ptr {base}, {self.index_type} {at}"))
+        name = self.value(f"getelementptr {kind}, ptr {base}, {self.index_type} {self.number(position)}")
+        return name if base[0] == "%" else _beside(base, name)
 
     def load(self, kind: str, address: str, order: str = "", *, attributes: str = "") -> str:
         """What an address holds; ``order`` makes it atomic (``monotonic``, ``acquire``, ``seq_cst``)."""

@@ -24,7 +24,13 @@ def structure(value: Any) -> Any:
     """
     if asked.recorder is None:
         return value  # nobody answers for a call: sizes compare by their expressions themselves
+    if type(value) is tuple and _KINDS.isdisjoint(map(type, value)):
+        return value
     return _structure(value)
+
+
+_KINDS = frozenset((SymbolicSize, tuple))
+"""Of parts that are not compared as they are. Most captures have no open sizes: their shapes are seen at a glance."""
 
 
 def _structure(value: Any) -> Any:

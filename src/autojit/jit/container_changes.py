@@ -31,7 +31,7 @@ from autojit.jit.line_by_line import MixedChanges
 from autojit.jit.observed_functions import is_own_class, is_user_class
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.tables import FACTORY, digits, has_size, settle_digits, shown_key
+from autojit.jit.tables import FACTORY, by_expressions, digits, has_size, settle_digits, shown_key
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
@@ -120,7 +120,7 @@ class ContainerChanges:
         self._longer[id(container)] = self.longer(container)
         self.keep(container)
         length = len(container)
-        result = function(*args)
+        result = by_expressions(function, *args) if is_a(container, set) else function(*args)
         self.observer.defer(function, *args)
         self._grow(container, len(container) - length, name, args)
         return None if result is None else self.observer.enter(result)
@@ -311,7 +311,8 @@ class ContainerChanges:
         try:
             for call in again:
                 if is_a(container, list | deque | set) or not any(map(is_of_step, flatten(call.args)[0])):
-                    getattr(copy, call.function.__name__)(*call.args)
+                    method = getattr(copy, call.function.__name__)
+                    by_expressions(method, *call.args) if is_a(copy, set) else method(*call.args)
         except Exception:
             return False  # other code has changed it, too
         if is_a(copy, set):

@@ -23,6 +23,11 @@ from autojit.ops.random import RandomBits
 from autojit.ops.shape import SliceUpdate
 
 _NO_SCALARS = ("complex", "float8")  # kinds of dtypes whose elements are no single register to an `Emitter`
+_PRODUCTS = Matmul, MatmulAdd
+# An element of these is computed from elements at positions that are known, which is all that fusion asks. They are not
+# `Elementwise` because these positions are not their own.
+_STITCHED = Concatenate, SliceUpdate, RandomBits
+_FOLLOWED = Reindex, Source, Gathering
 
 
 class Kind(Enum):
@@ -44,7 +49,7 @@ def kinds_of(graph: Graph, machine: Machine) -> dict[Node, Kind]:
 
 def product_dtypes(graph: Graph, machine: Machine) -> set[str]:
     """The short names of the dtypes for which products of the graph need tile code."""
-    found = {node.outputs[0].type.dtype for node in graph.nodes if isinstance(node.op, Matmul | MatmulAdd)}
+    found = {node.outputs[0].type.dtype for node in graph.nodes if isinstance(node.op, _PRODUCTS)}
     return {dtype.short for dtype in found & machine.product_dtypes}
 
 
@@ -58,14 +63,12 @@ def is_opaque(node: Node) -> bool:
 
 def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
-    if isinstance(op, Matmul | MatmulAdd):
+    if isinstance(op, _PRODUCTS):
         return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
-    # An element of these is computed from elements at positions that are known, which is all that fusion asks. They are
-    # not `Elementwise` because these positions are not their own.
-    is_stitched = isinstance(op, Concatenate | SliceUpdate | RandomBits) and not _joins_blocks(node, machine)
+    is_stitched = isinstance(op, _STITCHED) and not _joins_blocks(node, machine)
     if isinstance(op, Elementwise) or is_stitched:
         found = Kind.POINTWISE
-    elif isinstance(op, Reindex | Source | Gathering):
+    elif isinstance(op, _FOLLOWED):
         found = Kind.INLINE
     elif isinstance(op, Reduction):
         found = Kind.REDUCTION
