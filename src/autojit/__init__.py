@@ -62,7 +62,7 @@ from autojit.tensor.factories import (
     zeros,
     zeros_like,
 )  # fmt: skip
-from autojit.tensor.later import attach_later as _attach_later
+from autojit.tensor.lazy_methods import attach_later as _attach_later
 from autojit.tensor.legacy import KINDS as _KINDS
 from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists

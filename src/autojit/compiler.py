@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from autojit.backend import backend_of
 from autojit.codegen.lowered import LoweredStep
+from autojit.core.collector_pause import uncollected
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.recursion import headroom
-from autojit.core.uncollected import uncollected
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable

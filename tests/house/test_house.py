@@ -101,7 +101,7 @@ def test_locks_come_from_where_a_fork_finds_them() -> None:
     made = re.compile(r"= threading\.(R?Lock|Condition|Semaphore)\(|\[threading\.R?Lock\(")
     assert {name(path) for path in SOURCES if made.search(path.read_text(encoding="utf-8"))} == {
         "src/autojit/core/locks.py",
-        "src/autojit/core/undivided.py",  # a fork waits for it
+        "src/autojit/core/undivided_work.py",  # a fork waits for it
     }
 
 

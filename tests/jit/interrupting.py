@@ -31,12 +31,12 @@ import numpy as np
 
 import autojit as aj
 from autojit.core import locks
+from autojit.core.collector_pause import uncollected
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.recursion import headroom
-from autojit.core.uncollected import uncollected
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
+from autojit.jit.muted_prints import unheard
 from autojit.jit.traced_math import _numbers
-from autojit.jit.unheard import unheard
 from autojit.runtime import bodies
 from autojit.runtime.gate import Gate
 from autojit.runtime.host import cached_host_target
@@ -46,7 +46,15 @@ from autojit.tensor.state import state
 
 PACKAGE = str(Path(aj.__file__).parent)
 TESTED = ("core", "runtime", "jit")
-ALWAYS = ("undivided.py", "locks.py", "while_inside.py", "late_interrupts.py", "gate.py", "bodies.py", "calls.py")
+ALWAYS = (
+    "undivided_work.py",
+    "locks.py",
+    "process_changes.py",
+    "late_interrupts.py",
+    "gate.py",
+    "bodies.py",
+    "calls.py",
+)
 PATIENCE_S = 20.0  # for one trial
 _gates: weakref.WeakSet[Any] = weakref.WeakSet()
 EVENTS = {"call": 0, "return": 3, "c_call": 4, "c_return": 6}

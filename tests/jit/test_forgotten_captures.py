@@ -13,8 +13,8 @@ import pytest
 
 import autojit as aj
 from autojit import nn
-from autojit.jit.forgetting import LEAST_KEPT, MOST_KEPT
-from autojit.jit.gathering import MOST_BOUND
+from autojit.jit.gathering_arguments import MOST_BOUND
+from autojit.jit.kept_signatures import LEAST_KEPT, MOST_KEPT
 from autojit.jit.places import HOLDERS_LIMIT
 
 FEW = 8

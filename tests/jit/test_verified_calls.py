@@ -13,7 +13,7 @@ import pytest
 
 import autojit as aj
 from autojit.core.errors import TraceError
-from autojit.jit import effects, following, native, step, step_gradients, verify
+from autojit.jit import effects, followed_tensors, native, step, step_gradients, verify
 from tests.jit.test_recycled_memory import _run as gradients_between_calls
 from tests.optim.training_programs import Program
 
@@ -87,7 +87,7 @@ def _sgd(**options: Any) -> tuple[Any, Any, Any]:
 
 
 def test_state_that_is_not_followed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following.Holder, "places", lambda self, may_begin: [])
+    monkeypatch.setattr(followed_tensors.Holder, "places", lambda self, may_begin: [])
     _, optimizer, compiled = _sgd(verify="always")
     saved = optimizer.state_dict()
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_state_that_is_not_followed_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_gradients_that_are_not_followed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "follow", lambda places, state: (None, {}))
+    monkeypatch.setattr(followed_tensors, "follow", lambda places, state: (None, {}))
     w, v = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
     compiled = _always(lambda x: (w * x + 2 * v * x).sum().backward())
     with pytest.raises(TraceError, match=r"grad: .* differs"):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from autojit.core.locks import new_lock
-from autojit.runtime import beside
+from autojit.runtime import background
 
 
 def test_one_thread_at_a_time_joins_what_several_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,8 +22,8 @@ def test_one_thread_at_a_time_joins_what_several_wait_for(monkeypatch: pytest.Mo
             time.sleep(0.002)
             inside[0] -= 1
 
-    monkeypatch.setitem(beside._begun, "what several need", (Ending(), new_lock()))  # type: ignore[arg-type]
-    threads = [threading.Thread(target=beside.wait_for, args=("what several need",)) for _ in range(8)]
+    monkeypatch.setitem(background._begun, "what several need", (Ending(), new_lock()))  # type: ignore[arg-type]
+    threads = [threading.Thread(target=background.wait_for, args=("what several need",)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -32,4 +32,4 @@ def test_one_thread_at_a_time_joins_what_several_wait_for(monkeypatch: pytest.Mo
 
 
 def test_waiting_for_what_was_never_begun_ends_at_once() -> None:
-    beside.wait_for("what nobody has begun")
+    background.wait_for("what nobody has begun")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
 from autojit.core.once import once
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 
 _AVX512_NEEDED = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq"})
 

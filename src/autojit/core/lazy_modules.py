@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 
 
 class LazyNames:

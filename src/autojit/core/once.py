@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, ParamSpec, TypeVar
 
 from autojit.core.locks import new_lock
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

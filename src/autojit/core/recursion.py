@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from autojit.core.while_inside import WhileInside
+from autojit.core.process_changes import WhileInside
 
 FRAMES = 12_000
 """Of 400 ops, up to 15 frames each (a guard whose arm reads through a look-up), twice for an arm nested in another."""

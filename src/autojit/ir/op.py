@@ -17,7 +17,7 @@ import numpy as np
 from autojit.core.errors import tensor_expected
 from autojit.core.records import finish
 from autojit.core.types import TensorType
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 from autojit.ir.printing import print_parameters
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Options of optimisers that a captured step assigns: ``optimizer.param_groups[0]["lr"] *= 0.9``, ``schedule.step()``.
 
-An option that the function assigns is a place like others (``rebinding``): the step takes its value in and gives it
-out. A schedule changes options by rules of its own; its step is a call that is made after every run of the compiled
-one, so nothing in the capture may ask for what it will have changed.
+An option that the function assigns is a place like others (``assigned_places``): the step takes its value in and gives
+it out. A schedule changes options by rules of its own; its step is a call that is made after every run of the
+compiled one, so nothing in the capture may ask for what it will have changed.
 """
 
 from __future__ import annotations

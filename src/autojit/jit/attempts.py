@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import WideIntegerError
+from autojit.jit.assigned_places import Rebinding, rebound
 from autojit.jit.calls import Call
 from autojit.jit.captures import remove
 from autojit.jit.failed_calls import undone_if_failed
-from autojit.jit.forgetting import forget_all
+from autojit.jit.kept_signatures import forget_all
 from autojit.jit.line_by_line import CopiedArguments, Endless, WideIntegers
 from autojit.jit.outcomes import (
     BeginsAgain,
@@ -29,7 +30,6 @@ from autojit.jit.outcomes import (
     attempted,
 )
 from autojit.jit.places import with_more
-from autojit.jit.rebinding import Rebinding, rebound
 from autojit.tensor.state import state
 
 if TYPE_CHECKING:

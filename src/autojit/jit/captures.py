@@ -61,7 +61,7 @@ class Captures:
     captures: int = 0
     forms: KnownForms = field(default_factory=KnownForms)
     given_up: list[LineByLine] = field(default_factory=list)  # why captures were, which says which others would be
-    used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
+    used_at: int = 0  # which call through Python used it last, as far as is known (see ``kept_signatures.py``)
     is_told: bool = False  # whether a warning has said that there are too many
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 

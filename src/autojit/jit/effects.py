@@ -25,7 +25,7 @@ from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import OutOfHistory, UnrecordedForm, ViewsOfView
-from autojit.jit.onward import AskedOutside, check_onward, storages_of
+from autojit.jit.outside_gradients import AskedOutside, check_onward, storages_of
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode

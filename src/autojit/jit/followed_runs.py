@@ -9,8 +9,8 @@ from typing import Any
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.line_by_line import LineByLine, Uncompiled
 from autojit.jit.observer import Observer
-from autojit.jit.onward import asking_outside
 from autojit.jit.outside_arrays import ArraysMet
+from autojit.jit.outside_gradients import asking_outside
 from autojit.jit.raised_errors import of_values
 from autojit.jit.trace import Trace
 from autojit.jit.traced_math import traced_math

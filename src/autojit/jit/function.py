@@ -17,12 +17,12 @@ from dataclasses import replace
 from types import MethodType
 from typing import Any
 
+from autojit.core.collector_pause import uncollected
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import is_mine, new_lock
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
-from autojit.core.uncollected import uncollected
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.arguments import (
@@ -34,15 +34,16 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
+from autojit.jit.assigned_places import Rebinding, carried, changing_numbers
 from autojit.jit.attempts import profiled, settled
 from autojit.jit.calls import Call, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.followed_runs import followed, with_drawn
-from autojit.jit.forgetting import Forgetting, make_room
-from autojit.jit.gathering import Gathering
+from autojit.jit.gathering_arguments import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
+from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name, plain
@@ -59,15 +60,14 @@ from autojit.jit.outcomes import (
     ToCompare,
 )
 from autojit.jit.overlaps import told_apart
-from autojit.jit.rebinding import Rebinding, carried, changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
 from autojit.jit.verify import Comparison, check_option
-from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import UNLESS_REENTERED
+from autojit.runtime.precompile import compile_ahead
 from autojit.tensor.state import guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature

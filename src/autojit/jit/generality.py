@@ -20,16 +20,16 @@ from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
+from autojit.jit.assigned_places import Assigned, Ordered
 from autojit.jit.calls import Call
 from autojit.jit.guards import same
 from autojit.jit.line_by_line import LineByLine
+from autojit.jit.muted_prints import unheard
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Turned
-from autojit.jit.rebinding import Assigned, Ordered
 from autojit.jit.result_places import Place
 from autojit.jit.step import Capture
 from autojit.jit.trace_entries import StateEntry
-from autojit.jit.unheard import unheard
 from autojit.jit.users_backward import foresee_backward
 
 

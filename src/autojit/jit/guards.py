@@ -94,7 +94,7 @@ class Guard:
 
     ``native``: checked by the entry point; ``by_epoch``: its changes are counted in the guard epoch. A guard that is
     neither is read before every call. ``held_by``: the dictionary, list, object or cell, and the key in it, for places
-    that a step can take as an argument instead (``rebinding.py``). ``meant``: see ``mean_objects``.
+    that a step can take as an argument instead (``assigned_places.py``). ``meant``: see ``mean_objects``.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """What a capture has changed outside, seen by comparing before and after; it is put back.
 
 A capture runs the function once, and what that run stores would be stored once. What a step can take over is handed to
-``rebinding``, what it can do again at every call to ``contents``; the rest is refused.
+``assigned_places``, what it can do again at every call to ``contents``; the rest is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED, ArgumentLeaf
+from autojit.jit.assigned_places import Assigned, Rebinding
 from autojit.jit.calls import Call
 from autojit.jit.container_changes import WHOLE
 from autojit.jit.eager_mode import set_modes
@@ -30,7 +31,6 @@ from autojit.jit.observer import Observer
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases, Turned
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten, taken_apart
-from autojit.jit.rebinding import Assigned, Rebinding
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard

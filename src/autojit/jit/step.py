@@ -25,7 +25,7 @@ from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.failed_calls import has_run
-from autojit.jit.following import Following, root_array
+from autojit.jit.followed_tensors import Following, root_array
 from autojit.jit.guards import Guard
 from autojit.jit.made_objects import check_outputs
 from autojit.jit.memory_check import check_memory

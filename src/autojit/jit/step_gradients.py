@@ -15,7 +15,7 @@ from typing import Any
 
 from autojit.core.device_array import write_array
 from autojit.ir.graph import Value
-from autojit.jit.following import Followed, follow, root_array
+from autojit.jit.followed_tensors import Followed, follow, root_array
 from autojit.jit.pytree import LEAF, TreeSpec, flatten
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment, allocate

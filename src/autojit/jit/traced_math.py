@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import float64, int64
+from autojit.core.process_changes import WhileInside
 from autojit.core.sizes import is_symbolic
-from autojit.core.while_inside import WhileInside
 from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of

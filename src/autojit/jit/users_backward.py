@@ -22,7 +22,7 @@ from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
-from autojit.jit.following import root_array
+from autojit.jit.followed_tensors import root_array
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class

@@ -22,9 +22,9 @@ import numpy as np
 from autojit.core.device_array import host_copy
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.jit.assigned_places import carrying
 from autojit.jit.draws import Drawn
 from autojit.jit.reachable import GENERATOR, PLACES, RANDOM, Saved, Walk, world_of
-from autojit.jit.rebinding import carrying
 from autojit.tensor.random_rounding import rounding_at_random
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
 from autojit.tensor.tensor import StepGradient, Tensor, type_of

@@ -21,8 +21,8 @@ from autojit.core.dtypes import BY_SHORT
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
-from autojit.core.undivided import undivided
-from autojit.runtime.beside import begin, helper, wait_for
+from autojit.core.undivided_work import undivided
+from autojit.runtime.background import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.interrupts import signals_address
 from autojit.runtime.loader import LoadedObject, load

@@ -32,11 +32,11 @@ from autojit.ir.concrete import concrete
 from autojit.runtime.entry_records import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
 from autojit.runtime.gate import Gate
+from autojit.runtime.kernel_timing import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 from autojit.runtime.loader import LoadedObject
 from autojit.runtime.memory import allocate_at
 from autojit.runtime.object_layout import layout_is_known
 from autojit.runtime.size_program import SizeProgram, sizes_of
-from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -20,8 +20,8 @@ from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.once import once
-from autojit.core.undivided import undivided
-from autojit.runtime.beside import helper
+from autojit.core.undivided_work import undivided
+from autojit.runtime.background import helper
 from autojit.runtime.cores import available_cores
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from autojit.codegen.target import Target
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 from autojit.core.user_warnings import warn
 from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
 

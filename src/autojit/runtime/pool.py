@@ -26,7 +26,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
 from autojit.core.top_level import top_level
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 from autojit.runtime.cores import available_cores
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load

@@ -20,7 +20,7 @@ from autojit.core.errors import SpecializeSize, UndecidedSizeError
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise

@@ -5,7 +5,7 @@ It takes the place of three switches, and nothing is asked per op while it is aw
 - ``state.quiet``/``state.run``, through which every eager op computes;
 - ``state.observer``, which the engine asks once per backward pass, ``Function.apply`` and jitted functions once per
   call;
-- ``runtime.watching``, which a compiled step asks when it is run from Python: it then runs kernel by kernel.
+- ``runtime.kernel_timing``, which a compiled step asks when it is run from Python: it then runs kernel by kernel.
 
 ``state.detour`` sends calls of jitted functions through Python meanwhile. What happens while a step is being captured
 is not told: nothing is computed then.
@@ -26,7 +26,7 @@ from autojit.core.errors import UsageError
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
-from autojit.runtime.watching import KernelRow, watching
+from autojit.runtime.kernel_timing import KernelRow, watching
 from autojit.tensor.node import LAST, Node, backward_name, next_number
 from autojit.tensor.state import detour_of_modes, state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 
-from autojit.core.while_inside import WhileInside
+from autojit.core.process_changes import WhileInside
 
 _thresholds = [gc.get_threshold()]
 _is_frozen = [False]  # whether the user was found to freeze objects

@@ -7,7 +7,7 @@ being made.
 
 from __future__ import annotations
 
-from autojit.runtime.beside import begin
+from autojit.runtime.background import begin
 from autojit.runtime.bodies import plan_request
 from autojit.runtime.entry_method import entry_request
 from autojit.runtime.host import cached_host_target

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 import autojit as aj
-from autojit.core import uncollected as uncollected_module
-from autojit.core.uncollected import uncollected
+from autojit.core import collector_pause
+from autojit.core.collector_pause import uncollected
 
 
 def test_the_collector_rests_while_a_step_is_captured() -> None:
@@ -73,7 +73,7 @@ def test_cycles_made_meanwhile_are_collected_later() -> None:
 def test_objects_that_the_user_froze_stay_frozen_and_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     count = gc.get_freeze_count
-    monkeypatch.setattr(uncollected_module, "_is_frozen", [False])
+    monkeypatch.setattr(collector_pause, "_is_frozen", [False])
     monkeypatch.setattr(gc, "get_freeze_count", lambda: (asked.append(1), count())[1])
     gc.freeze()
     try:

@@ -12,7 +12,7 @@ import pytest
 from autojit.compiler import compile
 from autojit.core.source import UNKNOWN
 from autojit.ir.text import parse_graph
-from autojit.runtime.watching import KernelRow, kernel_rows, shown_lines, watching
+from autojit.runtime.kernel_timing import KernelRow, kernel_rows, shown_lines, watching
 
 CHAIN = (
     "(x: f32[300,200], w: f32[200,100], b: f32[100]) { a: f32[300,100] = matmul(x, w); c: f32[300,100] = add(a, b); "

@@ -1,7 +1,7 @@
 """Compiling beside the calling thread: helpers, and what will be needed soon, begun once per process.
 
 Helpers are daemons, so that a process whose own daemon threads compile for ever can end; what LLVM is in the middle of
-is waited for (`core.undivided`).
+is waited for (`core.undivided_work`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from autojit.core.errors import CompileError
 from autojit.core.locks import new_lock
-from autojit.core.undivided import undivided
+from autojit.core.undivided_work import undivided
 from autojit.runtime.cores import available_cores
 
 _lock = new_lock()

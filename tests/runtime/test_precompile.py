@@ -23,7 +23,7 @@ def test_nothing_is_compiled_twice(tmp_path: Path) -> None:
         COUNTING
         + """
     import autojit as aj
-    from autojit.runtime.ahead import compile_ahead
+    from autojit.runtime.precompile import compile_ahead
     step = aj.jit(lambda x: (x * 2).sum())
     compile_ahead()
     assert step(aj.ones(4)).item() == 8

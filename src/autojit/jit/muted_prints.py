@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from autojit.core.while_inside import WhileInside
+from autojit.core.process_changes import WhileInside
 
 
 class _Selective:

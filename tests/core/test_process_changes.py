@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from autojit.core.while_inside import WhileInside
+from autojit.core.process_changes import WhileInside
 
 
 def noted() -> tuple[WhileInside, list[str]]:
