@@ -165,7 +165,7 @@ def _copied(grad: Tensor, leaf: Tensor | None) -> Tensor:
 
 
 def _layout_for(like: Any) -> Any:
-    """How a gradient of a leaf that lies as this array does: as it, if it has no gaps; None: in row-major order."""
+    """The layout of a gradient of a leaf with this array's: the same, if it has no gaps; None: in row-major order."""
     return None if like is None or like.flags.c_contiguous or not _is_dense(like) else like
 
 

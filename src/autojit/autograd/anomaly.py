@@ -40,7 +40,7 @@ _threads_on = 0  # threads whose mode is on
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    """Where code lies that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
+    """Where code is that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
     from sysconfig import get_path
 
     return (*{get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")

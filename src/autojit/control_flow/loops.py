@@ -178,7 +178,7 @@ def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = F
         init: the first carry, a nest of tensors.
         xs: a nest of tensors with the same extent along ``dim``.
         dim: the axis of the slices; results are stacked along axis 0.
-        reverse: begin with the last slice; results stand where their slices stood.
+        reverse: begin with the last slice; results are where their slices were.
 
     Raises:
         RuntimeError: a carry changes its structure, shape or dtype (the message names the leaf), the tensors of ``xs``

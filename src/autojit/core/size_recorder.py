@@ -1,7 +1,7 @@
 """Who records what a capture assumes of open sizes, and whose questions about them it has to answer.
 
 A question that all sizes do not answer alike is answered by the call at hand, and the capture holds for sizes that
-answer as its own: a `SizeGuard`. What takes the digits of a size is answered too, and fixes it.
+answer as its own: a `SizeGuard`. What needs the concrete value of a size is answered too, and fixes it.
 """
 
 from __future__ import annotations

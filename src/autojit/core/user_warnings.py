@@ -40,7 +40,7 @@ def trying() -> Iterator[None]:
 def warn(message: str, category: type[Warning] = UserWarning, *, is_once: bool = False) -> None:
     """``warnings.warn`` about the innermost line of a user's that led here.
 
-    ``is_once``: nobody says it again in this process, so it is said now.
+    ``is_once``: nobody says it again in this process, so the warning is given now.
     """
     if is_once or taker.take is None or not taker.take(message, category):
         _warn_now(message, category)

@@ -15,7 +15,7 @@ from autojit.core.locks import in_forked_child, new_lock
 
 
 class WhileInside:
-    """One such change: ``begin`` makes it, ``end`` puts it back; never both at the same time, and in turns."""
+    """One such change: ``begin`` makes it, ``end`` puts it back; never both at the same time, always alternately."""
 
     def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         self._begin, self._end = begin, end

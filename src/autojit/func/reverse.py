@@ -1,6 +1,6 @@
 """Reverse mode for functions that may run inside batches and forward-mode levels.
 
-How to read: layers stand in the order levels, then batches (``forward_level.new_level`` keeps it so), and history is
+How to read: layers are in the order levels, then batches (``forward_level.new_level`` keeps it so), and history is
 always that of the tensors below all batches. ``autograd.grad`` goes there by itself; ``fresh`` and ``own`` go below one
 batch at a time and do their work at the bottom.
 """

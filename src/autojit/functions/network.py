@@ -238,7 +238,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A convolution, or its transpose, over the one to three axes that ``weight`` has beside its channels.
+    """A convolution, or its transpose, over the one to three axes that ``weight`` has besides its channels.
 
     Raises:
         RuntimeError: shapes that do not fit.

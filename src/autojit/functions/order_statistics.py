@@ -33,7 +33,7 @@ def nanquantile(
     Shapes: ``f[.., n, ..] -> f[*q.shape, .., ..]``.
 
     Raises:
-        RuntimeError: ``q`` lies outside [0, 1], the dtypes differ, or the interpolation is
+        RuntimeError: ``q`` is outside [0, 1], the dtypes differ, or the interpolation is
             unknown.
 
     Example:

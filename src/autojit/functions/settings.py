@@ -71,7 +71,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
     Raises:
         TypeError: ``debug_mode`` is neither a number nor a name.
-        RuntimeError: it is none of these.
+        RuntimeError: it is not one of these.
 
     Example:
         >>> import autojit as aj
@@ -147,7 +147,7 @@ def is_storage(obj: Any, /) -> bool:
 
 @declared()
 def is_distributed(input: Tensor) -> bool:
-    """False: no tensor lies on several machines."""
+    """False: no tensor is on several machines."""
     return False
 
 

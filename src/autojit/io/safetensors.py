@@ -62,7 +62,7 @@ class SafetensorsError(LoadError, ValueError):
 
 
 class Entry(NamedTuple):
-    """One tensor of a header: where its bytes lie in the data."""
+    """One tensor of a header: where its bytes are in the data."""
 
     name: str
     dtype: DType

@@ -350,7 +350,7 @@ def _shown(part: Any) -> str:
 
 
 class Packed(NamedTuple):
-    """A call's arguments with copies in row-major order of the tensors that lie otherwise."""
+    """A call's arguments with copies in row-major order of the tensors in any other order."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]

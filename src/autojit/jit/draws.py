@@ -35,7 +35,7 @@ from autojit.tensor.tensor import Tensor
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 PLANS_LIMIT = 32  # of one function: beyond that the oldest is forgotten, and found again by tracing the function
 ALTERNATIVES_LIMIT = 4
-ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes anew is found in every round
+ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes again is found in every round
 
 
 def is_drawn_from(value: Any) -> bool:

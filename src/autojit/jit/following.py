@@ -34,7 +34,7 @@ class Gradients(Protocol):
 
 
 class Followed(NamedTuple):
-    """A place: what the capture or the last call found there, and what there is now."""
+    """A place: what the capture or the last call found there, and what is there now."""
 
     name: str
     before: Tensor | None

@@ -84,7 +84,7 @@ def _as_they_are(words: Any) -> list[WordGuard]:
 
 
 WordsGuard = ClassGuard | CodeGuard | TypeGuard | TableGuard
-_IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table lies before the object
+_IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table is before the object
 _MANAGED_OFFSET = -24
 
 

@@ -161,7 +161,7 @@ class NativeStep:
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one
-        lies otherwise.
+        is in another order.
         """
         given = list(leaves)
         for k, order in self.strided.items():

@@ -334,7 +334,7 @@ _OF_INTEGERS = frozenset((
     "greater_equal", "less", "less_equal", "equal", "not_equal", "sign", "matmul", "isfinite", "isnan", "isinf",
 ))  # fmt: skip
 _BY_NUMBER = {"floor_divide": 1, "remainder": 1, "power": 0, "left_shift": 0, "right_shift": 0}
-"""Of integers only with a number that is at least this: others are errors, or hang on the values."""
+"""Of integers only with a number that is at least this: others are errors, or depend on the values."""
 
 
 def _typed(ufunc: np.ufunc, form: Callable[..., Any], args: Sequence[Any], name: str) -> Callable[..., Any]:

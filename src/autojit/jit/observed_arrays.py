@@ -232,7 +232,7 @@ class ObservedArrays:
 
 
 def _shown(function: Any, value: Any) -> Any:
-    """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array that lies so."""
+    """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array of that layout."""
     if type(value) is not TracedArray:
         return value
     trace: Any = state.trace

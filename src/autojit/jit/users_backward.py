@@ -245,7 +245,7 @@ class _OfBackward(Observer):
         return super().attribute(obj, name, read)
 
     def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """What is drawn is another value at every pass: nothing is fetched for one that comes to nothing."""
+        """What is drawn is another value at every pass: nothing is fetched for one that is given up."""
         raise GivenUp(_Drawn(f"reads what {own(function, '__qualname__', type(function).__name__)} gives"))
 
     draw_unless_of_tensors = draw

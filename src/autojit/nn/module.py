@@ -436,7 +436,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         return self.__class__.__name__
 
     def extra_repr(self) -> str:
-        """What ``repr`` shows beside the children; layers show their sizes."""
+        """What ``repr`` shows besides the children; layers show their sizes."""
         return ""
 
     def __repr__(self) -> str:

@@ -88,7 +88,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(first, Linear(hidden, high - low, False, device, dtype)))
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         self.head.reset_parameters()
         for cluster in self.tail:
             for layer in cluster:

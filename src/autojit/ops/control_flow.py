@@ -1,7 +1,7 @@
 """Ops that hold graphs: what they share, and ``Cond``, a branch.
 
 The graphs are ordinary ones, differentiated and batched by the graph transforms (through ``core.ports``, because these
-stand above the ops). Everything the graphs read comes in as an operand; nothing inside has an effect outside.
+are above the ops). Everything the graphs read comes in as an operand; nothing inside has an effect outside.
 """
 
 from __future__ import annotations

@@ -361,7 +361,7 @@ class SliceUpdate(Structured):
 
 
 def _is_negative(width: int) -> bool:
-    """Whether a width is negative; what remains of an axis beside a counted region is not."""
+    """Whether a width is negative; what remains of an axis besides a counted region is not."""
     return surely_less(width, 0) if is_counted(width) else width < 0
 
 

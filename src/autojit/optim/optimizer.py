@@ -335,7 +335,7 @@ class Optimizer:
         return tensors, others
 
     def kept(self) -> Callable[[], None]:
-        """How to put back what it keeps now, if what is begun for a compiled step comes to nothing."""
+        """How to put back what it keeps now, if what is begun for a compiled step is given up."""
         return kept_state(self)
 
     def catch_up(self, slots: Iterable[Any], moves: Iterable[frozenset[int]]) -> None:

@@ -97,7 +97,7 @@ class ParamGroup(dict[str, Any]):
     def baked_state(
         self, options: Container[str], assigned: Container[tuple[int, Any]] = ()
     ) -> tuple[tuple[str, Any], ...]:
-        """Everything a trace may depend on beside the slots: flags, types, whether numbers are zero, values read.
+        """Everything a trace may depend on besides the slots: flags, types, whether numbers are zero, values read.
 
         Of names outside the optimiser's own ``options`` (a scheduler's notes, say) only those a trace has read count.
         ``assigned``: (id, name) of options that are arguments of the step.

@@ -485,7 +485,7 @@ def build_executable(
 
 
 def move_fixed(executable: Executable, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> bool:
-    """Let fixed inputs and outputs lie elsewhere; False where the executable has to be built anew. Not in a call."""
+    """Let fixed inputs and outputs be elsewhere; False where the executable has to be built again. Not in a call."""
     executable.gate.expect_mine()
     builder = executable.keep
     return isinstance(builder, PlanBuilder) and builder.move(_fixed(builder.lowered, inputs, outputs))

@@ -301,7 +301,7 @@ def repeat_interleave(
 
 
 def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
-    """0, 1, 2, ... each so many times: ``i64[n] -> i64[sum]``."""
+    """0, 1, 2, ... each that many times: ``i64[n] -> i64[sum]``."""
     spec = type_of(repeats)
     if spec.dtype not in (int32, int64):
         raise UnsupportedDTypeError(f'"repeat_interleave_cpu" not implemented for {spec.dtype}', {"repeats": repeats})

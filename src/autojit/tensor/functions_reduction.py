@@ -390,7 +390,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 def _is_common(x: Tensor) -> bool:
-    """Whether a composed op can compute at once: elements at hand, of a common dtype, along an axis."""
+    """Whether a composed op can compute at once: concrete elements, of a common dtype, along an axis."""
     array = x._array
     return (
         state.divert is None

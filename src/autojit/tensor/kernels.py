@@ -275,7 +275,7 @@ def _would_be_at_hand(operands: Sequence[Any]) -> bool:
 
 
 def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:
-    """The order, "C" or "F", in which the arrays of one shape all lie, aligned."""
+    """The order, "C" or "F", in which the arrays of one shape all are, aligned."""
     rows = columns = True
     for array in arrays:
         if array.ndim:

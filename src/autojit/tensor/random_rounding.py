@@ -6,7 +6,7 @@ cancel. So the ops themselves are shaken, not their operands alone. Source: Park
 
 Functions that level off (tanh, sigmoid, erf) are exactly 1 there in one implementation, and the number beside 1 in
 another, and then are so for all elements at once: the gradient behind them is 0, or anything but 0. Drawing for each
-element by itself would not show it, so that every other run gives whole numbers for what lies beside them.
+element by itself would not show it, so that every other run gives whole numbers for what is beside them.
 """
 
 from __future__ import annotations

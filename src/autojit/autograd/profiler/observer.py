@@ -48,7 +48,7 @@ class Sink(Protocol):
     ) -> None:
         """Something begins. ``number`` is a node's, or the one an op's node will get, or ``NO_NUMBER``.
 
-        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, stand in user code.
+        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, are in user code.
         """
         ...
 

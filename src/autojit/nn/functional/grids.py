@@ -112,7 +112,7 @@ def grid_sample(
 
     Args:
         mode: ``"bilinear"``, ``"nearest"``, or, for images, ``"bicubic"``.
-        padding_mode: what lies outside: ``"zeros"``, the ``"border"`` or a ``"reflection"``.
+        padding_mode: what is outside: ``"zeros"``, the ``"border"`` or a ``"reflection"``.
         align_corners: whether -1 and 1 are the centres of the outermost samples (False: their outer edges).
 
     Raises:

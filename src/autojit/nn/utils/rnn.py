@@ -56,11 +56,11 @@ class PackedSequence(NamedTuple):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the data lie on a CUDA device."""
+        """Whether the data are on a CUDA device."""
         return bool(self.data.is_cuda)
 
     def is_pinned(self) -> bool:
-        """Whether the data lie in pinned memory."""
+        """Whether the data are in pinned memory."""
         return bool(self.data.is_pinned())
 
     def pin_memory(self) -> PackedSequence:

@@ -72,7 +72,7 @@ class IterDataPipe(_Functional, IterableDataset[Any]):
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def reset(self) -> None:
-        """Start anew; nothing to do unless a subclass keeps a place."""
+        """Start again; nothing to do unless a subclass keeps a place."""
 
 
 class MapDataPipe(_Functional, Dataset[Any]):
