@@ -68,6 +68,6 @@ def load(path: str | os.PathLike[str]) -> int:
     An archive is executable code: load only what you would run.
 
     Raises:
-        ArgumentError: the file is no archive, or is damaged; sound entries before the damage are kept.
+        ArgumentError: the file is not an archive, or is damaged; sound entries before the damage are kept.
     """
     return default_cache().load(path)

@@ -117,7 +117,7 @@ def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
 
 
 def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
-    """Whether nothing can forbid to add to a gradient, which is no view: inference tensors count as views."""
+    """Whether nothing can forbid to add to a gradient, which is not a view: inference tensors count as views."""
     array = total._array
     return total._view is None and array.flags.writeable and array.shape == grad._array.shape
 

@@ -24,7 +24,7 @@ Known = Callable[[Expr], bool]
 
 
 def below(roots: Iterable[Expr], is_known: Known) -> Iterator[Expr]:
-    """The expressions that ``roots`` are computed from, but for what is known already."""
+    """The expressions that ``roots`` are computed from, except for what is known already."""
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:

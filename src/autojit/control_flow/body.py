@@ -334,7 +334,7 @@ class Body:
                 )
 
     def input(self, kind: TensorType) -> Tensor:
-        """A new input; its tensor is no leaf, so that the function may change it in place."""
+        """A new input; its tensor is not a leaf, so that the function may change it in place."""
         value = self.trace.builder.input(kind)
         made = wrap_value(value)
         if not (self.layer.takes_grad and kind.dtype.is_differentiable):

@@ -187,7 +187,7 @@ class Trace(Protocol):
         ...
 
     def note_retained(self, tensor: Any) -> None:
-        """The step lets a tensor that is no leaf keep its gradient."""
+        """The step lets a tensor that is not a leaf keep its gradient."""
         ...
 
     def note_detached(self, tensor: Any) -> None:

@@ -82,7 +82,7 @@ def is_own(code: CodeType) -> bool:
 
 
 def is_passed(code: CodeType) -> bool:
-    """Whether a line of this code is no user's: autojit's, or of a library through which the user's call came.
+    """Whether a line of this code is not a user's: autojit's, or of a library through which the user's call came.
 
     ``contextlib`` around a decorated function, ``functools``, ``copy`` or NumPy's own functions tell a user nothing.
     """

@@ -21,7 +21,7 @@ class _Taker(threading.local):
     """Who takes this thread's warnings over, to issue them whenever what led to them is done again."""
 
     take: Callable[[str, type[Warning]], bool] | None = None
-    is_trying: bool = False  # errors are met again by who asks for what is tried now: they are explained then
+    is_trying: bool = False  # errors are met again by whoever asks for what is tried now: they are explained then
 
 
 taker = _Taker()

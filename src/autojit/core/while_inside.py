@@ -1,7 +1,7 @@
 """Something of the process that is otherwise while any thread is inside: changed by the first, put back by the last.
 
 Python's limit of recursion, its garbage collector, ``sys.stdout`` and the functions of ``math`` belong to all threads.
-Who needs one changed says how it is changed and put back; threads may overlap, nest and fork.
+Whoever needs one changed says how it is changed and put back; threads may overlap, nest and fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Constraints: the sets that parameters and values of distributions are in; ``check`` says which elements do.
+"""Constraints: the sets that parameters and values of distributions are in; ``check`` says which elements are.
 
 A constraint's ``event_dim`` is how many last axes make up one element of its set; ``check`` drops those axes.
 """

@@ -52,7 +52,7 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
     if is_recording and x.requires_grad:
         return x.view_as(x)
     made: Tensor = x.detach()
-    for level in _levels():  # tangents are no history: they stay
+    for level in _levels():  # tangents are not history: they stay
         with below(level):
             x_dot = level.tangent(x)
             if x_dot is not None:

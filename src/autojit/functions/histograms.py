@@ -51,7 +51,7 @@ def histogram(
 
     Raises:
         RuntimeError: no bins, a range that descends, or shapes that do not fit.
-        NotImplementedError: the operand is no float.
+        NotImplementedError: the operand is not a float.
 
     Example:
         >>> import autojit as aj

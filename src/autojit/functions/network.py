@@ -262,7 +262,7 @@ def convolution(
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """``nn.functional.embedding`` with the table first; -1 is no padding.
+    """``nn.functional.embedding`` with the table first; -1 means no padding.
 
     Example:
         >>> import autojit as aj

@@ -187,7 +187,7 @@ class Op:
         return ()
 
     def may_fail(self, *types: TensorType) -> bool:
-        """Whether code of the op may report an error. Unlike `may_refuse`, that alone is no reason to compute it."""
+        """Whether code of the op may report an error. Unlike `may_refuse`, that alone is not a reason to compute it."""
         return self.looks_up or self.may_refuse(*types)
 
     @property

@@ -3,8 +3,8 @@
 Recorded programs repeat themselves, layer by layer and step by step. Equal values have the same type object then, so
 that comparing types is comparing addresses.
 
-For all ops it is said here where results are: where their operands are. An op's own rule knows shapes and dtypes alone,
-but for sources, which have no operands, and for ops that move (``Op.moves``).
+This module says where results are: where their operands are. An op's own rule knows shapes and dtypes alone,
+except for sources, which have no operands, and for ops that move (``Op.moves``).
 """
 
 from __future__ import annotations

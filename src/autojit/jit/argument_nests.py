@@ -1,7 +1,7 @@
 """Lists, dictionaries and records among the arguments of a call: they are the caller's objects.
 
 A capture gives the function copies of them, which hold stand-ins. So what the function hands on is named by where it
-is in the arguments, and is the object that is there at each call; who asks which object one is cannot be answered
+is in the arguments, and is the object that is there at each call; which object one is cannot be answered
 by a copy, nor can one be changed: such calls run line by line.
 """
 

@@ -1,7 +1,7 @@
 """A call of a jitted function through Python: attempts, and what their outcomes lead to.
 
 An attempt looks for the step of the call from the root of its captures on, captures what is missing, and runs the step.
-It is given up when it finds that the captures or the form of the function must be others; then there is another
+It fails when it finds that the captures or the form of the function must be others; then there is another
 one. Here is the whole machine; `jit.outcomes` lists its states.
 """
 

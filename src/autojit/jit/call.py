@@ -97,7 +97,7 @@ class CompiledCall(CompiledGraph):
         return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
     def lay_out(self, layouts: Layouts | None) -> None:
-        """From now on the results are laid out so; None: in row-major order."""
+        """From now on the results are laid out like this; None: in row-major order."""
         self._layouts = layouts
 
     def _run(self, arrays: Sequence[Any]) -> Any:

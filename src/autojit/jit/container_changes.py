@@ -298,7 +298,7 @@ class ContainerChanges:
         self._is_settled = True
 
     def _is_explained(self, container: Any, before: Any, again: list[Any], now: Any) -> bool:
-        """Whether operations on what a container held give what it holds, but for items that are assigned."""
+        """Whether operations on what a container held give what it holds, except for items that are assigned."""
         keys = self._own_keys(container)
         if not again:
             return same(now, before) or same(now, without_keys(container, before, keys))
@@ -363,7 +363,7 @@ class ContainerChanges:
                 restore(table, (kept, [dict.__getitem__(table, key) for key in kept]), frozenset())
 
     def put_back(self) -> None:
-        """Give all containers that code may have changed back what they held, if the capture has been given up."""
+        """Give all containers that code may have changed back what they held, if the capture has been discarded."""
         self._put_in_order()
         for container, before in () if self._is_settled else self._before.values():
             if not same(snapshot(container, frozenset()), before):

@@ -45,7 +45,7 @@ def is_drawn_from(value: Any) -> bool:
 
 
 def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call that is no part of the step, whatever it reads and computes."""
+    """A call that is not part of the step, whatever it reads and computes."""
     before, active.observer = active.observer, None
     trace = state.trace
     set_trace(None)
@@ -126,7 +126,7 @@ class Draw:
     place: Place | ArgumentPlace | None = None
 
     def make(self, arguments: Any = None) -> Any:
-        """Fetch one; what that reads is not the step's, and what it computes is no part of it.
+        """Fetch one; what that reads is not the step's, and what it computes is not part of it.
 
         ``arguments``: of the call, the user's last.
         """

@@ -212,7 +212,7 @@ _PURE = frozenset((
     "pytest", "_pytest", "unittest", "hypothesis", "absl", "attr", "attrs", "pydantic", "optree", "mpmath", "sympy",
     "networkx",
 ))  # fmt: skip
-"""Libraries whose functions give what follows from their arguments (but for those below), or belong to tests."""
+"""Libraries whose functions give what follows from their arguments (except for those below), or belong to tests."""
 _IMPURE = frozenset((
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "open_memmap", "save", "savez",
     "savez_compressed", "savetxt", "geterr", "seterr", "geterrcall", "seterrcall", "setbufsize", "getbufsize",

@@ -2,7 +2,7 @@
 
 The native entry point checks tensors, baked-in objects and most guards by itself. What it cannot do is done by a thin
 Python layer around it, only where a step needs it: guards that must be read (contents of lists), nested arguments,
-results that are no flat tuple of tensors, and arguments that are views while the step changes state.
+results that are not a flat tuple of tensors, and arguments that are views while the step changes state.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def require_sure(function: Any, leaves: Sequence[Any], name: str) -> None:
 
 
 def _fits_all(leaf: Any) -> bool:
-    """Whether a leaf is no number that some dtype of integers does not hold."""
+    """Whether a leaf is not a number that some dtype of integers does not hold."""
     return leaf is None or type(leaf) is TracedArray or (type(leaf) is int and 0 <= leaf < 128)
 
 

@@ -261,7 +261,7 @@ class Results:
         with self._traced():
             layout = layout_of(leaf)
         order = order_of(layout)
-        if order is None:  # but for axes of size 1, where a size is not open that only happens to be 1
+        if order is None:  # except for axes of size 1, where a size is not open that only happens to be 1
             is_known = layout.size > 0 and not any(map(is_symbolic, type_of(leaf).shape))
             return is_known and layout.strides != np.empty(layout.shape, layout.dtype).strides
         return order[:1] == ("strides",)

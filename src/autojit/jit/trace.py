@@ -70,7 +70,7 @@ class Trace(
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``; their layout, ``TraceOrders``; which versions move, ``TraceVersions``; what
+    For the others see ``TraceSizes``; layouts, ``TraceOrders``; which versions move, ``TraceVersions``; what
     ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
     texts, ``TraceTexts``; backward passes, ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of
     Python, ``TraceExact``.

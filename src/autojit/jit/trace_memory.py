@@ -87,7 +87,7 @@ class TraceMemory:
         self._used += [(node, node._kept()) for node in nodes]
 
     def attach_again(self) -> None:
-        """Give tensors the histories that a capture which is given up, or is made again, took from them."""
+        """Give tensors the histories that a capture that is discarded, or made again, took from them."""
         for t, had in reversed(self._detached):
             t._requires_grad, t._grad_fn, t._output_nr, t._accumulator = had
         for node, kept in reversed(self._used):

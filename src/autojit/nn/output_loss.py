@@ -41,7 +41,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Raises:
         ValueError: bad cutoffs.
-        RuntimeError: input and target do not fit, or a target is no class.
+        RuntimeError: input and target do not fit, or a target is not a class.
 
     Example:
         >>> import autojit as aj

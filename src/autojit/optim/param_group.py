@@ -177,7 +177,7 @@ class ParamGroup(dict[str, Any]):
             bump_guard_epoch()
 
     def _drop_slots(self, name: str, value: Any) -> None:
-        """Forget slots that the new value no longer fits (it is no number, or a tuple of another length)."""
+        """Forget slots that the new value no longer fits (it is not a number, or a tuple of another length)."""
         for slot_name, place in list(self._slots):
             if slot_name != name:
                 continue

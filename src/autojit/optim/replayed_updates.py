@@ -79,7 +79,7 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
 
 
 def _described(p: Tensor, grad: Tensor, state: dict[str, Any], call: StepCall) -> tuple[list[Tensor] | None, Any]:
-    """The parameter's own tensors, or None if one is no plain memory; and what equal updates have in common."""
+    """The parameter's own tensors, or None if one is not plain memory; and what equal updates have in common."""
     operands, kinds = [grad, p], [type_of(grad), type_of(p)]
     rest: list[Any] = []
     for name, value in state.items():

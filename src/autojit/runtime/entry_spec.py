@@ -214,7 +214,7 @@ class EntrySpec(NamedTuple):
 
     Args:
         step_address: ``void aj_step(void **table)``.
-        table_address: its pointer table, filled but for arguments and outputs.
+        table_address: its pointer table, filled except for arguments and outputs.
         gate: the right to run the step and to touch what it uses.
         arguments: positional ones first, then one for each of `keyword_names`.
         identities: positions of two arguments, and whether they must be one object (else two).

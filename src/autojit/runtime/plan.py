@@ -177,7 +177,7 @@ class PlanBuilder:
         return self.memory.machine.aligned(size * (self.workers if scratch.per_worker else 1))
 
     def words(self, values: Sequence[int]) -> int:
-        """Address of words, constant but for symbolic sizes."""
+        """Address of words, constant except for symbolic sizes."""
         block, base = self._zeros(len(values))
         block[:] = [int(self._word(v, base + 8 * k)) & WORD for k, v in enumerate(values)]
         return base

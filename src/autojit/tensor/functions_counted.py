@@ -232,7 +232,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     weights of their dtype (float64 unless they are float32).
 
     Raises:
-        RuntimeError: the operand is no vector or holds negative numbers, or there are not as many weights.
+        RuntimeError: the operand is not a vector or holds negative numbers, or there are not as many weights.
     """
     spec = type_of(input)
     if spec.dtype.category != 1:

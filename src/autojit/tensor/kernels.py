@@ -252,7 +252,7 @@ def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] |
 
 
 def _are_at_hand(operands: Sequence[Any]) -> bool:
-    """Whether the operands are arrays that hold elements, float32 or float64 all alike but for indices and masks."""
+    """Whether the operands are arrays that hold elements, float32 or float64 all alike except for indices and masks."""
     first = operands[0]._array
     if type(first) is not np.ndarray or state.divert is not None or first.dtype.char not in "fdl":
         return False

@@ -42,7 +42,7 @@ class _Draw(NamedTuple):
 def _rounded(found: Any, operands: tuple[Any, ...], draw: _Draw) -> Any:
     """An op's results, each number off by up to one unit in its last place.
 
-    Numbers that were moved and not computed (an operand's, but for their sign) and whole numbers are exact.
+    Numbers that were moved and not computed (an operand's, except for their sign) and whole numbers are exact.
     """
     if isinstance(found, tuple | list):
         return type(found)(_rounded(part, operands, draw) for part in found)

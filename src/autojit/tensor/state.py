@@ -154,7 +154,7 @@ class Layer(abc.ABC):
         return base
 
     def restrided(self, restride: Any, x: Any, size: Any, stride: Any, offset: int | None) -> Any:
-        """``restride(x, size, stride, offset)`` where ``x`` is in this layer's own memory; None if it does not."""
+        """``restride(x, size, stride, offset)`` where ``x`` is in this layer's own memory; None if it is not."""
         return None
 
     def become(self, x: Any, seen: Any) -> None:  # noqa: B027

@@ -118,7 +118,7 @@ class Observer:
         return result
 
     def call(self, name: str, kind: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Something that is no op runs: a jitted function, a user's Function, the start of a backward pass."""
+        """Something that is not an op runs: a jitted function, a user's Function, the start of a backward pass."""
         if state.trace is not None:
             return function(*arguments)
         self.sink.push(name, kind, NO_NUMBER)
