@@ -240,7 +240,7 @@ def nan_error(node: Node, number: int) -> DifferentiationError:
 def require_numbers(checks: Sequence[Check], given: Sequence[Tensor]) -> None:
     """Make checks conditions of the body that is being captured: of each round, however often the body is run.
 
-    A NaN among the cotangents ``given`` is not the body's: it is told where it was made.
+    A NaN among the cotangents ``given`` is not the body's: it is reported where it was made.
     """
     if not checks:
         return

@@ -253,7 +253,7 @@ class Walk:
         self._deliver(node, results if type(results) is list else list(results))
 
     def _pass_over(self, node: Node) -> None:
-        """Nothing has come to a node, and nothing comes from it: leaves behind it wait for it no more."""
+        """Nothing has come to a node, and nothing comes from it: leaves behind it no longer wait for it."""
         if self.closed and self.targets is not None and any(node is target for target, _ in self.targets):
             return  # where the pass ends
         for edge in node.edges:

@@ -117,20 +117,20 @@ class AutojitError(Exception):
         return made
 
     def with_facts(self, facts: Mapping[str, object]) -> Self:
-        """The same error, told with more facts."""
+        """The same error, with more facts."""
         made = self._again(self.what, {**facts, **self.facts}, self.op)
         made.is_placed = self.is_placed
         return made
 
     def in_round(self, number: int) -> Self:
-        """The same error, told with the round of the loop in which it came up; that of an inner loop comes after it."""
+        """The same error, with the round of the loop in which it came up; that of an inner loop comes after it."""
         inner = self.facts.get("round")
         made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
         made.is_placed = self.is_placed
         return made
 
     def of_shape(self, shape: Sequence[int]) -> Self:
-        """The same error, told of an operand of this shape: the user's, whose elements in order were looked at."""
+        """The same error, reported of an operand of this shape: the user's, whose elements in order were looked at."""
         position = self.facts.get("position")
         if not isinstance(position, Position) or len(position.place) != 1:
             return self

@@ -282,7 +282,7 @@ def _whole(x: Any) -> Any:
 
 
 def plain_text(n: int) -> str:
-    """The digits of a number that a user is told; a size that is open is open no more."""
+    """The digits of a number that a user is told; a size that is open is no longer open."""
     return str(n._digits() if type(n) is SymbolicSize and asked.recorder is not None else n)
 
 

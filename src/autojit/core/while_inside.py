@@ -57,7 +57,7 @@ class WhileInside:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Inside, things are as they are when nobody is inside; who enters or leaves meanwhile waits."""
+        """Inside, things are as they are when nobody is inside; whoever enters or leaves meanwhile waits."""
         with late_interrupts, self._lock:
             if self._depths:
                 self._end()

@@ -33,7 +33,7 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
     """A tensor to differentiate by: its history begins here, or goes on to that of a caller who is recording.
 
     Inside a batch every element has its own, also of an input that all elements share. The history of a caller who is
-    not recording is not asked for: a view of his that shows changed memory may have none to give.
+    not recording is not asked for: a view of theirs that shows changed memory may have none to give.
 
     Raises:
         RuntimeError: ``x`` is not a Tensor.

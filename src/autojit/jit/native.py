@@ -118,7 +118,7 @@ class NativeStep:
         return [self.step.capture.arguments[k].value for k in places]
 
     def fits(self, leaves: list[Any]) -> bool:
-        """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
+        """Whether it is for the step's present memory and sizes, and this call's arguments are no longer views."""
         is_able = self.is_layered or not stand_ins(self.step.capture.guards)
         return is_able and self.is_present and set(self._view_positions(leaves)) <= set(self.views)
 

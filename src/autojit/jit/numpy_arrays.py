@@ -362,7 +362,7 @@ _OF_ZERO_AND_NAN: dict[Any, Callable[[Any, Any], Any]] = {
     np.remainder: lambda found, divisor: found.copysign(divisor),
     np.sign: lambda found, x: where(x == x, found, x),
 }
-"""What NumPy makes of a zero or a NaN otherwise than autojit: the result, of autojit's and the last operand."""
+"""What NumPy makes of a zero or a NaN differently from autojit: the result, of autojit's and the last operand."""
 
 
 def _operand(x: Any, dtype: DType) -> Tensor:

@@ -59,7 +59,7 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
 
 
 def evaluate_round(body: Graph, arrays: Sequence[Any], number: int) -> list[Any]:
-    """One round of a loop by the reference; what goes wrong in it is told with its number."""
+    """One round of a loop by the reference; what goes wrong in it is reported with its number."""
     try:
         return evaluate(body, arrays)
     except AutojitError as error:

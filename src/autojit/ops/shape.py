@@ -366,7 +366,7 @@ def _is_negative(width: int) -> bool:
 
 
 def _exceeds(stop: int, extent: int) -> bool:
-    """Whether a region ends beyond an axis; what a step counts has been clipped by who counts it."""
+    """Whether a region ends beyond an axis; what a step counts has been clipped by what counts it."""
     return surely_less(extent, stop) if is_counted(stop - extent) else stop > extent
 
 

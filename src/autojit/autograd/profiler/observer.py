@@ -8,7 +8,7 @@ It takes the place of three switches, and nothing is asked per op while it is aw
 - ``runtime.watching``, which a compiled step asks when it is run from Python: it then runs kernel by kernel.
 
 ``state.detour`` sends calls of jitted functions through Python meanwhile. What happens while a step is being captured
-is not told: nothing is computed then.
+is not reported: nothing is computed then.
 """
 
 from __future__ import annotations
