@@ -8,7 +8,7 @@ It runs once per mode, and fails where a derivative disagrees with finite differ
         return lambda x: (1 + x.exp()).log(), aj.randn(3, dtype=aj.float64)
 
 The marker takes the arguments of ``autojit.testing.assert_gradients``. pytest loads this file in every run of every
-project, so it stands outside the package and imports autojit only when a marked test runs.
+project, so it is outside the package and imports autojit only when a marked test runs.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _keeps_graph() -> bool:
 
 
 def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...]) -> None:
-    """Let each tensor have been changed so many times, as far as backward passes can tell."""
+    """Let each tensor have been changed this many times, as far as backward passes can tell."""
     for t, version in zip(tensors, versions, strict=True):
         if version < 0:
             raise RuntimeError(f"Cannot set a version counter to {version}, a number below 0")

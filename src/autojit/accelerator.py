@@ -1,4 +1,4 @@
-"""The device beside the CPU that tensors can be placed on, whatever its kind (torch.accelerator)."""
+"""The device besides the CPU that tensors can be placed on, whatever its kind (torch.accelerator)."""
 
 from __future__ import annotations
 

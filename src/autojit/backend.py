@@ -1,7 +1,7 @@
 """Back ends: what compiles and runs graphs of one kind of device; the device of a graph's values chooses.
 
 A `Backend` is what `compiler.compile` calls in its order: `machine` for passes and schedule, `lower` for code, `build`
-for an executable. This module is the only one that names the CPU's; a second stands beside it, under its device type.
+for an executable. This module is the only one that names the CPU's; a second would be beside it, under its device type.
 """
 
 from __future__ import annotations

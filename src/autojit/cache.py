@@ -1,7 +1,7 @@
 """The object cache as users see it: compiled objects on disk, shared by all processes of a user.
 
 The directory is ``AUTOJIT_CACHE_DIR``, else ``autojit`` in the user's XDG cache directory. What an entry is and why it
-is safe to load stands in ``runtime/object_cache.py``.
+is safe to load is said in ``runtime/object_cache.py``.
 
 Example:
     >>> import autojit as aj
@@ -42,7 +42,7 @@ class CacheStats:
 
 
 def directory() -> str:
-    """Where the entries lie."""
+    """Where the entries are stored."""
     return default_cache().directory
 
 
@@ -68,6 +68,6 @@ def load(path: str | os.PathLike[str]) -> int:
     An archive is executable code: load only what you would run.
 
     Raises:
-        ArgumentError: the file is no archive, or is damaged; sound entries before the damage are kept.
+        ArgumentError: the file is not an archive, or is damaged; sound entries before the damage are kept.
     """
     return default_cache().load(path)

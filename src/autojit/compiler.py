@@ -39,7 +39,7 @@ def compile(
     lasting: Collection[int] | None = None,
     forms: KnownForms | None = None,
 ) -> Compiled:
-    """Compile a graph for the device that its values lie on.
+    """Compile a graph for the device that its values are on.
 
     Args:
         graph: a verified graph.
@@ -49,7 +49,7 @@ def compile(
         forms: what related graphs were compiled to, and from now on this one; equal kernels are made once.
 
     Raises:
-        DeviceError: they lie on several, or nothing compiles for it.
+        DeviceError: they are on several, or nothing compiles for it.
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with undivided, uncollected(), headroom():

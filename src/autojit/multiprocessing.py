@@ -98,7 +98,7 @@ def spawn(
 
 
 def get_sharing_strategy() -> str:
-    """What ``set_sharing_strategy`` was told last; tensors are copied in any case."""
+    """What ``set_sharing_strategy`` was given last; tensors are copied in any case."""
     return _strategy
 
 

@@ -49,8 +49,8 @@ class autocast:
         cache_enabled: accepted; casts are not kept, and a compiled step shares equal ones.
 
     Raises:
-        ValueError: ``device_type`` is no string.
-        RuntimeError: it is no kind of device.
+        ValueError: ``device_type`` is not a string.
+        RuntimeError: it is not a kind of device.
 
     Example:
         >>> import autojit as aj

@@ -117,7 +117,7 @@ def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
 
 
 def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
-    """Whether nothing can forbid to add to a gradient, which is no view: inference tensors count as views."""
+    """Whether nothing can forbid to add to a gradient, which is not a view: inference tensors count as views."""
     array = total._array
     return total._view is None and array.flags.writeable and array.shape == grad._array.shape
 
@@ -165,7 +165,7 @@ def _copied(grad: Tensor, leaf: Tensor | None) -> Tensor:
 
 
 def _layout_for(like: Any) -> Any:
-    """How a gradient of a leaf that lies as this array does: as it, if it has no gaps; None: in row-major order."""
+    """The layout of a gradient of a leaf with this array's: the same, if it has no gaps; None: in row-major order."""
     return None if like is None or like.flags.c_contiguous or not _is_dense(like) else like
 
 

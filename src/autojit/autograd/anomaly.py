@@ -40,7 +40,7 @@ _threads_on = 0  # threads whose mode is on
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    """Where code lies that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
+    """Where code is that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
     from sysconfig import get_path
 
     return (*{get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
@@ -240,7 +240,7 @@ def nan_error(node: Node, number: int) -> DifferentiationError:
 def require_numbers(checks: Sequence[Check], given: Sequence[Tensor]) -> None:
     """Make checks conditions of the body that is being captured: of each round, however often the body is run.
 
-    A NaN among the cotangents ``given`` is not the body's: it is told where it was made.
+    A NaN among the cotangents ``given`` is not the body's: it is reported where it was made.
     """
     if not checks:
         return

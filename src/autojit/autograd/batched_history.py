@@ -36,7 +36,7 @@ def grad_in_batch(
     """``grad`` of tensors some of which are elements of ``batch``; None for inputs that were not used.
 
     Raises:
-        RuntimeError: an input is the same tensor for all elements: then its gradient is no element of a batch.
+        RuntimeError: an input is the same tensor for all elements: then its gradient is not an element of a batch.
     """
     top = state.layers[-1]
     options = {**options, "allow_unused": True}

@@ -157,7 +157,7 @@ class Walk:
         return self._only_needed(order)
 
     def _only_needed(self, order: list[Node]) -> list[Node]:
-        """Note which nodes lie on the way to the targets; the order without the others."""
+        """Note which nodes are on the way to the targets; the order without the others."""
         assert self.targets is not None
         wanted = {node for node, _ in self.targets}
         if self.others:
@@ -253,7 +253,7 @@ class Walk:
         self._deliver(node, results if type(results) is list else list(results))
 
     def _pass_over(self, node: Node) -> None:
-        """Nothing has come to a node, and nothing comes from it: leaves behind it wait for it no more."""
+        """Nothing has come to a node, and nothing comes from it: leaves behind it no longer wait for it."""
         if self.closed and self.targets is not None and any(node is target for target, _ in self.targets):
             return  # where the pass ends
         for edge in node.edges:
@@ -379,7 +379,7 @@ def behind_masks(
     """The nodes (in the order in which they run) whose cotangents may hold zeros of a masked branch.
 
     ``masked`` are the roots whose cotangents do. A captured function is many nodes to eager mode: which of its
-    operands are behind a mask hangs on which outputs are, which is the second result.
+    operands are behind a mask depends on which outputs are, which is the second result.
     """
     found = {node for node, _ in masked}
     outputs: dict[Node, frozenset[int]] = {}

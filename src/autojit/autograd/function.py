@@ -40,7 +40,7 @@ class FunctionMeta(type):
 class Function(FunctionCtx, metaclass=FunctionMeta):
     """Base of custom operations: static ``forward(ctx, ...)`` and ``backward(ctx, *grads)``; call ``apply``.
 
-    ``forward`` takes any arguments and returns a tensor or a tuple in which anything may stand. ``backward`` takes one
+    ``forward`` takes any arguments and returns a tensor or a tuple, which may hold anything. ``backward`` takes one
     gradient per output and returns one per input: a tensor of the input's shape, or None. Its ops are recorded under
     ``create_graph``, so higher derivatives follow. With ``setup_context(ctx, inputs, output)`` defined, ``forward``
     takes no ctx. ``jvp(ctx, *tangents)`` serves forward mode, ``vmap(info, in_dims, *args)`` or ``generate_vmap_rule =

@@ -233,7 +233,7 @@ class BackwardCFunction(Node, FunctionCtx):
         if grad is not None and grad is not ZERO:
             return self.output_forms[number]._from_part(grad) if number in self.output_forms else grad
         if number >= len(self.out_metas) or self.out_metas[number] is None:
-            return None  # this output is no tensor
+            return None  # this output is not a tensor
         if grad is None and not self.materialize_grads:
             return None
         if number in self.constants_of_call and not self._materialize_non_diff_grads:

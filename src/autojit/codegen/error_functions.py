@@ -1,6 +1,6 @@
 """erf, erfc, erfinv.
 
-erfc(a) for a >= 0 is exp(-a^2) * H(v) / (1 + 2a) on the whole half line. H = (1 + 2a) erfcx(a) = 1 + (v + 1) G(v) lies
+erfc(a) for a >= 0 is exp(-a^2) * H(v) / (1 + 2a) on the whole half line. H = (1 + 2a) erfcx(a) = 1 + (v + 1) G(v) is
 between 1 and 1.3, so rounding errors of G and of v = (a - K)/(a + K) hardly matter, while the 1, exp(-a^2) and
 1/(1 + 2a) carry their rounding errors along as low-order parts. Thus the tail keeps its relative accuracy down to the
 denormals. The form of H follows Shepherd and Laframboise, Math. Comp. 36 (1981).

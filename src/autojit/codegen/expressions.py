@@ -65,7 +65,7 @@ class ExpressionPrinter(KernelFunction):
                 stack.extend(self.walk.lookups_of(expr.positions))
 
     def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
-        """Where guards hang on the row alone, choose what the inner loops read before they start."""
+        """Where guards depend on the row alone, choose what the inner loops read before they start."""
         if self.is_checked:  # a checked load knows which buffer it reads
             return
         inner = self.walk.inner

@@ -215,7 +215,7 @@ class FunctionText:
     # -- memory
 
     def at(self, base: str, offset_bytes: Operand) -> str:
-        """The address so many bytes behind another."""
+        """The address this many bytes behind another."""
         return self.element(base, "i8", offset_bytes)
 
     def element(self, base: str, kind: str, position: Operand) -> str:

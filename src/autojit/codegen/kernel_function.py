@@ -87,7 +87,7 @@ class KernelFunction(FunctionText, ABC):
         """The instruction that gives an argument."""
 
     def pointers(self, sizes: Sequence[int]) -> list[str]:
-        """The first arguments are buffers of so many elements; their addresses."""
+        """The first arguments are buffers of this many elements; their addresses."""
         self.sizes, self.buffers = sizes, [f"%p{k}" for k in range(len(sizes))]
         for k, name in enumerate(self.buffers):
             self.line(f"{name} = {self.argument(k, 'ptr')}")

@@ -2,7 +2,7 @@
 
 A concatenation, a padding or a written slice is a chain of guards: "is this position inside the piece?". Vectors answer
 by masks and read every piece. Two forms are cheaper. Where the answers change at known positions of the loop, it is cut
-there (`cuts`) and each part knows the answers (`outcome`). Where they hang on the row alone and every arm walks the
+there (`cuts`) and each part knows the answers (`outcome`). Where they depend on the row alone and every arm walks the
 same way through memory (`shared_walk`), the row picks the address to start from.
 """
 
@@ -24,7 +24,7 @@ Known = Callable[[Expr], bool]
 
 
 def below(roots: Iterable[Expr], is_known: Known) -> Iterator[Expr]:
-    """The expressions that ``roots`` are computed from, but for what is known already."""
+    """The expressions that ``roots`` are computed from, except for what is known already."""
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:

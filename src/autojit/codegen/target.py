@@ -1,7 +1,7 @@
 """The machine that code is generated for.
 
 `Target` is what LLVM must know of any; `HostTarget`, a processor, is plain data: code generators read `vector_bytes`
-and never import LLVM. `host_target()` asks LLVM once per process. The feature string is always passed on beside the CPU
+and never import LLVM. `host_target()` asks LLVM once per process. The feature string is always passed on with the CPU
 name, because virtual machines mask features that the CPU's name promises (a Zen 4 without AVX-512, for example).
 """
 

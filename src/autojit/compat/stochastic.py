@@ -132,7 +132,7 @@ def reinforce(sample: Tensor, reward: Any) -> None:
     """Register the reward of a sample: a number, or a tensor of the sample's shape on its device.
 
     Raises:
-        RuntimeError: the tensor is no sample of a stochastic function.
+        RuntimeError: the tensor is not a sample of a stochastic function.
         ValueError: shape or device differ.
     """
     node = sample.grad_fn

@@ -1,7 +1,7 @@
 """Variable as it was in 0.3: ``volatile``, a ``.grad`` that cannot be assigned and is zero for results.
 
 How to read: results of Variables must be Variables, and volatile ones if any operand is, so a *layer* (``state.Layer``)
-stands between the ops of a thread and their computation from its first Variable on until its last one is gone.
+is between the ops of a thread and their computation from its first Variable on until its last one is gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Body: a function of tensors captured as a graph while the program around it goes on.
 
-How to read: ``BodyTrace`` records the ops (it is a ``jit.trace.Trace`` of its own), ``BodyLayer`` stands between the
+How to read: ``BodyTrace`` records the ops (it is a ``jit.trace.Trace`` of its own), ``BodyLayer`` is between the
 function's ops and the trace: a tensor from outside becomes an input of the graph when an op first meets it, so that its
 history stays outside. ``Body`` runs the function and knows the results.
 
@@ -334,7 +334,7 @@ class Body:
                 )
 
     def input(self, kind: TensorType) -> Tensor:
-        """A new input; its tensor is no leaf, so that the function may change it in place."""
+        """A new input; its tensor is not a leaf, so that the function may change it in place."""
         value = self.trace.builder.input(kind)
         made = wrap_value(value)
         if not (self.layer.takes_grad and kind.dtype.is_differentiable):
@@ -347,7 +347,7 @@ class Body:
         return made
 
     def stand_in(self, given: Tensor) -> Tensor:
-        """A new input for a tensor from outside, which lies in memory as that."""
+        """A new input for a tensor from outside, laid out in memory like it."""
         made = self.input(type_of(given))
         with self.layer.outside():
             layout = layout_of(given)
@@ -356,7 +356,7 @@ class Body:
         return made
 
     def kept_order(self, given: Tensor, new: Tensor, result: Tensor) -> Tensor:
-        """The ``result`` for a carry that was ``given``, then ``new``: it lies as copies of both, if these agree."""
+        """The ``result`` for a carry that was ``given``, then ``new``: laid out like copies of both, if these agree."""
         before = copied_order(layout_of(given), type_of(given))
         with self.entered():
             layout = layout_of(new)

@@ -146,7 +146,7 @@ def _either(pred: Tensor, branches: Sequence[Body], found: Sequence[tuple[list[A
 
 
 def _common_order(branches: Sequence[Body], pair: Sequence[Tensor]) -> Any:
-    """How a result lies in memory, whichever branch makes it; None where it depends on that, or in row-major order."""
+    """A result's memory layout, whichever branch makes it; None where it depends on that, or in row-major order."""
     found = []
     for body, t in zip(branches, pair, strict=True):
         with body.entered():

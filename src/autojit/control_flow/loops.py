@@ -152,7 +152,7 @@ def carries_want(
 ) -> list[bool]:
     """Which carries require gradients: those that begin so, and those that any step computes from what does.
 
-    The first ``skip`` outputs of the body are no carries.
+    The first ``skip`` outputs of the body are not carries.
     """
     wants = [takes_grad(t) for t in (*carried, *stacks, *read)]
     count = len(carried)
@@ -178,7 +178,7 @@ def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = F
         init: the first carry, a nest of tensors.
         xs: a nest of tensors with the same extent along ``dim``.
         dim: the axis of the slices; results are stacked along axis 0.
-        reverse: begin with the last slice; results stand where their slices stood.
+        reverse: begin with the last slice; results are where their slices were.
 
     Raises:
         RuntimeError: a carry changes its structure, shape or dtype (the message names the leaf), the tensors of ``xs``
@@ -306,7 +306,7 @@ class _Scan:
     def _captured_step(
         self, carried: Sequence[Tensor], stacks: Sequence[Tensor]
     ) -> tuple[Body, list[Tensor], list[Any]]:
-        """One step, captured, with the leaves of its carry and of its results; what is None is no output of it."""
+        """One step, captured, with the leaves of its carry and of its results; what is None is not an output of it."""
         body = Body("scan: combine_fn")
         with body.entered():
             inner = [body.stand_in(t) for t in carried]

@@ -1,4 +1,4 @@
-"""Devices: where a tensor's storage lies."""
+"""Devices: where a tensor's storage is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from autojit.core.device_array import Space
 
 _KINDS = ("cpu", "cuda", "meta")
-_spaces: dict[str, Callable[[Device], Space]] = {}  # of the kinds that exist here beside the CPU
+_spaces: dict[str, Callable[[Device], Space]] = {}  # of the kinds that exist here besides the CPU
 _made: dict[Device, Space] = {}  # one memory per device, made when it is first used
 
 
@@ -49,7 +49,7 @@ class Device:
     index: int | None = None
 
     def __enter__(self) -> Device:
-        """New tensors lie on this device, until the block ends, when none is given."""
+        """New tensors are on this device, until the block ends, when none is given."""
         _places.append(require_available(self))
         return self
 
@@ -66,11 +66,11 @@ class Device:
 
 
 CPU = Device("cpu")
-_places: list[Device] = [CPU]  # the last one is where tensors lie that are made without a device
+_places: list[Device] = [CPU]  # the last one is where tensors are that are made without a device
 
 
 def default_device() -> Device:
-    """Where tensors lie that are made without a device."""
+    """Where tensors are that are made without a device."""
     return _places[-1]
 
 

@@ -146,7 +146,7 @@ class DeviceArray(Unreadable):
 
 
 def layout_in_memory(array: Any) -> NDArray[Any]:
-    """What tells how an array's elements lie and at which addresses, wherever they are; not to be read."""
+    """What tells how an array's elements are laid out and at which addresses, wherever they are; not to be read."""
     found: NDArray[Any] = array.layout if type(array) is DeviceArray else array
     return found
 

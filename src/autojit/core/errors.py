@@ -117,20 +117,20 @@ class AutojitError(Exception):
         return made
 
     def with_facts(self, facts: Mapping[str, object]) -> Self:
-        """The same error, told with more facts."""
+        """The same error, with more facts."""
         made = self._again(self.what, {**facts, **self.facts}, self.op)
         made.is_placed = self.is_placed
         return made
 
     def in_round(self, number: int) -> Self:
-        """The same error, told with the round of the loop in which it came up; that of an inner loop comes after it."""
+        """The same error, with the round of the loop in which it came up; that of an inner loop comes after it."""
         inner = self.facts.get("round")
         made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
         made.is_placed = self.is_placed
         return made
 
     def of_shape(self, shape: Sequence[int]) -> Self:
-        """The same error, told of an operand of this shape: the user's, whose elements in order were looked at."""
+        """The same error, reported of an operand of this shape: the user's, whose elements in order were looked at."""
         position = self.facts.get("position")
         if not isinstance(position, Position) or len(position.place) != 1:
             return self
@@ -212,7 +212,7 @@ class DTypeError(AutojitError, RuntimeError):
 
 
 class DeviceError(AutojitError, RuntimeError):
-    """Operands lie on different devices, or the device is absent."""
+    """Operands are on different devices, or the device is absent."""
 
     general_fix = "use device='cpu'"
 
@@ -247,12 +247,12 @@ relay(out_of_memory)
 
 
 def int_expected(value: object, name: str = "a size") -> ArgumentKindError:
-    """The error for something that stands where an integer should."""
+    """The error for something that is where an integer should be."""
     return ArgumentKindError(f"{name} must be int, not {type(value).__name__}", fix="convert it: int(n)")
 
 
 def tensors_expected(function: str) -> ArgumentKindError:
-    """The error for one tensor that stands where several should."""
+    """The error for one tensor that is where several should be."""
     return ArgumentKindError(
         f"{function}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor",
         fix=f"give a list: {function}([x, y])",
@@ -260,7 +260,7 @@ def tensors_expected(function: str) -> ArgumentKindError:
 
 
 def tensor_expected(value: object) -> ArgumentKindError:
-    """The error for something that stands where a tensor should: it names the argument of the user's call."""
+    """The error for something that is where a tensor should be: it names the argument of the user's call."""
     call = user_call()
     kind, name, found = type(value).__name__, "op", []
     if call is not None:

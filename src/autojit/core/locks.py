@@ -1,4 +1,4 @@
-"""Locks that a forked child finds as it needs them: free, but for those that the forking thread holds itself.
+"""Locks that a forked child finds as it needs them: free, except for those that the forking thread holds itself.
 
 A fork copies locks but not the threads that hold them, so a lock held elsewhere would never be released in the child.
 What such a lock protects is left as it was in the middle of something; every user of `new_lock` therefore changes what

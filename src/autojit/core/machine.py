@@ -55,7 +55,7 @@ class Machine:
     expansion: int
     """A cheap node this much larger than what it reads is computed where it is read."""
     many_blocks: int
-    """So many blocks of memory are joined by copying each, where they are of ``block_bytes`` on average."""
+    """This many blocks of memory are joined by copying each, where they are of ``block_bytes`` on average."""
     block_bytes: int
     accumulated_bytes: int
     """Larger products that are added to a product are accumulated into its memory."""

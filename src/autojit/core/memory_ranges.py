@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 
 def range_of(array: Any) -> Range:
-    """The addresses between which an array's elements lie; (0, 0) without elements."""
+    """The addresses between which an array's elements are; (0, 0) without elements."""
     if not array.size:
         return 0, 0
     array = layout_in_memory(array)

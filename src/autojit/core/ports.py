@@ -127,7 +127,7 @@ class Trace(Protocol):
         ...
 
     def set_order(self, value: Any, array: Any) -> None:
-        """A value that nobody else has lies as an array; None: in row-major order."""
+        """A value that nobody else has is laid out like an array; None: in row-major order."""
         ...
 
     def memory_of(self, storage: Any) -> Any:
@@ -143,7 +143,7 @@ class Trace(Protocol):
         ...
 
     def laid_as(self, wanted: Any, value: Any, is_own: bool = False) -> Any:
-        """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
+        """The value of memory laid out like an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
     def note_pass(self, nodes: Any, targets: Any, accumulates: bool) -> None:
@@ -187,7 +187,7 @@ class Trace(Protocol):
         ...
 
     def note_retained(self, tensor: Any) -> None:
-        """The step lets a tensor that is no leaf keep its gradient."""
+        """The step lets a tensor that is not a leaf keep its gradient."""
         ...
 
     def note_detached(self, tensor: Any) -> None:

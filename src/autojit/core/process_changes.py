@@ -1,7 +1,7 @@
 """Something of the process that is otherwise while any thread is inside: changed by the first, put back by the last.
 
 Python's limit of recursion, its garbage collector, ``sys.stdout`` and the functions of ``math`` belong to all threads.
-Who needs one changed says how it is changed and put back; threads may overlap, nest and fork.
+Whoever needs one changed says how it is changed and put back; threads may overlap, nest and fork.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autojit.core.locks import in_forked_child, new_lock
 
 
 class WhileInside:
-    """One such change: ``begin`` makes it, ``end`` puts it back; never both at the same time, and in turns."""
+    """One such change: ``begin`` makes it, ``end`` puts it back; never both at the same time, always alternately."""
 
     def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         self._begin, self._end = begin, end
@@ -57,7 +57,7 @@ class WhileInside:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Inside, things are as they are when nobody is inside; who enters or leaves meanwhile waits."""
+        """Inside, things are as they are when nobody is inside; whoever enters or leaves meanwhile waits."""
         with late_interrupts, self._lock:
             if self._depths:
                 self._end()

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, NamedTuple
 
-LEAST = 2  # sizes 0 and 1 are never open: broadcasting and emptiness hang on them
+LEAST = 2  # sizes 0 and 1 are never open: broadcasting and emptiness depend on them
 
 Bound = int | None  # None: not known
 

@@ -1,7 +1,7 @@
 """Who records what a capture assumes of open sizes, and whose questions about them it has to answer.
 
 A question that all sizes do not answer alike is answered by the call at hand, and the capture holds for sizes that
-answer as its own: a `SizeGuard`. What takes the digits of a size is answered too, and fixes it.
+answer as its own: a `SizeGuard`. What needs the concrete value of a size is answered too, and fixes it.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ _for_users: set[CodeType] = set()
 
 
 def for_users(function: _Called) -> _Called:
-    """Let a function count as the user who calls it: it calls what it is given in his place."""
+    """Let a function count as the user who calls it: it calls what it is given in their place."""
     _for_users.add(function.__code__)
     return function
 
 
 def is_for_user(frame: FrameType) -> bool:
-    """Whether a text is made by a user's code, or in his place; messages and printed graphs are autojit's own."""
+    """Whether a text is made by a user's code, or in their place; messages and printed graphs are autojit's own."""
     code = frame.f_code
     if code in _for_users:
         return True

@@ -15,7 +15,7 @@ def parse_size(tree: ast.expr) -> int:
     """A size from the syntax tree of its text; names beginning with "u" may be 0, as those that a step counts itself.
 
     Raises:
-        ValueError: the text is no size.
+        ValueError: the text is not a size.
     """
     match tree:
         case ast.Constant(value=int(value)):

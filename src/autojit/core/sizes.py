@@ -1,7 +1,7 @@
 """SymbolicSize: an extent that a compiled step leaves open.
 
 It has the value seen during the capture (the *hint*), and an expression in named sizes, which its arithmetic carries
-on. It passes for an int (``isinstance``) but is no subclass of one: C code reads an int's digits without asking, and
+on. It passes for an int (``isinstance``) but is not a subclass of one: C code reads an int's digits without asking, and
 would bake in those of the first call. Here it has to ask (``__index__``), and whoever asks fixes the size.
 
 Comparisons answer from the expression where all sizes agree (a named size is at least 2). Where they differ, a capture
@@ -90,7 +90,7 @@ class SymbolicSize(_Int):
     # -- leaving the realm of sizes
 
     def _as_number(self, other: object, function: Callable[[Any, Any], Any]) -> Any:
-        """``function`` of the size as a number that changes from call to call, with a number that is no size."""
+        """``function`` of the size as a number that changes from call to call, with a number that is not a size."""
         if not isinstance(other, _NUMBERS):
             return NotImplemented
         return function(self._number(), other)
@@ -282,7 +282,7 @@ def _whole(x: Any) -> Any:
 
 
 def plain_text(n: int) -> str:
-    """The digits of a number that a user is told; a size that is open is open no more."""
+    """The digits of a number that a user is told; a size that is open is no longer open."""
     return str(n._digits() if type(n) is SymbolicSize and asked.recorder is not None else n)
 
 
@@ -345,7 +345,7 @@ def as_extent(n: Any) -> int:
 
 
 def as_size(n: Any) -> int:
-    """`as_extent` of what is no position: a number that a step computes becomes a size that it counts."""
+    """`as_extent` of what is not a position: a number that a step computes becomes a size that it counts."""
     if type(n) is int or type(n) is SymbolicSize:
         return n
     sized = getattr(type(n), "as_size", None)  # an object may answer every name
@@ -439,7 +439,7 @@ def seems_equal(a: int, b: int) -> bool:
     """`agree` for a rule that treats one case apart: a size that the step counts is taken for another than that.
 
     An answer would split the step, and the general form serves all counts. Not so where sizes are compared up to
-    multiples: that is no special case, but tells two cases apart.
+    multiples: that is not a special case, but tells two cases apart.
     """
     is_counting = is_counted(a) or is_counted(b)
     if is_counting and not any(atom.kind == "remainder" for n in (a, b) for atom in expression_of(n).atoms()):

@@ -18,7 +18,7 @@ import numpy as np
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, os.path.dirname(np.__file__) + os.sep)
-_OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it anew
+_OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it again each time
 _PASSED: dict[str, bool] = {}  # the same for `is_passed`
 _NAMED_BY_OBJECT = ("__call__", "__init__")  # users know these by the class of the object
 _recorder: Callable[[FrameType], SourceLocation] | None = None
@@ -82,7 +82,7 @@ def is_own(code: CodeType) -> bool:
 
 
 def is_passed(code: CodeType) -> bool:
-    """Whether a line of this code is no user's: autojit's, or of a library through which the user's call came.
+    """Whether a line of this code is not a user's: autojit's, or of a library through which the user's call came.
 
     ``contextlib`` around a decorated function, ``functools``, ``copy`` or NumPy's own functions tell a user nothing.
     """

@@ -21,7 +21,7 @@ class _Taker(threading.local):
     """Who takes this thread's warnings over, to issue them whenever what led to them is done again."""
 
     take: Callable[[str, type[Warning]], bool] | None = None
-    is_trying: bool = False  # errors are met again by who asks for what is tried now: they are explained then
+    is_trying: bool = False  # errors are met again by whoever asks for what is tried now: they are explained then
 
 
 taker = _Taker()
@@ -40,7 +40,7 @@ def trying() -> Iterator[None]:
 def warn(message: str, category: type[Warning] = UserWarning, *, is_once: bool = False) -> None:
     """``warnings.warn`` about the innermost line of a user's that led here.
 
-    ``is_once``: nobody says it again in this process, so it is said now.
+    ``is_once``: nobody says it again in this process, so the warning is given now.
     """
     if is_once or taker.take is None or not taker.take(message, category):
         _warn_now(message, category)

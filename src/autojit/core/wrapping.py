@@ -38,7 +38,7 @@ def code_holder(function: Callable[..., Any]) -> Any:
 
 
 def own(value: Any, name: str, default: Any) -> Any:
-    """``getattr(value, name, default)``, but for what a class answers by ``__getattr__``."""
+    """``getattr(value, name, default)``, except for what a class answers by ``__getattr__``."""
     if hasattr(type(value), "__getattr__"):
         return inspect.getattr_static(value, name, default)
     return getattr(value, name, default)

@@ -31,7 +31,7 @@ class ConstraintRegistry:
         """Use a function for a constraint's class; without it, a decorator.
 
         Raises:
-            TypeError: what is registered is no constraint.
+            TypeError: what is registered is not a constraint.
         """
         if factory is None:
             return lambda given: self.register(constraint, given)

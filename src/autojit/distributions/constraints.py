@@ -1,4 +1,4 @@
-"""Constraints: the sets that parameters and values of distributions lie in; ``check`` says which elements do.
+"""Constraints: the sets that parameters and values of distributions are in; ``check`` says which elements are.
 
 A constraint's ``event_dim`` is how many last axes make up one element of its set; ``check`` drops those axes.
 """
@@ -27,7 +27,7 @@ class Constraint:
     event_dim = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Which elements lie in the set: bool, the shape without the last ``event_dim`` axes."""
+        """Which elements are in the set: bool, the shape without the last ``event_dim`` axes."""
         raise UnsupportedError(f"{type(self).__name__}.check is not defined")
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Counts drawn from Poisson and binomial distributions, as pure functions of random numbers.
 
 A mean below 10 is drawn by inversion: the count is how many values of the distribution function, of 64, a uniform
-number exceeds (beyond them lies less than 1e-25). Larger ones by transformed rejection (Hoermann, "The transformed
+number exceeds (beyond them is less than 1e-25). Larger ones by transformed rejection (Hoermann, "The transformed
 rejection method for generating Poisson random variables", 1993, and "The generation of binomial random variates",
 J. Stat. Comput. Simul. 46, 1993): the first of 24 proposals that is accepted; at least three in four are, so
 none is in fewer than one of 10^14 numbers, which then is the mean rounded.

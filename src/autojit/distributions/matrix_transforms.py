@@ -32,7 +32,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     """The elements of square matrices on and below a diagonal, row by row. Shapes: ``f[..., n, n] -> f[..., m]``.
 
     Raises:
-        ValueError: the diagonal lies outside of the matrix.
+        ValueError: the diagonal is outside the matrix.
 
     Example:
         >>> import autojit as aj

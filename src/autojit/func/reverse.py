@@ -1,6 +1,6 @@
 """Reverse mode for functions that may run inside batches and forward-mode levels.
 
-How to read: layers stand in the order levels, then batches (``forward_level.new_level`` keeps it so), and history is
+How to read: layers are in the order levels, then batches (``forward_level.new_level`` keeps it so), and history is
 always that of the tensors below all batches. ``autograd.grad`` goes there by itself; ``fresh`` and ``own`` go below one
 batch at a time and do their work at the bottom.
 """
@@ -33,7 +33,7 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
     """A tensor to differentiate by: its history begins here, or goes on to that of a caller who is recording.
 
     Inside a batch every element has its own, also of an input that all elements share. The history of a caller who is
-    not recording is not asked for: a view of his that shows changed memory may have none to give.
+    not recording is not asked for: a view of theirs that shows changed memory may have none to give.
 
     Raises:
         RuntimeError: ``x`` is not a Tensor.
@@ -52,7 +52,7 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
     if is_recording and x.requires_grad:
         return x.view_as(x)
     made: Tensor = x.detach()
-    for level in _levels():  # tangents are no history: they stay
+    for level in _levels():  # tangents are not history: they stay
         with below(level):
             x_dot = level.tangent(x)
             if x_dot is not None:

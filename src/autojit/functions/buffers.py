@@ -106,7 +106,7 @@ def empty_permuted(
     """Unspecified elements, kept in memory in the order ``physical_layout`` of the axes (outermost first).
 
     Raises:
-        RuntimeError: ``physical_layout`` is no order of the axes.
+        RuntimeError: ``physical_layout`` is not an order of the axes.
 
     Example:
         >>> import autojit as aj

@@ -19,7 +19,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     """How many of ``count`` trials succeed, each with probability ``prob``; operands broadcast.
 
     Raises:
-        ValueError: an operand is no float.
+        ValueError: an operand is not a float.
 
     Example:
         >>> import autojit as aj
@@ -43,7 +43,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Counts of events that come at the rates of the elements.
 
     Raises:
-        RuntimeError: a rate is negative, or the dtype is no float.
+        RuntimeError: a rate is negative, or the dtype is not a float.
 
     Example:
         >>> import autojit as aj

@@ -1,4 +1,4 @@
-"""The device that new tensors lie on when none is given."""
+"""The device that new tensors are put on when none is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autojit.tensor.declared import declared
 
 @declared(method=False)
 def get_default_device() -> Device:
-    """The device that new tensors lie on when none is given: that of the innermost ``with device(..)``, or the set one.
+    """The device of new tensors when none is given: that of the innermost ``with device(..)``, or the set one.
 
     Example:
         >>> import autojit as aj
@@ -25,7 +25,7 @@ def get_default_device() -> Device:
 
 @declared(method=False)
 def set_default_device(device: Any) -> None:
-    """Let new tensors lie on a device when none is given; None means the CPU.
+    """Put new tensors on a device when none is given; None means the CPU.
 
     Raises:
         RuntimeError: there is no such device.

@@ -79,7 +79,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     Shapes: ``[.., m, n], i32[.., k] -> [.., m, m], [.., m, k], [.., k, n]`` with k the smaller of m and n.
 
     Raises:
-        RuntimeError: pivots that are no int32.
+        RuntimeError: pivots that are not int32.
 
     Example:
         >>> import autojit as aj
@@ -107,7 +107,7 @@ def geqrf(input: Tensor) -> PackedQr:
     Not differentiable, as in torch; ``linalg.qr`` is.
 
     Raises:
-        RuntimeError: the operand has fewer than two axes, or is no float.
+        RuntimeError: the operand has fewer than two axes, or is not a float.
 
     Example:
         >>> import autojit as aj

@@ -286,7 +286,7 @@ def _require_cover(window: Tensor | None, frames: _Frames, count: int, part: tup
 
 
 def _overlap(frames: Tensor, hop: int) -> Tensor:
-    """``[b, frames, points] -> [b, samples]``: the frames added where they lie, ``hop`` apart. Linear."""
+    """``[b, frames, points] -> [b, samples]``: the frames added where they are, ``hop`` apart. Linear."""
     batch, count, points = type_of(frames).shape
     samples = points + hop * (count - 1)
     parts = -(-points // hop)

@@ -1,4 +1,4 @@
-"""Histograms: how many elements, or how much weight, lie between edges. Differentiable in the weights."""
+"""Histograms: how many elements, or how much weight, are between edges. Differentiable in the weights."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from autojit.tensor.tensor import type_of
 
 
 class Histogram(NamedTuple):
-    """What lies between the edges, and the edges."""
+    """What is between the edges, and the edges."""
 
     hist: Tensor
     bin_edges: Tensor
 
 
 class HistogramOfPoints(NamedTuple):
-    """What lies in the boxes between the edges, and per coordinate the edges."""
+    """What is in the boxes between the edges, and per coordinate the edges."""
 
     hist: Tensor
     bin_edges: tuple[Tensor, ...]
@@ -51,7 +51,7 @@ def histogram(
 
     Raises:
         RuntimeError: no bins, a range that descends, or shapes that do not fit.
-        NotImplementedError: the operand is no float.
+        NotImplementedError: the operand is not a float.
 
     Example:
         >>> import autojit as aj

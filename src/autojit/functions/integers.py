@@ -39,7 +39,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers; operands broadcast and are promoted.
 
     Raises:
-        NotImplementedError: the operands are no integers.
+        NotImplementedError: the operands are not integers.
 
     Example:
         >>> import autojit as aj
@@ -54,7 +54,7 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers; operands broadcast and are promoted.
 
     Raises:
-        NotImplementedError: the operands are no integers.
+        NotImplementedError: the operands are not integers.
 
     Example:
         >>> import autojit as aj
@@ -78,7 +78,7 @@ def frexp(input: Tensor) -> Frexp:
     Differentiable in the mantissa: the exponent is constant.
 
     Raises:
-        RuntimeError: the operand is no float.
+        RuntimeError: the operand is not a float.
 
     Example:
         >>> import autojit as aj
@@ -144,7 +144,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     """Flat positions as one tensor of positions per axis of ``shape``; they wrap around.
 
     Raises:
-        TypeError: ``indices`` are no integers, or ``shape`` no extents.
+        TypeError: ``indices`` are not integers, or ``shape`` is not a list of extents.
         ValueError: an extent is negative.
 
     Example:

@@ -238,7 +238,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A convolution, or its transpose, over the one to three axes that ``weight`` has beside its channels.
+    """A convolution, or its transpose, over the one to three axes that ``weight`` has besides its channels.
 
     Raises:
         RuntimeError: shapes that do not fit.
@@ -262,7 +262,7 @@ def convolution(
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """``nn.functional.embedding`` with the table first; -1 is no padding.
+    """``nn.functional.embedding`` with the table first; -1 means no padding.
 
     Example:
         >>> import autojit as aj

@@ -1,4 +1,4 @@
-"""Quantiles of the elements that are no NaN."""
+"""Quantiles of the elements that are not NaN."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """``quantile`` of the elements that are no NaN; NaN where there are none. Differentiable in both operands.
+    """``quantile`` of the elements that are not NaN; NaN where there are none. Differentiable in both operands.
 
     Shapes: ``f[.., n, ..] -> f[*q.shape, .., ..]``.
 
     Raises:
-        RuntimeError: ``q`` lies outside [0, 1], the dtypes differ, or the interpolation is
+        RuntimeError: ``q`` is outside [0, 1], the dtypes differ, or the interpolation is
             unknown.
 
     Example:

@@ -33,7 +33,7 @@ _interop_threads = 1
 
 @declared(method=False)
 def get_float32_matmul_precision() -> str:
-    """What ``set_float32_matmul_precision`` was told last; products of float32 are computed in float32 in any case.
+    """What ``set_float32_matmul_precision`` was given last; products of float32 are computed in float32 in any case.
 
     Example:
         >>> import autojit as aj
@@ -71,7 +71,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
     Raises:
         TypeError: ``debug_mode`` is neither a number nor a name.
-        RuntimeError: it is none of these.
+        RuntimeError: it is not one of these.
 
     Example:
         >>> import autojit as aj
@@ -92,7 +92,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 @declared(method=False)
 def get_num_interop_threads() -> int:
-    """What ``set_num_interop_threads`` was told last; ops run one after another."""
+    """What ``set_num_interop_threads`` was given last; ops run one after another."""
     return _interop_threads
 
 
@@ -147,7 +147,7 @@ def is_storage(obj: Any, /) -> bool:
 
 @declared()
 def is_distributed(input: Tensor) -> bool:
-    """False: no tensor lies on several machines."""
+    """False: no tensor is on several machines."""
     return False
 
 

@@ -70,7 +70,7 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """``t`` if ``b``, else ``f``, which are of one type.
 
     Raises:
-        TypeError: ``b`` is no bool, or the types differ.
+        TypeError: ``b`` is not a bool, or the types differ.
     """
     if not isinstance(b, bool) or type(t) is not type(f):
         raise TypeError(f"sym_ite takes a bool and two values of one type, not {b!r}, {t!r}, {f!r}")

@@ -39,7 +39,7 @@ def bartlett_window(
     """A triangle from 0 over 1 to 0: ``[window_length]``.
 
     Raises:
-        RuntimeError: a negative length, or a dtype that is no float.
+        RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj
@@ -62,7 +62,7 @@ def blackman_window(
     """Cosines with the weights 0.42, 0.5, 0.08: ``[window_length]``.
 
     Raises:
-        RuntimeError: a negative length, or a dtype that is no float.
+        RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj
@@ -87,7 +87,7 @@ def hamming_window(
     """``alpha - beta cos``: ``[window_length]``.
 
     Raises:
-        RuntimeError: a negative length, or a dtype that is no float.
+        RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj
@@ -110,7 +110,7 @@ def hann_window(
     """``0.5 - 0.5 cos``: ``[window_length]``.
 
     Raises:
-        RuntimeError: a negative length, or a dtype that is no float.
+        RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj
@@ -134,7 +134,7 @@ def kaiser_window(
     """``i0(beta sqrt(1 - t**2)) / i0(beta)`` for t from -1 to 1: ``[window_length]``.
 
     Raises:
-        RuntimeError: a negative length, or a dtype that is no float.
+        RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj

@@ -40,7 +40,7 @@ def gradcheck(
 
     Args:
         func: takes Tensors, returns a Tensor or a sequence of them; those that require gradients are checked.
-        inputs: a Tensor or a sequence, in which anything may stand; one must require gradients.
+        inputs: a Tensor or a sequence, which may hold anything; one must require gradients.
         eps: the step of the differences.
         atol, rtol: tolerances, as in ``allclose``.
         raise_exception: raise instead of returning False.

@@ -26,7 +26,7 @@ from autojit.tensor.declared import DECLARED
 
 
 def _places(condition: Any) -> Any:
-    """Where a condition holds, flattened; one that is no tensor is looked at now, also inside a capture."""
+    """Where a condition holds, flattened; one that is not a tensor is looked at now, also inside a capture."""
     if isinstance(condition, aj.Tensor):
         return aj.nonzero(_mask(condition).reshape(-1))[:, 0]
     return aj.as_tensor(np.flatnonzero(host(condition)))

@@ -1,4 +1,4 @@
-"""NumPy's functions that ask about arrays: their answers are no tensors, so tensors give their values to NumPy."""
+"""NumPy's functions that ask about arrays: their answers are not tensors, so tensors give their values to NumPy."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 
 @implements("broadcast_arrays")
 def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
-    parts = [a if isinstance(a, aj.Tensor) else np.asarray(a) for a in args]  # what is no tensor stays an array
+    parts = [a if isinstance(a, aj.Tensor) else np.asarray(a) for a in args]  # what is not a tensor stays an array
     shape = np.broadcast_shapes(*[tuple(p.shape) for p in parts])
     return tuple(aj.broadcast_to(p, shape) if isinstance(p, aj.Tensor) else np.broadcast_to(p, shape) for p in parts)
 

@@ -58,11 +58,11 @@ Path = str | os.PathLike[str]
 
 
 class SafetensorsError(LoadError, ValueError):
-    """A file that is no valid safetensors file, or values that cannot become one."""
+    """A file that is not a valid safetensors file, or values that cannot become one."""
 
 
 class Entry(NamedTuple):
-    """One tensor of a header: where its bytes lie in the data."""
+    """One tensor of a header: where its bytes are in the data."""
 
     name: str
     dtype: DType
@@ -78,7 +78,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Path, metadata: Mapping[s
     """Write tensors to a file, which appears complete or not at all.
 
     Raises:
-        SafetensorsError: a dtype the format lacks, a name that is no string, or a header above the limit.
+        SafetensorsError: a dtype the format lacks, a name that is not a string, or a header above the limit.
     """
     with written_whole(filename) as file:
         write(tensors, file, metadata)

@@ -118,7 +118,7 @@ def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
         ['argparse.Namespace']
 
     Raises:
-        LoadError: the file is damaged, or none of torch's.
+        LoadError: the file is damaged, or not one of torch's.
     """
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file, reading(f):

@@ -1,4 +1,4 @@
-"""torch's zip files: ``data.pkl`` says what there is, ``data/0``, ``data/1``, ... are the bytes of the storages.
+"""torch's zip files: ``data.pkl`` lists the contents, ``data/0``, ``data/1``, ... are the bytes of the storages.
 
 Only files whose records are stored (not compressed) are read, as torch writes them: so no file can need more memory
 than it has bytes, and a record can be mapped instead of read.

@@ -31,7 +31,7 @@ class Value:
 class Node:
     """One application of an op in SSA form: ``outputs = op(*inputs)``. Compared by identity."""
 
-    op: Op  # static parameters live in the op
+    op: Op  # static parameters are stored in the op
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]  # a Value is defined by exactly one Node, or is a Graph input
     source: SourceLocation  # the user's line; survives every pass, for errors and profiles

@@ -101,9 +101,9 @@ class Op:
     abstract: ClassVar[bool] = True
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
-    moves: ClassVar[bool] = False  # the op's own rule says where the result lies; else that is where the operands do
+    moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
     is_random: ClassVar[bool] = False
-    keeps_order: ClassVar[bool] = False  # axes lie in memory as those of the operands (``tensor.axis_orders``)
+    keeps_order: ClassVar[bool] = False  # axes are laid out like those of the operands (``tensor.axis_orders``)
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
     of_sizes: ClassVar[Callable[..., Op] | None] = None  # of ops whose parameters do not tell: for values of open sizes
     of_pair: ClassVar[Callable[..., Any] | None] = None  # what dispatch calls of an elementwise op with two arrays
@@ -132,7 +132,7 @@ class Op:
         lower: Callable[..., Any]  # of ops that are lowered scalar by scalar: for any target
         operands_read: Callable[..., Any]  # of calls, as ``masked_operands``
         masked_operands: Callable[..., Any]
-        laid_out: Callable[..., Any]  # of calls: arrays that lie as the results, for operands that lie like arrays
+        laid_out: Callable[..., Any]  # of calls: arrays laid out like the results, for operands laid out like arrays
 
         def __init__(self, *parameters: Any, **named: Any) -> None:
             """The static parameters, as the subclass declares them."""
@@ -182,12 +182,12 @@ class Op:
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         """Which operands are positions: (the operand's number, an axis of operand 0, its extent) of each.
 
-        A position outside of the axis is an error, also where nothing reads what stands there.
+        A position outside the axis is an error, also where nothing reads what is there.
         """
         return ()
 
     def may_fail(self, *types: TensorType) -> bool:
-        """Whether code of the op may report an error. Unlike `may_refuse`, that alone is no reason to compute it."""
+        """Whether code of the op may report an error. Unlike `may_refuse`, that alone is not a reason to compute it."""
         return self.looks_up or self.may_refuse(*types)
 
     @property

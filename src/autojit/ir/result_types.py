@@ -3,8 +3,8 @@
 Recorded programs repeat themselves, layer by layer and step by step. Equal values have the same type object then, so
 that comparing types is comparing addresses.
 
-Where results lie is said here for all ops: where their operands do. An op's own rule knows shapes and dtypes alone,
-but for sources, which have no operands, and for ops that move (``Op.moves``).
+This module says where results are: where their operands are. An op's own rule knows shapes and dtypes alone,
+except for sources, which have no operands, and for ops that move (``Op.moves``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def placed_types(op: Op, *types: TensorType) -> Any:
     """What the op's own rule says of its results, put where the operands are.
 
     Raises:
-        DeviceError: the operands lie on several devices, and are not numbers on the CPU.
+        DeviceError: the operands are on several devices, and are not numbers on the CPU.
     """
     place = CPU
     for t in types:
@@ -99,7 +99,7 @@ def is_plain(op: Op) -> bool:
 def holds_plain(what: Any, besides: type | None = None) -> bool:
     """Whether parameters, types or a nest of them are numbers, names and dtypes alone, or instances of ``besides``.
 
-    Open sizes are not plain: a type rule may have to decide about them anew in every capture.
+    Open sizes are not plain: a type rule may have to decide about them again in every capture.
     """
     kind = type(what)
     if kind in _PLAIN or kind is besides:

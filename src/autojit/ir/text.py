@@ -123,7 +123,7 @@ def _value(text: str) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas outside of brackets and quotes."""
+    """What is between the commas outside brackets and quotes."""
     found: list[str] = []
     depth = start = 0
     quote = ""

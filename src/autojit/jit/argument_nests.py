@@ -1,7 +1,7 @@
 """Lists, dictionaries and records among the arguments of a call: they are the caller's objects.
 
 A capture gives the function copies of them, which hold stand-ins. So what the function hands on is named by where it
-lies in the arguments, and is the object that lies there at each call; who asks which object one is cannot be answered
+is in the arguments, and is the object that is there at each call; which object one is cannot be answered
 by a copy, nor can one be changed: such calls run line by line.
 """
 
@@ -24,9 +24,9 @@ NestPath = tuple[int, ...]
 
 
 class ArgumentNests:
-    """The copies that a capture is given. ``paths``: where they lie, by id; None: nobody could tell.
+    """The copies that a capture is given. ``paths``: where they are, by id; None: nobody could tell.
 
-    ``root``: where the tuples and the dictionary lie that the user's arguments, and what else a step is given, are in.
+    ``root``: where the tuples and the dictionary are that the user's arguments, and what else a step is given, are in.
     """
 
     def __init__(self, args: Any, kwargs: Any, tree: TreeSpec, leaves: Sequence[Any], root: NestPath = ()) -> None:
@@ -48,7 +48,7 @@ class ArgumentNests:
             self._copies.append(nest)
 
     def number_of(self, leaf: Any) -> int | None:
-        """Which of the leaves of the user's arguments an object is; None: it is none."""
+        """Which of the leaves of the user's arguments an object is; None: it is not one."""
         given = found_at(self._given, self._root)[-2:]
         return next((k for k, one in enumerate(flatten(tuple(given))[0]) if one is leaf), None)
 
@@ -132,7 +132,7 @@ def _nests_in(value: Any, path: NestPath) -> Iterator[tuple[NestPath, Any]]:
 
 
 def found_at(given: Any, path: NestPath) -> Any:
-    """What lies there in the arguments of a call."""
+    """What is there in the arguments of a call."""
     for k in path:
         found = taken_apart(given)
         assert found is not None

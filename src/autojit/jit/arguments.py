@@ -46,7 +46,7 @@ BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
 
 class ArgumentNode(Node):
-    """The history of an argument that is no leaf: where the caller's own history begins.
+    """The history of an argument that is not a leaf: where the caller's own history begins.
 
     ``pending`` is the gradient that backward passes of the captured function have brought here; after the call it goes
     on through the caller's history. ``reward`` is one that the function has given to a sample.
@@ -350,7 +350,7 @@ def _shown(part: Any) -> str:
 
 
 class Packed(NamedTuple):
-    """A call's arguments with copies in row-major order of the tensors that lie otherwise."""
+    """A call's arguments with copies in row-major order of the tensors in any other order."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]

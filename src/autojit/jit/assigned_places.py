@@ -1,4 +1,4 @@
-"""Python state that a captured function assigns anew: ``self.steps += 1``, ``self.mean = 0.9 * self.mean + 0.1 * x``.
+"""Python state that a captured function reassigns: ``self.steps += 1``, ``self.mean = 0.9 * self.mean + 0.1 * x``.
 
 A capture runs the function once; what it stores in attributes, closure cells, globals and dictionaries would be stored
 once. So the places it assigns to are found and put back (``snapshots``), and from then on passed to the step

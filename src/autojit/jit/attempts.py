@@ -1,7 +1,7 @@
 """A call of a jitted function through Python: attempts, and what their outcomes lead to.
 
 An attempt looks for the step of the call from the root of its captures on, captures what is missing, and runs the step.
-It comes to nothing when it finds that the captures or the form of the function must be others; then there is another
+It fails when it finds that the captures or the form of the function must be others; then there is another
 one. Here is the whole machine; `jit.outcomes` lists its states.
 """
 
@@ -87,7 +87,7 @@ def _through_captures(owner: JitFunction, args: Any, kwargs: Any) -> Outcome:
             outcome = attempted(_attempt, owner, call)
             if not isinstance(outcome, BeginsAgain):
                 break
-            if outcome.is_lost:  # what the path decides is asked no more: it was captured under other rules
+            if outcome.is_lost:  # what the path decides is no longer asked: it was captured under other rules
                 remove(owner._root(call).branch, call.path[0].capture)
             call.restart(outcome.bound, outcome.is_fixed)
             if call.is_endless:
@@ -112,7 +112,7 @@ def profiled(name: str, kind: str, function: Callable[..., Any], *given: Any) ->
 
 
 def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Any, kwargs: Any) -> None:
-    """What the function assigns to becomes arguments and results of its steps; what it does no more, state."""
+    """What the function assigns to becomes arguments and results of its steps; what it no longer does, state."""
     if isinstance(found, Releases):
         owner._released = with_more(owner._released, found.locations)
     before, owner.rebinding = owner.rebinding, rebound(owner.function, owner.rebinding, found, owner._released)

@@ -3,7 +3,7 @@
 C looks arguments up and keeps results, so a capture must give it nothing of its own: a stand-in that is kept is a
 tensor of one step in another. Arguments are plain numbers and objects from outside, and what is not remembered yet is
 computed as in eager mode, once for all calls. The result is guarded: it may be forgotten. Where a call needs what only
-the step knows (a tensor of the step as a key, an object that every run makes anew, a function that has to be computed
+the step knows (a tensor of the step as a key, an object that every run makes again, a function that has to be computed
 when the step has changed something already), it runs line by line; a later call that finds the result is compiled.
 """
 
@@ -81,7 +81,7 @@ class CachedCalls:
         return None
 
     def property(self, obj: Any, member: Any) -> Callable[[], Any] | None:
-        """What reads a property whose function remembers; None: it is none."""
+        """What reads a property whose function remembers; None: it is not one."""
         found = member.fget if is_a(member, property) else None
         return functools.partial(self._call, found, obj) if type(found) is Cached and self._is_outside(found) else None
 

@@ -97,7 +97,7 @@ class CompiledCall(CompiledGraph):
         return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
     def lay_out(self, layouts: Layouts | None) -> None:
-        """From now on the results lie so; None: in row-major order."""
+        """From now on the results are laid out like this; None: in row-major order."""
         self._layouts = layouts
 
     def _run(self, arrays: Sequence[Any]) -> Any:
@@ -172,7 +172,7 @@ class CompiledCall(CompiledGraph):
         return found
 
     def adjoint_call(self, wanted: Sequence[int], bars: Sequence[Any] = (), some: tuple[int, ...] = ()) -> CompiledCall:
-        """``record_adjoint``, done once for cotangents that lie alike, and once more under anomaly mode.
+        """``record_adjoint``, done once for cotangents that are laid out alike, and once more under anomaly mode.
 
         Of all outputs unless ``some`` are given.
         """
@@ -249,7 +249,7 @@ class CompiledCall(CompiledGraph):
         Inputs that the history does not lead to have no gradient, as in eager mode: zeros are a ``.grad`` that is not
         None, and optimisers decay what has one.
 
-        ``kinds`` says how the cotangents lie: all in row-major order without it; ``masked``, which may hold zeros of
+        ``kinds`` is how cotangents are laid out: all in row-major order without it; ``masked``, which may hold zeros of
         masked branches.
         """
         first = len(self.trace.builder.nodes)
@@ -291,5 +291,5 @@ class CompiledCall(CompiledGraph):
 
 
 def _kind_of(bar: Any) -> LayoutKind:
-    """How a cotangent lies; one that is recorded is laid out where it is recorded."""
+    """How a cotangent is laid out; one that is recorded is laid out where it is recorded."""
     return kind_of(bar._array) if isinstance(bar, Tensor) and has_layout(bar._array) else None

@@ -1,4 +1,4 @@
-"""How the results of a compiled call lie in memory: as eager mode would have laid them out, with no pass of their own.
+"""The memory layout of a compiled call's results: as eager mode would have laid them out, with no pass of their own.
 
 What fills its memory, in any order of the axes, native code writes in that order. A result with gaps or shared elements
 is a view in eager mode: native code makes what it is a view of, or it is an operand, and the view is taken from that.
@@ -54,7 +54,7 @@ Laid = tuple[Value, tuple[int, ...], tuple[Op, ...] | None]
 
 
 def layouts_of(trace: Trace, graph: Graph) -> Layouts | None:
-    """How the results of a graph of the active trace lie; None: all in row-major order."""
+    """How the results of a graph of the active trace are laid out; None: all in row-major order."""
     found: list[Laid] = []
     for output in graph.outputs:
         value, chain = _behind_views(trace, graph, output)

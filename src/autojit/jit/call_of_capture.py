@@ -98,7 +98,7 @@ class CallOfCapture:
         self.kept = self._memory_kept(capture, memory_kept(starts, ends))
         for value in capture.inputs:
             if value in self.read:
-                trace.order_of(value)  # gradients may lie as it does: the capture holds for such arguments
+                trace.order_of(value)  # gradients may be laid out like it: the capture holds for such arguments
 
     def _memory_kept(self, capture: Capture, kept: Collection[int]) -> set[Value | None]:
         """The inputs that eager mode keeps for backward; every op is told whose memory is whose, and which results it

@@ -1,7 +1,7 @@
 """Bytecode taken apart into instructions and put together again with others between them.
 
-How to read: ``decoded`` gives the instructions of a code object; a ``Site`` says what stands before, instead of and
-after one of them; ``Assembler`` lays them out anew and carries jumps, the exception table and the lines over.
+How to read: ``decoded`` gives the instructions of a code object; a ``Site`` says what comes before, instead of and
+after one of them; ``Assembler`` lays them out again and carries jumps, the exception table and the lines over.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Instruction(NamedTuple):
 
 
 class Site(NamedTuple):
-    """What surrounds one instruction; ``is_kept`` False: what stands before does its work."""
+    """What surrounds one instruction; ``is_kept`` False: what comes before does its work."""
 
     before: bytes = b""
     is_kept: bool = True
@@ -98,7 +98,7 @@ class Assembler:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Find where everything comes to lie: jumps grow until they reach."""
+        """Find where everything ends up: jumps grow until they reach."""
         while True:
             self.starts: list[int] = []
             at = 0
@@ -120,7 +120,7 @@ class Assembler:
         return abs(self.new_unit(self.instructions[k].target) - end)
 
     def new_unit(self, unit: int) -> int:
-        """Where an instruction (with what stands before it) begins now."""
+        """Where an instruction (with what comes before it) begins now."""
         rank = self.rank.get(unit)
         return self.units if rank is None else self.starts[rank]
 
@@ -145,7 +145,7 @@ class Assembler:
         return bytes(found)
 
     def lines(self) -> bytes:
-        """The location table: an instruction and what stands around it have the instruction's place."""
+        """The location table: an instruction and what is around it have the instruction's place."""
         found: list[bytes] = []
         positions = list(self.code.co_positions())
         line = self.code.co_firstlineno

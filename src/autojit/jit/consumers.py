@@ -69,9 +69,9 @@ class Consumers:
         self._variables: dict[int, int] = {}  # what is done with local variables, as ``use`` says
 
     def of(self, place: int, above: int = 0) -> tuple[int, int] | None:
-        """(place of the instruction that takes what the one at ``place`` leaves, how many things lie above it then).
+        """(place of the instruction that takes what the one at ``place`` leaves, how many things are above it then).
 
-        ``above``: how many things it leaves above it. None where that hangs on the course of the program, or is an
+        ``above``: how many things it leaves above it. None where that depends on the course of the program, or is an
         instruction that is not followed.
         """
         for k in range(place + 1, min(place + FARTHEST, len(self.instructions))):
@@ -115,7 +115,7 @@ class Consumers:
             self._variables[variable] = CALLS  # a text that goes into itself goes where it goes
             uses = [self._only_waits(k, variable) for k in range(len(self.instructions))]
             known = 0 if 0 in uses else max(uses)
-            if known != CALLS:  # what was found while it was taken for one that waits is to be found anew
+            if known != CALLS:  # what was found while it was taken for one that waits is to be found again
                 self._variables = {v: k for v, k in self._variables.items() if not k}
             self._variables[variable] = known
         return known

@@ -63,7 +63,7 @@ class ContainerChanges:
     def __init__(self) -> None:
         self.refilled: set[int] = set()  # ids of containers that the step changes by code that cannot be observed
         self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
-        self._longer: dict[int, int | None] = {}  # than before the step, by id; None: that hangs on what was in it
+        self._longer: dict[int, int | None] = {}  # than before the step, by id; None: that depends on what was in it
         self._orders: dict[int, tuple[Any, list[Any]]] = {}  # by id: dictionary, and its keys before one was deleted
         self._is_settled = False
 
@@ -82,7 +82,7 @@ class ContainerChanges:
         return kind in (dict, OrderedDict) or (kind is set and is_a(operand, set | frozenset))
 
     def repeating(self, function: Any, is_dropped: bool) -> Callable[..., Any] | None:
-        """What is called instead of a method in C of a list, deque or set from outside; None: it is none of these.
+        """What is called instead of a method in C of a list, deque or set from outside; None: it is not one of these.
 
         ``is_dropped``: nobody looks at what it gives.
         """
@@ -96,7 +96,7 @@ class ContainerChanges:
         if name in _READING:
             self.whole(owner)
         if name == "pop" and is_a(owner, set):
-            self._give_up(owner)  # which item it gives hangs on more than what is in the set
+            self._give_up(owner)  # which item it gives depends on more than what is in the set
         return partial(self.repeat, function)
 
     def _drop(self, function: Any, *place: Any) -> None:
@@ -133,7 +133,7 @@ class ContainerChanges:
         self._longer[id(container)] = longer + by if is_sure and longer is not None else None
 
     def longer(self, container: Any) -> int | None:
-        """How much longer a container is than before the step; None: that hangs on what was in it."""
+        """How much longer a container is than before the step; None: that depends on what was in it."""
         return self._longer.get(id(container), None if id(container) in self._before else 0)
 
     def _reaches(self, container: Any, place: Any) -> None:
@@ -298,7 +298,7 @@ class ContainerChanges:
         self._is_settled = True
 
     def _is_explained(self, container: Any, before: Any, again: list[Any], now: Any) -> bool:
-        """Whether operations on what a container held give what it holds, but for items that are assigned."""
+        """Whether operations on what a container held give what it holds, except for items that are assigned."""
         keys = self._own_keys(container)
         if not again:
             return same(now, before) or same(now, without_keys(container, before, keys))
@@ -363,7 +363,7 @@ class ContainerChanges:
                 restore(table, (kept, [dict.__getitem__(table, key) for key in kept]), frozenset())
 
     def put_back(self) -> None:
-        """Give all containers that code may have changed back what they held, if the capture has come to nothing."""
+        """Give all containers that code may have changed back what they held, if the capture has been discarded."""
         self._put_in_order()
         for container, before in () if self._is_settled else self._before.values():
             if not same(snapshot(container, frozenset()), before):

@@ -35,7 +35,7 @@ from autojit.tensor.tensor import Tensor
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 PLANS_LIMIT = 32  # of one function: beyond that the oldest is forgotten, and found again by tracing the function
 ALTERNATIVES_LIMIT = 4
-ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes anew is found in every round
+ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes again is found in every round
 
 
 def is_drawn_from(value: Any) -> bool:
@@ -45,7 +45,7 @@ def is_drawn_from(value: Any) -> bool:
 
 
 def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call that is no part of the step, whatever it reads and computes."""
+    """A call that is not part of the step, whatever it reads and computes."""
     before, active.observer = active.observer, None
     trace = state.trace
     set_trace(None)
@@ -126,7 +126,7 @@ class Draw:
     place: Place | ArgumentPlace | None = None
 
     def make(self, arguments: Any = None) -> Any:
-        """Fetch one; what that reads is not the step's, and what it computes is no part of it.
+        """Fetch one; what that reads is not the step's, and what it computes is not part of it.
 
         ``arguments``: of the call, the user's last.
         """

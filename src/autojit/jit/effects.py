@@ -163,7 +163,7 @@ class Effects:
         return bool(self.written or self.gradients.all or self.writes or self.gradients.in_parts or self._counted)
 
     def counted(self) -> list[tuple[Storage, int]]:
-        """The storages outside whose changes are counted (those that lie there now, where others were followed), and
+        """The storages outside whose changes are counted (those that are there now, where others were followed), and
         how many changes a call makes.
         """
         return [*((entry.storage, n) for entry, n in self._counted), *self._counted_besides]
@@ -215,7 +215,7 @@ class Effects:
         self.gradients.abandon(segment)
 
     def bind(self, segment: Segment) -> None:
-        """Tell a segment where the gradients lie."""
+        """Tell a segment where the gradients are."""
         self.gradients.bind(segment)
 
     def commit(self, segment: Segment, leaves: Sequence[Any], arrays: Sequence[Any], tensors: Sequence[Tensor]) -> None:

@@ -1,6 +1,6 @@
 """``eval`` and ``exec`` in a capture: what the text or the code reads is read by the step, so it runs instrumented.
 
-Names that it stores in a dictionary from outside are no places that a step assigns to: such calls run line by line.
+Names that it stores in a dictionary from outside are not places that a step assigns to: such calls run line by line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autojit.jit.read_hooks import HOOKS
 if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
 
-_OPTIMIZED = 1  # of a code's flags: its local variables are no dictionary
+_OPTIMIZED = 1  # of a code's flags: its local variables are not a dictionary
 _SNAPSHOTS = sys.version_info >= (3, 13)  # ``exec`` gets a copy of a function's variables
 _FEATURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _STORING = ("STORE_NAME", "DELETE_NAME")

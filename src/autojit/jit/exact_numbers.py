@@ -110,7 +110,7 @@ def require_exact_in_floats(trace: Any, x: Tensor, span: Range) -> None:
 
 
 def _bounds(name: str, c: int, swapped: bool) -> tuple[int, int]:
-    """Between which ints ``x`` must lie that ``x op c`` has 64 bits; ``swapped``: ``c op x``."""
+    """Between which ints ``x`` must be so that ``x op c`` has 64 bits; ``swapped``: ``c op x``."""
     least, most = INT64_LEAST, INT64_MOST
     if name == "mul":
         if c == 0:

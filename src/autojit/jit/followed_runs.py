@@ -1,4 +1,4 @@
-"""The run of a captured function: everything that follows what it does, and why it may come to nothing."""
+"""The run of a captured function: everything that follows what it does, and why it may be discarded."""
 
 from __future__ import annotations
 

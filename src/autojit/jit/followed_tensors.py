@@ -34,7 +34,7 @@ class Gradients(Protocol):
 
 
 class Followed(NamedTuple):
-    """A place: what the capture or the last call found there, and what there is now."""
+    """A place: what the capture or the last call found there, and what is there now."""
 
     name: str
     before: Tensor | None
@@ -266,7 +266,7 @@ def _is_alike(before: Tensor, now: Tensor) -> bool:
 
 
 def _reached_otherwise(found: Mapping[int, Any], taken: Mapping[int, Any], state: Mapping[int, StateEntry]) -> Any:
-    """State of the step that is no followed one and whose memory a followed tensor now shows, or None."""
+    """State of the step that is not a followed one and whose memory a followed tensor now shows, or None."""
     return next((state[key] for key in taken if key in state and key not in found), None)
 
 

@@ -144,7 +144,7 @@ class ForeignCalls:
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
 
     def defer_log(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        """``defer``, of a call that writes texts of tensors as they are now, from the line where it stands."""
+        """``defer``, of a call that writes texts of tensors as they are now, from the line where it is."""
         trace: Any = state.trace
         is_of_now = kwargs.get("exc_info") or kwargs.get("stack_info") or own(function, "__name__", "") == "exception"
         if is_of_now and trace is not None:
@@ -212,7 +212,7 @@ _PURE = frozenset((
     "pytest", "_pytest", "unittest", "hypothesis", "absl", "attr", "attrs", "pydantic", "optree", "mpmath", "sympy",
     "networkx",
 ))  # fmt: skip
-"""Libraries whose functions give what follows from their arguments (but for those below), or belong to tests."""
+"""Libraries whose functions give what follows from their arguments (except for those below), or belong to tests."""
 _IMPURE = frozenset((
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "open_memmap", "save", "savez",
     "savez_compressed", "savetxt", "geterr", "seterr", "geterrcall", "seterrcall", "setbufsize", "getbufsize",

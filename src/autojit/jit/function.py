@@ -3,7 +3,7 @@
 A call goes to the native entry point of the step that ran last in the present gradient mode. If a guard fails,
 ``_slow`` looks for a step with the same argument signature whose guards hold, follows its decisions, and captures what
 is missing; ``explain`` says why. Such an attempt has an outcome (`jit.outcomes`);
-what becomes of the others stands in `jit.attempts`.
+what becomes of the others is said in `jit.attempts`.
 """
 
 from __future__ import annotations

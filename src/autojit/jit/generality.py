@@ -131,7 +131,7 @@ def other_sizes(sizes: Mapping[str, int], guards: Sequence[tuple[SizeGuard, Sour
 
 
 def first_difference(a: Capture, b: Capture) -> str | None:
-    """Where two captures of one function differ, or None when they are the same but for the names of values."""
+    """Where two captures of one function differ, or None when they are the same except for the names of values."""
     if [v.type for v in a.inputs] != [v.type for v in b.inputs]:
         return "its arguments"
     known: dict[Value | None, Value] = dict(zip(a.inputs, b.inputs, strict=True))
@@ -185,7 +185,7 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
     try:
         ends = [(x.adjoint_call(wanted).graph.outputs, y.adjoint_call(wanted).graph.outputs) for x, y, wanted in pairs]
     except (NotImplementedError, DifferentiationError):
-        return None  # said to who asks for the derivative, if somebody does
+        return None  # said to whoever asks for the derivative, if somebody does
     except ShapeError:
         return "the derivative: it fails for some sizes"  # as each size says by itself
     except Exception as error:

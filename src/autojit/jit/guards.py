@@ -4,7 +4,7 @@ What user code reads during a capture is recorded as it happens (``observer.py``
 that can be read again, and what it held. Most places are words in memory that the native entry point compares at every
 call (a key of a dictionary, a closure cell, the version of a class, the epoch that modules and optimisers count); the
 others are read by Python before each call. When a native check fails, Python compares by meaning: an equal number in
-another object is no change.
+another object is not a change.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _as_they_are(words: Any) -> list[WordGuard]:
 
 
 WordsGuard = ClassGuard | CodeGuard | TypeGuard | TableGuard
-_IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table lies before the object
+_IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table is before the object
 _MANAGED_OFFSET = -24
 
 

@@ -158,7 +158,7 @@ def _ends_error(listing: list[dis.Instruction], place_of: Mapping[int, int], sta
 
 
 def _may_match(frame: FrameType, types: tuple[tuple[str, Any], ...]) -> bool:
-    """Whether what stands after ``except`` may be the class of what an op raises."""
+    """Whether what follows ``except`` may be the class of what an op raises."""
     stack: list[Any] = []
     try:
         for name, argument in types:
@@ -170,7 +170,7 @@ def _may_match(frame: FrameType, types: tuple[tuple[str, Any], ...]) -> bool:
             else:
                 stack.append(_variable(frame, argument, name))
         return _may_be_refusal(stack.pop())
-    except Exception:  # the ``except`` itself would fail, or is none that this module can read
+    except Exception:  # the ``except`` itself would fail, or is not one that this module can read
         return True
 
 

@@ -1,7 +1,7 @@
 """Code objects that report what they read: the same instructions with calls of hooks around those that look outside.
 
 How to read: ``instrumented`` is the door; ``_SITES`` says for every kind of instruction that reads, writes or hands on
-Python state what stands before, instead of and after it; ``code_assembly.py`` puts the pieces together.
+Python state what comes before, instead of and after it; ``code_assembly.py`` puts the pieces together.
 
 A hook is called with what the instruction has on the stack (one object, or a tuple of several) and a constant. Which
 hooks there are, and what they mean, is ``Hooks``; this module knows bytecode and nothing of guards.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LEAST_KEPT = 64  # signatures of one function
 MOST_KEPT = 512
-SHARE_FORGOTTEN = 4  # one of so many at a time: the collector, which frees what they held, has to look at everything
+SHARE_FORGOTTEN = 4  # one of this many at a time: the collector, which frees what they held, has to look at everything
 
 
 class Forgetting:

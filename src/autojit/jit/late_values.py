@@ -1,6 +1,6 @@
 """Late values: texts of what a step computes, made after every run and handed to a deferred call.
 
-``print(f"{loss.item():.3f}")`` shows what every run has computed, and nothing of the step hangs on the digits. A
+``print(f"{loss.item():.3f}")`` shows what every run has computed, and nothing of the step depends on the digits. A
 ``Late`` is a call that is made when the numbers are there: a format, a ``round``, the joining of parts. It is no text
 itself and never met by users' code: instrumented code makes one only where the very next thing that happens to it is a
 call (``consumers.py``), and a call that is not deferred is given the text of this capture instead, as before.

@@ -22,7 +22,7 @@ def _is_decimal(cls: type) -> bool:
 
 
 def _context() -> tuple[Any, ...]:
-    """What results hang on; its flags only tell what has happened."""
+    """What results depend on; its flags only tell what has happened."""
     now = decimal.getcontext()
     traps = tuple(sorted(signal.__name__ for signal, is_set in now.traps.items() if is_set))
     return (*(getattr(now, name) for name in _OF_CONTEXT), *traps)

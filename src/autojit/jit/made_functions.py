@@ -71,7 +71,7 @@ def give_function_state(made: FunctionType, state: Any) -> None:
 
 
 def _is_made(owner: Any, outside: Mapping[int, Any]) -> bool:
-    """Whether the object of a method is one that every call makes anew."""
+    """Whether the object of a method is one that every call makes again."""
     if is_a(owner, Tensor):
         return owner._array is None
     if owner is None or id(owner) in outside or is_a(owner, type | types.ModuleType) or is_module(owner):

@@ -64,7 +64,7 @@ class Leaves:
 
 
 class Made(TreeSpec):
-    """An object that is made anew. ``keys``: its number, and whether it has a state; children: what it is made of.
+    """An object that is made again. ``keys``: its number, and whether it has a state; children: what it is made of.
 
     The children are the function and its arguments, the state, items and pairs, as ``__reduce_ex__`` names them.
     """
@@ -110,7 +110,7 @@ class Again(TreeSpec):
 
 
 class Given(TreeSpec):
-    """A list, dictionary or record that the caller has given; ``keys``: where it lies in the arguments."""
+    """A list, dictionary or record that the caller has given; ``keys``: where it is in the arguments."""
 
     def _build(self, leaves: Leaves) -> Any:
         return found_at(leaves.given, self.keys)
@@ -153,7 +153,7 @@ def let_out(
     value: Any, outside: Mapping[int, Any], given: Mapping[int, NestPath | None] | None = None
 ) -> tuple[list[Any], TreeSpec]:
     """``flatten`` of what a captured function lets out; ``outside``: what existed before, by id; ``given``: where
-    copies of the caller's containers lie in the arguments.
+    copies of the caller's containers are in the arguments.
 
     Raises:
         TraceError: an object cannot be made again at every call.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def written_out(observer: ObservedCalls, function: Any) -> Callable[..., Any] | None:
-    """What is called instead of such a callable; None: it is none of them."""
+    """What is called instead of such a callable; None: it is not one of them."""
     kind = type(function)
     if kind is operator.attrgetter:
         return functools.partial(_attributes, observer, function.__reduce__()[1])

@@ -2,7 +2,7 @@
 
 The native entry point checks tensors, baked-in objects and most guards by itself. What it cannot do is done by a thin
 Python layer around it, only where a step needs it: guards that must be read (contents of lists), nested arguments,
-results that are no flat tuple of tensors, and arguments that are views while the step changes state.
+results that are not a flat tuple of tensors, and arguments that are views while the step changes state.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class NativeStep:
         return [self.step.capture.arguments[k].value for k in places]
 
     def fits(self, leaves: list[Any]) -> bool:
-        """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
+        """Whether it is for the step's present memory and sizes, and this call's arguments are no longer views."""
         is_able = self.is_layered or not stand_ins(self.step.capture.guards)
         return is_able and self.is_present and set(self._view_positions(leaves)) <= set(self.views)
 
@@ -161,7 +161,7 @@ class NativeStep:
 
     def _packed(self, leaves: list[Any]) -> list[Any] | None:
         """The arguments with copies in row-major order of those for whose order the step was captured; None where one
-        lies otherwise.
+        is in another order.
         """
         given = list(leaves)
         for k, order in self.strided.items():

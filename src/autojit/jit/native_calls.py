@@ -1,6 +1,6 @@
 """How often the native entries of a jitted function ran, and whether this thread is inside one.
 
-No entry is kept alive by being counted: one that its step has no more use for goes when the last call of it has ended,
+No entry is kept alive by being counted: one that its step no longer needs goes when the last call of it has ended,
 and its count stays. Written under the function's lock, read without: what is read is replaced, never changed.
 """
 

@@ -1,4 +1,4 @@
-"""What is known about a number of a captured step before it runs: the range that it lies in.
+"""What is known about a number of a captured step before it runs: the range that it is in.
 
 A range answers what Python would ask the digits: whether a divisor can be zero, whether a square root has a real
 result. So ``math.sqrt(1 - beta**step)`` needs no look at ``step`` once that is known to be positive. Ranges are closed

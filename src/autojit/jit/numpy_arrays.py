@@ -219,7 +219,7 @@ def require_sure(function: Any, leaves: Sequence[Any], name: str) -> None:
 
 
 def _fits_all(leaf: Any) -> bool:
-    """Whether a leaf is no number that some dtype of integers does not hold."""
+    """Whether a leaf is not a number that some dtype of integers does not hold."""
     return leaf is None or type(leaf) is TracedArray or (type(leaf) is int and 0 <= leaf < 128)
 
 
@@ -334,7 +334,7 @@ _OF_INTEGERS = frozenset((
     "greater_equal", "less", "less_equal", "equal", "not_equal", "sign", "matmul", "isfinite", "isnan", "isinf",
 ))  # fmt: skip
 _BY_NUMBER = {"floor_divide": 1, "remainder": 1, "power": 0, "left_shift": 0, "right_shift": 0}
-"""Of integers only with a number that is at least this: others are errors, or hang on the values."""
+"""Of integers only with a number that is at least this: others are errors, or depend on the values."""
 
 
 def _typed(ufunc: np.ufunc, form: Callable[..., Any], args: Sequence[Any], name: str) -> Callable[..., Any]:
@@ -362,7 +362,7 @@ _OF_ZERO_AND_NAN: dict[Any, Callable[[Any, Any], Any]] = {
     np.remainder: lambda found, divisor: found.copysign(divisor),
     np.sign: lambda found, x: where(x == x, found, x),
 }
-"""What NumPy makes of a zero or a NaN otherwise than autojit: the result, of autojit's and the last operand."""
+"""What NumPy makes of a zero or a NaN differently from autojit: the result, of autojit's and the last operand."""
 
 
 def _operand(x: Any, dtype: DType) -> Tensor:

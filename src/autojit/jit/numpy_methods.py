@@ -147,7 +147,7 @@ def rows(array: TracedArray) -> Iterator[Any]:
 
 
 class ArrayOperand:
-    """An array of the step, or a scalar that meets a number of it, between a hook and the operator it stands before."""
+    """An array of the step, or a scalar that meets a number of it, between a hook and the operator it precedes."""
 
     __array_ufunc__ = None  # NumPy leaves the operator to it
 

@@ -82,7 +82,7 @@ class ObservedArrays:
                 array.shadow = None
         refusal = refusal or trace.given_up
         if isinstance(refusal, OfNumPy):
-            guards = self.observer.all_guards()  # but for code: a capture that is not tried again is no fault
+            guards = self.observer.all_guards()  # except for code: a capture that is not tried again is not a fault
             refusal.guards = [guard for guard in guards if not isinstance(guard.native, WordsGuard)]
             refusal.asked = refusal
             raise refusal
@@ -133,7 +133,7 @@ class ObservedArrays:
         raise refused(f"{own(function, '__name__', type(function).__name__)}()")
 
     def _of_autojit(self, function: Any, arguments: Sequence[Any]) -> Any:
-        """Arrays are tensors and NumPy's numbers are numbers, but for layers, which may be made of users'."""
+        """Arrays are tensors and NumPy's numbers are numbers, except for layers, which may be made of users'."""
         owner = own(function, "__self__", None)
         if is_a(function, FunctionType | MethodType) and not is_a(owner, Tensor):
             leaves, _ = flatten(list(arguments))
@@ -232,7 +232,7 @@ class ObservedArrays:
 
 
 def _shown(function: Any, value: Any) -> Any:
-    """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array that lies so."""
+    """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array of that layout."""
     if type(value) is not TracedArray:
         return value
     trace: Any = state.trace

@@ -456,7 +456,7 @@ _NUMBERS: dict[Any, Callable[..., Any]] = {
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _UNBOUND = (type(list.append), type(object.__setattr__))
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
-_OF_NUMPYS_GENERATOR = {  # functions that are none of its methods, by id
+_OF_NUMPYS_GENERATOR = {  # functions that are not among its methods, by id
     id(np.random.seed): np.random.rand.__self__.seed,  # type: ignore[attr-defined]
     id(np.random.ranf): np.random.random_sample,
     id(np.random.sample): np.random.random_sample,

@@ -420,7 +420,7 @@ class Observer(ObservedCalls, ObservedNames, ObservedWrites):
         return self.contents.item(container, key)
 
     def identified(self, left: Any, right: Any) -> None:
-        """``left is right``: a stand-in for an argument is no tensor from outside; the argument may be."""
+        """``left is right``: a stand-in for an argument is not a tensor from outside; the argument may be."""
         self.arrays.identified(left, right)
         self.nests.identified(left, right)
         for value in (left, right) if left is not None is not right else ():

@@ -126,7 +126,7 @@ def _is_changing(kind: type, values: Collection[Any]) -> bool:
 
 
 def _taken(capture: Capture) -> dict[int, str]:
-    """Leaf -> why, for the open numbers whose digits Python decided on: a split that hangs on numbers alone."""
+    """Leaf -> why, for the open numbers whose digits Python decided on: a split that depends on numbers alone."""
     open_leaves = {leaf.value: k for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
     found: dict[int, str] = {}
     if not open_leaves:

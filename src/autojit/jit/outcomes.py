@@ -65,7 +65,7 @@ class Rebinds:
 
 @dataclass(frozen=True, eq=False)
 class Releases(Rebinds):
-    """A capture found places that hold tensors to which the function assigns no more: they become state."""
+    """A capture found places that hold tensors to which the function no longer assigns: they become state."""
 
     why: str = "assigned no more"
 

@@ -2,7 +2,7 @@
 
 What the function reads in one is a constant of its steps, guarded by what the array holds before a call; what it
 assigns to one is assigned after the call. Neither is what eager mode does where the step changes, or reads, a tensor on
-the same memory: such calls run line by line. Whether there are any hangs on addresses, which each call looks at; steps
+the same memory: such calls run line by line. Whether any do depends on addresses, which each call looks at; steps
 of functions that meet no such array look at nothing.
 """
 

@@ -1,4 +1,4 @@
-"""Settings of autojit's that change no result, so that no step is for one value of them: only who asks is told.
+"""Settings of autojit's that change no result, so that no step is for one value of them: only whoever asks is told.
 
 Steps that ask compare what they were told before every call; steps that set run line by line.
 """

@@ -166,6 +166,6 @@ class _Values:
 
 
 def _members(kind: type) -> Mapping[str, Any]:
-    """What a class and its bases have under names that are no tracebacks or tables."""
+    """What a class and its bases have under names that are not tracebacks or tables."""
     found = {name: member for base in reversed(kind.__mro__) for name, member in vars(base).items()}
     return {name: member for name, member in found.items() if name not in ("__traceback__", "__dict__", "__weakref__")}

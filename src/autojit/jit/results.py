@@ -109,7 +109,7 @@ class Results:
         """The number of the graph output for a traced ``.grad`` that is another tensor at every call.
 
         That is one which the function returns as well, which several leaves have, which the caller can differentiate,
-        which was made in inference mode (nobody may change it outside), or which does not lie in row-major order.
+        which was made in inference mode (nobody may change it outside), or which is not in row-major order.
         None: nobody sees it but the leaf, which needs no tensor of its own.
         """
         is_live, is_shown = has_history(grad), id(grad) in self._shown
@@ -257,11 +257,11 @@ class Results:
         return False
 
     def _has_gaps(self, leaf: Tensor) -> bool:
-        """Whether a view does not lie as memory of its own would: it is taken from the whole, as in eager mode."""
+        """Whether a view is laid out otherwise than memory of its own: it is taken from the whole, as in eager mode."""
         with self._traced():
             layout = layout_of(leaf)
         order = order_of(layout)
-        if order is None:  # but for axes of size 1, where a size is not open that only happens to be 1
+        if order is None:  # except for axes of size 1, where a size is not open that only happens to be 1
             is_known = layout.size > 0 and not any(map(is_symbolic, type_of(leaf).shape))
             return is_known and layout.strides != np.empty(layout.shape, layout.dtype).strides
         return order[:1] == ("strides",)

@@ -76,7 +76,7 @@ class Segment:
     Args:
         nodes: recorded nodes to choose from, in order.
         arguments: graph inputs that get an address per call.
-        carried: values computed by earlier segments -> where they lie.
+        carried: values computed by earlier segments -> where they are.
         entries: state; only what the segment reads or writes is bound.
         free: outputs with an address per call.
         moving: outputs whose address ``move`` sets.

@@ -116,7 +116,7 @@ class Snapshot:
             )
 
     def _removed_from_outside(self) -> list[Any]:
-        """The hooks from before the capture that it has removed, but for those of lazy layers; they are back now."""
+        """The hooks from before the capture that it has removed, except for those of lazy layers; they are back now."""
         found: list[Any] = []
         for table, number, before in reversed(self._removed):
             hook = before[number]

@@ -117,7 +117,7 @@ class Capture:
         return next((f"{guard} at {source}" for guard, source in guards if not guard.holds(sizes)), None)
 
     def other_order(self, leaves: Sequence[Any]) -> str | None:
-        """Which argument lies in memory in another way than the capture depends on, or None."""
+        """Which argument is laid out in memory in another way than the capture depends on, or None."""
         relied_on, offsets = self.trace.relied_on, self.trace.offsets_asked
         if not relied_on and not offsets:
             return None
@@ -134,7 +134,7 @@ class Capture:
 
     @property
     def strided(self) -> dict[int, Order]:
-        """Arguments that do not lie in row-major order, for which alone the capture holds, and how they lie."""
+        """Arguments not in row-major order, for which alone the capture holds, and how they are laid out."""
         relied_on = self.trace.relied_on
         orders = {k: relied_on.get(leaf.value) for k, leaf in enumerate(self.arguments) if leaf.value is not None}
         return {k: order for k, order in orders.items() if order is not None}
@@ -388,7 +388,7 @@ def _requiring(leaves: Sequence[Tensor]) -> Iterator[None]:
 
 
 def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:
-    """A value with its axes as they lie in memory."""
+    """A value with its axes as they are in memory."""
     with recording(trace):
         return trace.builder.apply(Permute(order), (value,), UNKNOWN)[0]
 

@@ -40,7 +40,7 @@ class GradResult:
     result: int | None = None
 
     def read(self) -> Followed | None:
-        """The gradient that the step reads: what the capture or the last call found, and what there is now."""
+        """The gradient that the step reads: what the capture or the last call found, and what is there now."""
         entry = self.entry
         if not entry.was_read:
             return None

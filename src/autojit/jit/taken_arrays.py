@@ -145,7 +145,7 @@ class TraceTaken:
 
 
 def _laid_as(layout: Any, found: Any) -> tuple[Any, Any]:
-    """(a copy that lies in its memory as the tensor does, an array that has that memory)."""
+    """(a copy laid out in its memory like the tensor, an array that has that memory)."""
     used = [(n, *steps) for n, *steps in zip(found.shape, layout.strides, found.strides, strict=True) if n > 1]
     if not found.size or all(step == there for _, step, there in used):
         made = found.copy(order="K")
@@ -160,7 +160,7 @@ def _laid_as(layout: Any, found: Any) -> tuple[Any, Any]:
 
 
 def _bytes_of(array: Any) -> Any:
-    """The bytes of the elements of an array that lies without gaps, in words if it can be."""
+    """The bytes of the elements of an array that has no gaps, in words if it can be."""
     return array.ravel(order="K").view(np.uint8 if array.nbytes % 8 else np.uint64)
 
 

@@ -1,7 +1,7 @@
 """Warnings in a step: issued after every run, about the line that eager mode names, under the filters that held there.
 
 ``warnings.warn`` is a call made for its effect, deferred like others (``foreign_calls.py``); three things set it apart.
-It finds its line by its caller's frame, which is gone when the step has run. What it does hangs on filters, which a
+It finds its line by its caller's frame, which is gone when the step has run. What it does depends on filters, which a
 step may change for a while (``with warnings.catch_warnings()``). And it may raise, or write to a list of the step's:
 then it happens in the capture, where the step's own code sees it.
 """
@@ -126,7 +126,7 @@ def _about(frame: FrameType | None, level: int, skipped: tuple[str, ...]) -> Pla
 
 
 def _outside(level: int) -> Place:
-    """The place of the caller's, so many frames above the call of the step."""
+    """The place of the caller's, this many frames above the call of the step."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         level -= not is_passed(frame.f_code)

@@ -70,7 +70,7 @@ class Trace(
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
+    For the others see ``TraceSizes``; layouts, ``TraceOrders``; which versions move, ``TraceVersions``; what
     ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
     texts, ``TraceTexts``; backward passes, ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of
     Python, ``TraceExact``.
@@ -185,7 +185,7 @@ class Trace(
 
     def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
         if holder.is_made_in(self):
-            return  # it may be gone when the capture ends, and begins anew at every call
+            return  # it may be gone when the capture ends, and begins again at every call
         may_change(holder)
         self.check_not_later(holder)
         moves = self.holders.setdefault(id(holder), (holder, {}))[1]
@@ -374,12 +374,12 @@ class Trace(
         return order
 
     def can_change(self, value: Value) -> bool:
-        """Whether a value hangs on inputs or open sizes, so that other calls may find another."""
+        """Whether a value depends on inputs or open sizes, so that other calls may find another."""
         is_given, sizes = self._sources(value)
         return is_given or bool(sizes)
 
     def _sources(self, value: Value) -> tuple[bool, set[Expression]]:
-        """(whether a value hangs on inputs, the open sizes that it hangs on if it does not)."""
+        """(whether a value depends on inputs, the open sizes that it depends on if it does not)."""
         self._index()
         inputs = set(self.builder.inputs) - self.constants
         seen: set[Value] = set()

@@ -35,7 +35,7 @@ class StateEntry:
             self.met.append(storage)
 
     def note_change(self, storage: Storage) -> None:
-        """The memory has changed by way of one storage: what others remember of it holds no more."""
+        """The memory has changed by way of one storage: what others remember of it no longer holds."""
         for other in self.met:
             if other is not storage:
                 other.changes += 1

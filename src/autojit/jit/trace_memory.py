@@ -87,7 +87,7 @@ class TraceMemory:
         self._used += [(node, node._kept()) for node in nodes]
 
     def attach_again(self) -> None:
-        """Give tensors the histories that a capture which comes to nothing, or is made again, took from them."""
+        """Give tensors the histories that a capture that is discarded, or made again, took from them."""
         for t, had in reversed(self._detached):
             t._requires_grad, t._grad_fn, t._output_nr, t._accumulator = had
         for node, kept in reversed(self._used):
@@ -186,7 +186,7 @@ def _arrays_among(objects: Iterable[Any]) -> Iterator[Any]:
 
 
 def _copied(array: Any) -> Any:
-    """A copy of an array that lies as it does in its memory."""
+    """A copy of an array, laid out in its memory as that is."""
     owner = owner_of(array)
     if not isinstance(owner, np.ndarray) or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
         return array.copy(order="K")

@@ -1,7 +1,7 @@
-"""How tensors of a capture lie in memory: what eager mode would say of their strides.
+"""How tensors of a capture are laid out in memory: what eager mode would say of their strides.
 
-The rule is ``tensor.memory_orders``. What it says of a value of the graph depends on how arguments and state lie, so
-the capture notes which of them were asked: the step holds for calls in which these lie alike.
+The rule is ``tensor.memory_orders``. What it says of a graph's value depends on the layout of arguments and state, so
+the capture notes which of them were asked: the step holds for calls in which these are laid out alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TraceOrders:
-    """The part of a trace that knows how values lie in memory."""
+    """The part of a trace that knows how values are laid out in memory."""
 
     arguments: list[Tensor]
     builder: GraphBuilder
@@ -49,7 +49,7 @@ class TraceOrders:
         def give_up(self, reason: LineByLine) -> None: ...
 
     def give(self, value: Value, array: Any) -> None:
-        """An argument's value lies as this array."""
+        """An argument's value is laid out like this array."""
         self.given[value] = *laid_alike(array, value.type), array.dtype
 
     def give_tensor(self, shell: Tensor, value: Value, given: Tensor, offset: int) -> None:
@@ -79,7 +79,7 @@ class TraceOrders:
         return 0
 
     def order_of(self, value: Value) -> Any:
-        """A stand-in for a value: an array that lies as it does in eager mode; None for row-major order."""
+        """A stand-in for a value: an array that is laid out as it is in eager mode; None for row-major order."""
         orders = self.orders
         if value in orders:
             return orders[value]
@@ -134,18 +134,18 @@ class TraceOrders:
         return None
 
     def set_order(self, value: Value, array: Any) -> None:
-        """From now on a value that nobody else has lies as an array; None: in row-major order."""
+        """From now on a value that nobody else has is laid out like an array; None: in row-major order."""
         self.orders[value] = None if array is None or array.flags.c_contiguous else array
 
     def keep_order(self, before: Value, value: Value, is_own: bool) -> Value:
-        """What memory holds that held ``before`` and now gets ``value``: the same numbers, lying as before.
+        """What memory holds that held ``before`` and now gets ``value``: the same numbers, laid out as before.
 
         ``is_own``: nobody else has the value.
         """
         return self.laid_as(self.order_of(before), value, is_own)
 
     def laid_as(self, wanted: Any, value: Value, is_own: bool = False) -> Value:
-        """The same numbers in memory that lies as an array; None: in row-major order."""
+        """The same numbers in memory that is laid out like an array; None: in row-major order."""
         if wanted is not None and wanted.flags.c_contiguous:
             wanted = None
         if wanted is None and is_own:

@@ -86,7 +86,7 @@ class TracePasses:
         return node.sequence < self._first_number or any(node is end for end in self.onward)
 
     def note_touch(self, leaf: Tensor, grad: Tensor | None) -> None:
-        """What goes on through an argument's history is added after the step, too late for who looks at the sum."""
+        """What goes on through an argument's history is added after the step, too late for whoever looks at the sum."""
         if accumulating.now:
             return
         if any(node.pending is not None for node in self.onward):

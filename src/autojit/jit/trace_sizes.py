@@ -71,7 +71,7 @@ class TraceSizes:
 
     @property
     def is_compared(self) -> bool:
-        """Whether this is such a second capture: its sizes are no call's, and it has no values."""
+        """Whether this is such a second capture: its sizes are not a call's, and it has no values."""
         return self.shift != 0
 
     if TYPE_CHECKING:

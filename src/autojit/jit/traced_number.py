@@ -386,7 +386,7 @@ _power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
 
 
 def _power(self: TracedNumber, exponent: Any, modulus: Any = None) -> Any:
-    """``self ** exponent`` where its type does not hang on the digits: a float to a whole power, or not negative."""
+    """``self ** exponent`` where its type does not depend on the digits: a float to a whole power, or not negative."""
     if modulus is not None:
         return pow(self.concrete(), exponent, modulus)
     is_whole = type(exponent) is int and exponent >= 0

@@ -82,7 +82,7 @@ def foresee_backward(capture: Capture) -> None:
             except AutojitError as error:  # eager mode does it, or says so itself
                 told = str(error).partition("\n")[0]
                 raise InBackward(watching.name, f"no step can do ({told})").always() from None
-            except Exception:  # of the user's: said to who asks for the derivative
+            except Exception:  # of the user's: said to whoever asks for the derivative
                 continue
     is_fickle = lambda: watching.recordings > RECORDINGS
     name = f"what {watching.name} reads in backward has changed {RECORDINGS} times"
@@ -140,7 +140,7 @@ class Watching:
         self.parts = parts
         self.before = {id(value): value for value in before}
         self.name = ", ".join(dict.fromkeys(map(_name_of, parts)))
-        self.recordings = -1  # but for the first
+        self.recordings = -1  # except for the first
 
     def record(self, make: Callable[[], CompiledCall]) -> CompiledCall:
         """The derivative that ``make`` records, with guards of what users' code has read.
@@ -245,7 +245,7 @@ class _OfBackward(Observer):
         return super().attribute(obj, name, read)
 
     def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """What is drawn is another value at every pass: nothing is fetched for one that comes to nothing."""
+        """What is drawn is another value at every pass: nothing is fetched for one that is given up."""
         raise GivenUp(_Drawn(f"reads what {own(function, '__qualname__', type(function).__name__)} gives"))
 
     draw_unless_of_tensors = draw

@@ -89,7 +89,7 @@ class Comparison:
         if self.verify == "first":
             self.calls = self.owner.counts.calls
         self.is_due = False
-        self.owner.counts.calls -= 1  # what only found the step was no call
+        self.owner.counts.calls -= 1  # what only found the step was not a call
         rebinding = self.owner.rebinding
 
         def given_draws(*args: Any, **kwargs: Any) -> Any:

@@ -41,7 +41,7 @@ class TraceVersions:
 
 
 class _Calls(NamedTuple):
-    """Changes by native calls of one step, so many in each, also when the step is gone."""
+    """Changes by native calls of one step, this many in each, also when the step is gone."""
 
     entry: weakref.ref[Entry]
     calls: Callable[[], int]
@@ -82,7 +82,7 @@ class WrittenStorage(Storage):
 
 
 def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
-    """From now on each call of ``step`` counts as so many changes of ``storage``."""
+    """From now on each call of ``step`` counts as this many changes of ``storage``."""
     storage = storage.counter
     if type(storage) is Storage:
         storage.__class__ = WrittenStorage

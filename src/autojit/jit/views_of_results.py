@@ -1,7 +1,7 @@
 """Views that a step returns: after a call they are taken again as the function took them.
 
 The gradient of a view goes to what it was taken from, and is summed there with those of other views, the view that was
-taken last first. How the sum lies in memory depends on both. So a view of a view is taken of that one, which is taken
+taken last first. The layout of the sum depends on both. So a view of a view is taken of that one, which is taken
 once.
 """
 

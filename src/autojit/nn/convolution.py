@@ -77,7 +77,7 @@ class _Convolution(Module):
         return found
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is None:
             return

@@ -106,7 +106,7 @@ class _OfInputs(LazyModuleMixin):
     """A layer with a weight, whose parameters are drawn once its inputs are known."""
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew; nothing before they are there."""
+        """Draw the parameters again; nothing before they are there."""
         if not self.has_uninitialized_params() and self._inputs() != 0:
             super().reset_parameters()  # type: ignore[misc]
 

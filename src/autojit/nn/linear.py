@@ -50,7 +50,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
@@ -96,7 +96,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         bound = 1 / math.sqrt(self.in1_features)
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -149,7 +149,7 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Draw the table anew; the padding row becomes zero."""
+        """Draw the table again; the padding row becomes zero."""
         init.normal_(self.weight)
         _zero_row(self.weight, self.padding_idx)
 
@@ -233,7 +233,7 @@ class EmbeddingBag(Module):
             self.weight = Parameter(_weight)
 
     def reset_parameters(self) -> None:
-        """Draw the table anew; the padding row becomes zero."""
+        """Draw the table again; the padding row becomes zero."""
         init.normal_(self.weight)
         _zero_row(self.weight, self.padding_idx)
 

@@ -172,7 +172,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
             state["_non_persistent_buffers_set"].discard(name)
 
     def _replaces_member(self, name: str, value: Any) -> bool:
-        """Assign None (or a tensor, for a buffer) to an existing member; False when ``name`` is no member."""
+        """Assign None (or a tensor, for a buffer) to an existing member; False when ``name`` is not a member."""
         state = self.__dict__
         if name in state.get("_parameters", ()):
             if value is not None:
@@ -250,7 +250,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         bump_guard_epoch()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a buffer: state that is no parameter; ``persistent`` ones are part of ``state_dict``."""
+        """Add a buffer: state that is not a parameter; ``persistent`` ones are part of ``state_dict``."""
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_name(name, "_buffers", "buffer")
@@ -436,7 +436,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         return self.__class__.__name__
 
     def extra_repr(self) -> str:
-        """What ``repr`` shows beside the children; layers show their sizes."""
+        """What ``repr`` shows besides the children; layers show their sizes."""
         return ""
 
     def __repr__(self) -> str:

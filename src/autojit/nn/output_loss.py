@@ -41,7 +41,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Raises:
         ValueError: bad cutoffs.
-        RuntimeError: input and target do not fit, or a target is no class.
+        RuntimeError: input and target do not fit, or a target is not a class.
 
     Example:
         >>> import autojit as aj
@@ -88,7 +88,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(first, Linear(hidden, high - low, False, device, dtype)))
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Draw the parameters again."""
         self.head.reset_parameters()
         for cluster in self.tail:
             for layer in cluster:

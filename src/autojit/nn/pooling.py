@@ -323,7 +323,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """Columns added up where their blocks lie in an image; see ``F.fold``."""
+    """Columns added up where their blocks are in an image; see ``F.fold``."""
 
     def __init__(
         self,

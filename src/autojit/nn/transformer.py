@@ -296,7 +296,7 @@ class Transformer(Module):
         self.batch_first = batch_first
 
     def _reset_parameters(self) -> None:
-        """Draw all matrices anew."""
+        """Draw all matrices again."""
         for parameter in self.parameters():
             if parameter.ndim > 1:
                 init.xavier_uniform_(parameter)

@@ -1,7 +1,7 @@
 """Ops that hold graphs: what they share, and ``Cond``, a branch.
 
 The graphs are ordinary ones, differentiated and batched by the graph transforms (through ``core.ports``, because these
-stand above the ops). Everything the graphs read comes in as an operand; nothing inside has an effect outside.
+are above the ops). Everything the graphs read comes in as an operand; nothing inside has an effect outside.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
 
 
 def evaluate_round(body: Graph, arrays: Sequence[Any], number: int) -> list[Any]:
-    """One round of a loop by the reference; what goes wrong in it is told with its number."""
+    """One round of a loop by the reference; what goes wrong in it is reported with its number."""
     try:
         return evaluate(body, arrays)
     except AutojitError as error:

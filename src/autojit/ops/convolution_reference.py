@@ -27,7 +27,7 @@ Array = "NDArray[Any]"
 
 @dataclass(frozen=True)
 class Geometry:
-    """How windows lie on an image; one entry per spatial axis."""
+    """How windows are placed on an image; one entry per spatial axis."""
 
     stride: tuple[int, ...]
     padding: tuple[int, ...]

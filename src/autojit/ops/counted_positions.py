@@ -54,7 +54,7 @@ class Counting(Structured, abstract=True):
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
-        return []  # the result's length is no property of the op and its operands' types
+        return []  # the result's length is not a property of the op and its operands' types
 
 
 @record

@@ -74,7 +74,7 @@ class Round(Step):
 
 
 def division_by_zero(divisor: NDArray[Any] | None = None) -> Exception:
-    """The error of a whole number divided by zero: torch's, a RuntimeError; where the divisor is at hand, its place."""
+    """The error of a whole number divided by zero: torch's, a RuntimeError; where the divisor is known, its place."""
     facts = {} if divisor is None else refused_facts(divisor == 0, "the divisor", "any whole number but 0", divisor)
     return UsageError("ZeroDivisionError: integer division or remainder by zero", facts)
 

@@ -130,7 +130,7 @@ class Fmin(NumberExtremum):
 
 def _relu(x: NDArray[Any]) -> Any:
     found = np.asarray(np.maximum(x, np.zeros((), x.dtype)))
-    if x.dtype.kind not in "iu":  # which of two zeros NumPy takes hangs on the machine
+    if x.dtype.kind not in "iu":  # which of two zeros NumPy takes depends on the machine
         np.copyto(found, x, where=x == 0)
     return found
 

@@ -32,7 +32,7 @@ _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 class _Transform(Structured, abstract=True):
-    """Linear, and the batch axis in front is none of its axes."""
+    """Linear, and the batch axis in front is not one of its axes."""
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x_dot,) = tangents

@@ -3,7 +3,7 @@
 Bunch and Kaufman's pivoting, column by column, in LAPACK's packed form (``sytrf``, ``hetrf`` with the lower triangle):
 ``D`` on and below the diagonal, the columns of ``L`` below it. A pivot ``k`` in 1, 2, ... is the row exchanged with its
 own, for a block of one row; for a block of two rows both places hold ``-k``, ``k`` the row exchanged with the second.
-NumPy has no such factorisation, and SciPy is no dependency.
+NumPy has no such factorisation, and SciPy is not a dependency.
 Source: Bunch and Kaufman, Mathematics of Computation 31, 1977.
 """
 

@@ -1,7 +1,7 @@
 """Reading elements at run-time positions: gather, index_select, and NumPy's integer-array indexing.
 
 Operands are ``(x, *indices)``, indices int64. One rule for all of them, eager and compiled: a negative index counts
-from the end (once), anything outside raises IndexOutOfRangeError. The transposes live in ``scatter.py``.
+from the end (once), anything outside raises IndexOutOfRangeError. The transposes are in ``scatter.py``.
 """
 
 from __future__ import annotations

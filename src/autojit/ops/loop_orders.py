@@ -24,7 +24,7 @@ def in_order_of(arrays: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An elementwise function of arrays whose result lies as one loop would have laid it out."""
+    """An elementwise function of arrays whose result is laid out as one loop would lay it out."""
 
     @wraps(function)
     def compute(*arrays: Any) -> Any:
@@ -37,7 +37,7 @@ def settled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_loop(found: Any, operands: Sequence[Any]) -> Any:
-    """``found``, or its elements in an array that lies as a loop over the operands would have made it."""
+    """``found``, or its elements in an array laid out as a loop over the operands would lay it out."""
     if type(found) is not np.ndarray or found.ndim < 2:
         return found
     if found.flags.c_contiguous and all(a.flags.c_contiguous for a in operands):

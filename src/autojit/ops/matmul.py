@@ -97,7 +97,7 @@ MATMUL = Matmul()
 
 @record
 class MatmulAdd(Structured):
-    """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
+    """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` is. Made by passes."""
 
     operand_names: ClassVar[tuple[str, ...]] = ("mat1", "mat2", "self")
 

@@ -148,7 +148,7 @@ def normal(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
     if dtype not in (*_BITS, float64):
         raise UnsupportedDTypeError(f'"normal" not implemented for {dtype}')
     both = _unit(random_bits(key, (*shape, 2, 2) if wide is float64 else (*shape, 2)), wide)
-    # 1 - u lies in (0, 1], so that the logarithm is finite
+    # 1 - u is in (0, 1], so that the logarithm is finite
     radius = apply("sqrt", _scale(apply("log", _one_minus(select(both, -1, 0))), -2.0))
     angle = _scale(select(both, -1, 1), 2 * pi)
     return _cast(apply("mul", radius, apply("cos", angle)), dtype)

@@ -22,7 +22,7 @@ def refused_facts(refused: NDArray[np.bool_], named: str, valid: str, values: An
         refused: which elements are refused, one at least unless the error is about none of them.
         named: what the elements are of: ``the index``, ``input``.
         valid: what would have been valid.
-        values: the elements, of a shape that broadcasts to that of ``refused``; None: they are told elsewhere.
+        values: the elements, of a shape that broadcasts to that of ``refused``; None: they are given elsewhere.
     """
     facts: dict[str, object] = {}
     found = np.argwhere(refused)

@@ -114,7 +114,7 @@ class Witness(Elementwise):
         return TensorType(shape, bool_, holds.device)
 
     def failure(self, number: int) -> Exception:
-        """The error where the value is not at hand (``number``: which of the op's failures; there is one)."""
+        """The error where the value is not known (``number``: which of the op's failures; there is one)."""
         return KINDS[self.kind](self.refusal)
 
     def eager(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> NDArray[np.bool_]:
@@ -204,7 +204,7 @@ class InRange(Elementwise):
         return self.looked_up
 
     def failure(self, number: int) -> Exception:
-        """The error where the index is not at hand (``number``: which of the op's failures; there is one)."""
+        """The error where the index is not known (``number``: which of the op's failures; there is one)."""
         return IndexOutOfRangeError(
             f"{self.looked_up}: an index is out of bounds for dimension {self.axis} with size {self.extent}",
             {"indexed": self.indexed},

@@ -361,12 +361,12 @@ class SliceUpdate(Structured):
 
 
 def _is_negative(width: int) -> bool:
-    """Whether a width is negative; what remains of an axis beside a counted region is not."""
+    """Whether a width is negative; what remains of an axis besides a counted region is not."""
     return surely_less(width, 0) if is_counted(width) else width < 0
 
 
 def _exceeds(stop: int, extent: int) -> bool:
-    """Whether a region ends beyond an axis; what a step counts has been clipped by who counts it."""
+    """Whether a region ends beyond an axis; what a step counts has been clipped by what counts it."""
     return surely_less(extent, stop) if is_counted(stop - extent) else stop > extent
 
 

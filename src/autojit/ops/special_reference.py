@@ -1,4 +1,4 @@
-"""Error and gamma functions in NumPy, for eager evaluation: NumPy has none, and SciPy is no dependency.
+"""Error and gamma functions in NumPy, for eager evaluation: NumPy has none, and SciPy is not a dependency.
 
 All compute in float64; callers round to narrower dtypes. Greatest errors found against mpmath, over some thousand
 random points each: erf 0.7, erfc 2.1, erfinv 1.6 ulp; lgamma 5.6 and digamma 8 ulp of positive numbers, zeros included;

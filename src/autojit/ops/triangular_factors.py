@@ -1,4 +1,4 @@
-"""LU factorisation by elimination with row exchanges; NumPy has none, and SciPy is no dependency.
+"""LU factorisation by elimination with row exchanges; NumPy has none, and SciPy is not a dependency.
 
 Both ops eliminate column by column, all matrices of a batch at once. The choice of rows has no derivative; that of the
 factors belongs to the op that eliminates without exchanges, on the square part of the reordered matrix.

@@ -322,7 +322,7 @@ def _shows_twice(op: Op) -> bool:
 
 
 def diagonal(x: O, offset: int = 0, axis1: int = 0, axis2: int = 1) -> O:
-    """The diagonal of two axes as a new last axis: ``f[..., m, n] -> f[..., min]``; ``offset`` > 0 lies above."""
+    """The diagonal of two axes as a new last axis: ``f[..., m, n] -> f[..., min]``; ``offset`` > 0 is above."""
     first, second = (normalize_axis(axis, x.spec.ndim, "diagonal") for axis in (axis1, axis2))
     if first == second:
         raise ShapeError(f"diagonal dimensions cannot be identical {axis1}, {axis2}", {"x": x})

@@ -3,7 +3,7 @@
 A compiled step looks again at what it reads of an optimiser when the epoch has moved on, and at no other time. So every
 change of which parameters, which options and which state there are has to count: these containers are the dictionaries
 and lists of torch's interface, and count. In a captured step such a change would happen once: its calls run line by
-line, but for containers that the step has made, and for state that is begun.
+line, except for containers that the step has made, and for state that is begun.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Muon(Optimizer):
         adjust_lr_fn: how ``lr`` depends on the shape: ``"original"`` (also None) or ``"match_rms_adamw"``.
 
     Raises:
-        ValueError: a parameter is no matrix, or a number is out of its range.
+        ValueError: a parameter is not a matrix, or a number is out of its range.
 
     Example:
         >>> import autojit as aj

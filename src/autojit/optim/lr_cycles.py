@@ -76,7 +76,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._last_lr = self._current()
 
     def _place(self, epoch: float) -> None:
-        """Where in which cycle an epoch lies."""
+        """In which cycle an epoch is, and where."""
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:

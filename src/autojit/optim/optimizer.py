@@ -117,7 +117,7 @@ class Optimizer:
     OptimizerPreHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], "tuple[Any, dict[str, Any]] | None"]
     OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
     profile_hook_step = staticmethod(_with_hooks)
-    _keeps_numbers = False  # whether its state is more than tensors, so that it is no part of compiled steps
+    _keeps_numbers = False  # whether its state is more than tensors, so that it is not part of compiled steps
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -335,7 +335,7 @@ class Optimizer:
         return tensors, others
 
     def kept(self) -> Callable[[], None]:
-        """How to put back what it keeps now, if what is begun for a compiled step comes to nothing."""
+        """How to put back what it keeps now, if what is begun for a compiled step is discarded."""
         return kept_state(self)
 
     def catch_up(self, slots: Iterable[Any], moves: Iterable[frozenset[int]]) -> None:

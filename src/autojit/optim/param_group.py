@@ -97,7 +97,7 @@ class ParamGroup(dict[str, Any]):
     def baked_state(
         self, options: Container[str], assigned: Container[tuple[int, Any]] = ()
     ) -> tuple[tuple[str, Any], ...]:
-        """Everything a trace may depend on beside the slots: flags, types, whether numbers are zero, values read.
+        """Everything a trace may depend on besides the slots: flags, types, whether numbers are zero, values read.
 
         Of names outside the optimiser's own ``options`` (a scheduler's notes, say) only those a trace has read count.
         ``assigned``: (id, name) of options that are arguments of the step.
@@ -177,7 +177,7 @@ class ParamGroup(dict[str, Any]):
             bump_guard_epoch()
 
     def _drop_slots(self, name: str, value: Any) -> None:
-        """Forget slots that the new value no longer fits (it is no number, or a tuple of another length)."""
+        """Forget slots that the new value no longer fits (it is not a number, or a tuple of another length)."""
         for slot_name, place in list(self._slots):
             if slot_name != name:
                 continue

@@ -1,7 +1,7 @@
 """Updates of many parameters in a capture: one is recorded, those of the same kind are recorded again from it.
 
 An algorithm of autojit's says the same about two parameters of a group with equal types and state, so the nodes of the
-first are linked to the memory of the second. What an update may read beside its operands is the numbers that parameters
+first are linked to the memory of the second. What an update reads besides its operands is the numbers that parameters
 share (``arithmetic.shared``) and the group's own; one that reads or changes anything else runs every time.
 """
 
@@ -59,7 +59,7 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
         return
     operands, key = _described(p, grad, state, call)
     trace = now["trace"]
-    key = update, call, type(optimizer), id(group), key  # the call: what parameters share is made anew in each
+    key = update, call, type(optimizer), id(group), key  # the call: what parameters share is made again in each
     if operands is None or trace.recordings.get(key) is NEVER:
         optimizer._update(p, grad, state, group)
         return
@@ -79,7 +79,7 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
 
 
 def _described(p: Tensor, grad: Tensor, state: dict[str, Any], call: StepCall) -> tuple[list[Tensor] | None, Any]:
-    """The parameter's own tensors, or None if one is no plain memory; and what equal updates have in common."""
+    """The parameter's own tensors, or None if one is not plain memory; and what equal updates have in common."""
     operands, kinds = [grad, p], [type_of(grad), type_of(p)]
     rest: list[Any] = []
     for name, value in state.items():

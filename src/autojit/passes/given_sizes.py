@@ -1,4 +1,4 @@
-"""Sizes that a graph counts itself: which nodes hang on them; those that an operand shows are not counted again."""
+"""Sizes that a graph counts itself: which nodes depend on them; those that an operand shows are not counted again."""
 
 from __future__ import annotations
 

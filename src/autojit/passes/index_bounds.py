@@ -1,4 +1,4 @@
-"""Between which numbers the elements of an index surely lie: what needs no check."""
+"""Between which numbers the elements of an index surely are: what needs no check."""
 
 from __future__ import annotations
 

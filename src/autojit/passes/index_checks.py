@@ -21,7 +21,7 @@ from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
 from autojit.passes.index_bounds import IndexBounds
 
 Key = tuple[Value, Any]
-"""Indices, and the extent of the axis that they must lie in, as an expression where it is open."""
+"""Indices, and the extent of the axis that they must be in, as an expression where it is open."""
 
 WHOLE = (Reshape, Permute, BroadcastTo, Flip, Pad)
 """Each element of the operand is one of the result."""

@@ -158,7 +158,7 @@ def _moves_less(products: list[Node], sharing: int, is_stacked: bool) -> bool:
     Open lengths are joined up to twice that: short ones lose more by staying apart than long ones by being copied.
 
     Args:
-        sharing: so many sums share the copy of the first operands.
+        sharing: this many sums share the copy of the first operands.
         is_stacked: the first operands are joined elsewhere already.
     """
     first, second = (sum(product.inputs[side].type.size for product in products) for side in (0, 1))

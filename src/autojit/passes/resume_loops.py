@@ -105,7 +105,7 @@ def _going_on(earlier: Node, later: Node, kept: WhileLoop, how: tuple[Match, lis
     reads = (*kept.reads, *(tuple(place[t] for t in s.reads) for s in sweeps[count:]))
     carries = (*kept.carries, *r.carries[count:])
     start = sum(r.carries[:count])
-    kept_too = r.kept if all(new == old for old, new in place.items()) else 0  # who resumes it knows the numbers
+    kept_too = r.kept if all(new == old for old, new in place.items()) else 0  # whoever resumes it knows the numbers
     op = WhileLoop(tuple(bodies), carries, reads, r.reverse, kept_too, label)
     inputs = (
         *earlier.inputs[: kept.n_outputs], *later.inputs[start : r.n_outputs], *mine, *theirs, earlier.outputs[-1]

@@ -19,7 +19,7 @@ from autojit.ops.while_sweeps import WhileLoop
 from autojit.passes.given_sizes import hangs_on_counts
 
 EXPANSION = 4
-"""A value that has so many times the elements of what it is computed from is computed again."""
+"""A value that has this many times the elements of what it is computed from is computed again."""
 
 
 class Shared(NamedTuple):

@@ -1,6 +1,6 @@
 """Pages for machine code: one reserved address range, pages handed out from it and given back.
 
-All code of the process lies within one range (a second is reserved when the first is full), so objects reach each other
+All code of the process is within one range (a second is reserved when the first is full), so objects reach each other
 by direct calls, and neighbouring pages of equal protection share one kernel mapping: thousands of kernels cost a few
 mappings, not thousands. No page is ever writable and executable at once. The memory is private, so a forked child keeps
 its parent's code and neither can change the other's.

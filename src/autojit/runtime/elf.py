@@ -109,7 +109,7 @@ class ElfObject:
         """The image for `address`; `resolve` gives the address of a name the object does not define.
 
         Raises:
-            CompileError: a distance does not fit its field, or an offset lies outside its section.
+            CompileError: a distance does not fit its field, or an offset is outside its section.
         """
         image = bytearray(self.size_bytes)
         self._layout.copy_into(image, self.code_bytes)

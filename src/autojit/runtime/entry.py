@@ -4,7 +4,7 @@ How to read this file: `make_entry` chooses between `NativeEntry` below and the 
 out as the tables `entry_ir` interprets. The tables stay writable, so a guard that Python has verified by hand gets its
 new expected value (`set_expected`) and a ring its new tensors (`refill`) without compiling anything.
 
-Everything whose address stands in a table is held by the entry, and the entry by its builtin.
+Everything whose address is in a table is held by the entry, and the entry by its builtin.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ INT64_LEAST, INT64_MOST = -(2**63), 2**63 - 1
 class FloatArgument(NamedTuple):
     """A float of Python, or of NumPy (`of_type` is np.float64), stored in `cell` (0-d float64), where the table points.
 
-    Its 64 bits, read as an int, lie in [`least`, `most`]: bits of floats from 0 on are ordered as the floats are.
+    Its 64 bits, read as an int, are in [`least`, `most`]: bits of floats from 0 on are ordered as the floats are.
     """
 
     cell: npt.NDArray[np.float64]
@@ -214,7 +214,7 @@ class EntrySpec(NamedTuple):
 
     Args:
         step_address: ``void aj_step(void **table)``.
-        table_address: its pointer table, filled but for arguments and outputs.
+        table_address: its pointer table, filled except for arguments and outputs.
         gate: the right to run the step and to touch what it uses.
         arguments: positional ones first, then one for each of `keyword_names`.
         identities: positions of two arguments, and whether they must be one object (else two).
@@ -225,7 +225,7 @@ class EntrySpec(NamedTuple):
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
         on_error: raises what the step met and clears that word; what it returns instead is what the call gives.
         sizes: the step's open sizes, if it has any.
-        written: addresses that the step writes besides its outputs, sorted and apart; no array argument lies there.
+        written: addresses that the step writes besides its outputs, sorted and apart; no array argument is there.
         keep: owner of step and table.
     """
 

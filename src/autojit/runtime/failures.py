@@ -40,7 +40,7 @@ class Failures:
         self.address = int(self._words.ctypes.data)
 
     def expect(self, answers: int, runs: Any = None) -> None:
-        """Ops will be called back so many times in a call, or in every run that the word ``runs`` counts."""
+        """Ops will be called back this many times in a call, or in every run that the word ``runs`` counts."""
         if runs is None:
             self.expected_answers += answers
         else:

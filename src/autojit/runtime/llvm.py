@@ -1,7 +1,7 @@
 """LLVM IR text to an object file in memory, or to the PTX of a GPU: the target says which.
 
 Objects are position-independent and use the small code model: constants are read relative to the instruction pointer,
-and whatever lies outside the object is reached through stubs the loader makes. Nothing here runs code. Every call uses
+and whatever is outside the object is reached through stubs the loader makes. Nothing here runs code. Every call uses
 an LLVM context of its own, so a failed parse leaves nothing behind.
 """
 

@@ -232,7 +232,7 @@ def allocate_array(
 ) -> npt.NDArray[Any]:
     """An uninitialised array whose memory is recycled when it and all its views are gone.
 
-    ``order``: its axes as they lie in memory, the outermost first; row-major by default.
+    ``order``: its axes as they are in memory, the outermost first; row-major by default.
 
     Raises:
         MemoryError: the memory is not there.

@@ -15,7 +15,7 @@ from autojit.runtime.memory import Arena, bucket_size
 Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 FIRST_STEPS = 16
-"""A tape begins with room for so many steps."""
+"""A tape begins with room for this many steps."""
 
 
 class GrowingTape:

@@ -202,7 +202,7 @@ class ObjectCache:
         An archive is executable code: load only what you would run.
 
         Raises:
-            ArgumentError: the file is no archive, or is damaged; sound entries before the damage are kept.
+            ArgumentError: the file is not an archive, or is damaged; sound entries before the damage are kept.
         """
         count = 0
         for key, entry in _archive_records(path):

@@ -1,4 +1,4 @@
-"""Where fields lie inside CPython's and NumPy's objects, found out by looking at live ones.
+"""Where fields are inside CPython's and NumPy's objects, found out by looking at live ones.
 
 The native entry point reads objects directly. It is used only when every offset it relies on is confirmed here, which
 excludes other Pythons, free-threaded builds and future layouts without a list of versions.

@@ -177,7 +177,7 @@ class PlanBuilder:
         return self.memory.machine.aligned(size * (self.workers if scratch.per_worker else 1))
 
     def words(self, values: Sequence[int]) -> int:
-        """Address of words, constant but for symbolic sizes."""
+        """Address of words, constant except for symbolic sizes."""
         block, base = self._zeros(len(values))
         block[:] = [int(self._word(v, base + 8 * k)) & WORD for k, v in enumerate(values)]
         return base
@@ -485,7 +485,7 @@ def build_executable(
 
 
 def move_fixed(executable: Executable, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> bool:
-    """Let fixed inputs and outputs lie elsewhere; False where the executable has to be built anew. Not in a call."""
+    """Let fixed inputs and outputs be elsewhere; False where the executable has to be built again. Not in a call."""
     executable.gate.expect_mine()
     builder = executable.keep
     return isinstance(builder, PlanBuilder) and builder.move(_fixed(builder.lowered, inputs, outputs))

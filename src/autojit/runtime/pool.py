@@ -5,7 +5,7 @@ int64 chunks, int64 max_threads)``. It returns when `body` has run once for ever
 and on any thread. Chunks are claimed one by one, so a slow or sleeping thread delays nobody; 2 to 4 chunks a thread are
 a good cut. Results must depend on the chunk alone, never on the worker.
 
-`worker` lies in ``[0, threads)`` and is unique among the threads of one job at one time: it may index scratch that
+`worker` is in ``[0, threads)`` and is unique among the threads of one job at one time: it may index scratch that
 belongs to the job. There is one job at a time; a call that finds another in progress (from another Python thread, or
 from inside a body) runs its chunks itself, as worker 0. Scratch shared by several executables is therefore never safe;
 scratch in an executable's own arena is, because an executable runs one call at a time.

@@ -1,7 +1,7 @@
 """Compiling ahead: the modules that every step needs whatever it computes are compiled beside its capture.
 
 They are the plan runner, the thread pool and the native entry point, 40 ms together where the object cache is empty.
-The results only go into the object cache: who needs a module asks the cache as ever, and waits there if it is still
+The results only go into the object cache: whoever needs a module asks the cache as ever, and waits there if it is still
 being made.
 """
 

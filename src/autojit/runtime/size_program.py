@@ -233,7 +233,7 @@ class SizeProgram:
         return sum(arena.size_bytes for arena in self._arenas.values())
 
     def release_arenas(self) -> None:
-        """Unmap the arenas: the next call finds no capacity and grows them anew."""
+        """Unmap the arenas: the next call finds no capacity and grows them again."""
         for stage in self._arenas:
             self.table[self._memory[stage][0]] = 0
         self.forget()

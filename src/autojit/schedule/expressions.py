@@ -91,7 +91,7 @@ class FromSource(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Number(Expr):
-    """A number that no op of the graph says: what stands where a piece has no element."""
+    """A number that no op of the graph says: what is used where a piece has no element."""
 
     digits: tuple[str, object]
     own = "digits"

@@ -1,6 +1,6 @@
 """Fusion: which nodes share a loop nest.
 
-A node joins the group of one of its producers when every value it reads from that group stands at its own canonical
+A node joins the group of one of its producers when every value it reads from that group is at its own canonical
 position and no path leaves the group and comes back. Groups are tried latest first, so chains grow long; values that
 leave a group are stored. Cost O(nodes * candidate groups).
 
@@ -302,7 +302,7 @@ class Fuser:
         if self.kinds[node] is Kind.INLINE:
             through = self.inline | set(node.outputs)
             return list(leaves(node.outputs[0], position, self.definitions, through))
-        shifted = tuple(i + 1 for i in position)  # never canonical: the operands stand at other positions
+        shifted = tuple(i + 1 for i in position)  # never canonical: the operands are at other positions
         found: list[tuple[Value, Indices]] = []
         for operand in node.inputs:
             index = shifted if operand.type.ndim == len(shifted) else loop_indices(operand.type.shape, "z")

@@ -22,7 +22,7 @@ from autojit.ops.matmul import Matmul, MatmulAdd
 from autojit.ops.random import RandomBits
 from autojit.ops.shape import SliceUpdate
 
-_NO_SCALARS = ("complex", "float8")  # kinds of dtypes whose elements are no single register to an `Emitter`
+_NO_SCALARS = ("complex", "float8")  # kinds of dtypes whose elements are not a single register to an `Emitter`
 _PRODUCTS = Matmul, MatmulAdd
 # An element of these is computed from elements at positions that are known, which is all that fusion asks. They are not
 # `Elementwise` because these positions are not their own.

@@ -165,7 +165,7 @@ def _in_place(
 def _place(blocks: list[_Block]) -> tuple[dict[Value, int], int]:
     """(offsets, size of the arena): the lowest gap that is free over a block's life, largest blocks first.
 
-    The placed blocks stand in the columns of ``placed`` by their offsets: offset, end, first and last time.
+    The placed blocks are in the columns of ``placed`` by their offsets: offset, end, first and last time.
     """
     # Over the 29 steps of tools/schedule_bounds.py the arenas together are 0.1 % larger than what is live at once, the
     # least possible: 20 of them are exact, the worst is 7 % above. Placed in the order of first use: 1.3 % larger.

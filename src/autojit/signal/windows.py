@@ -2,7 +2,7 @@
 
 ``sym`` windows are symmetric; the others are the first ``M`` points of a symmetric window of ``M + 1``, which is
 periodic and fits ``fft``. All give ``[M]`` of ``dtype`` (the default float by default) and raise ValueError for a
-negative ``M`` or a dtype that is no real float.
+negative ``M`` or a dtype that is not a real float.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def sparse_compressed_tensor(
     """A sparse matrix of the compressed ``layout``.
 
     Raises:
-        RuntimeError: ``layout`` is no compressed one, or the indices do not fit.
+        RuntimeError: ``layout`` is not a compressed one, or the indices do not fit.
 
     Example:
         >>> import autojit as aj

@@ -175,7 +175,7 @@ def _div(op: Op, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _beside(s: SparseTensor, x: Tensor) -> Tensor:
-    """What of a dense operand stands beside the values of ``s``: itself when it is one number."""
+    """What of a dense operand goes with the values of ``s``: itself when it is one number."""
     if type_of(x).size == 1:
         return x.reshape(())
     if type_of(x).shape != type_of(s).shape:

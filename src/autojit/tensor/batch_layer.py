@@ -23,7 +23,7 @@ from autojit.tensor.state import Layer, below, carry, made_like, set_layers, sta
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap
 from autojit.transforms.vmap import batch_node
 
-_SEED_STEP = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: seeds of elements lie far apart
+_SEED_STEP = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: seeds of elements are far apart
 
 
 class BatchLayer(Layer):
@@ -121,7 +121,7 @@ class BatchLayer(Layer):
             return
         kept = alias(full, own_version=with_history)
         if with_history:
-            wants_grad(full)  # a view whose base was written to gets its history anew
+            wants_grad(full)  # a view whose base was written to gets its history again
             kept._requires_grad, kept._grad_fn, kept._output_nr = full._requires_grad, full._grad_fn, full._output_nr
             kept._accumulator = full._accumulator
         with below(self):

@@ -7,7 +7,7 @@ eager mode its op is a ``GraphOp`` whose results come from other ops, and of whi
 A captured step gets the composite's own ops, whose rules read what is between them (``composed``). Seen from outside,
 the history must be that of the op that eager mode records: which operands and results it keeps, so that they must not
 change before backward (``residual_plans``), and that cotangents of its operands are in row-major order. So a node
-stands between the composite and each operand (``Entered``), and one between it and its results (``Left``): later
+is between the composite and each operand (``Entered``), and one between it and its results (``Left``): later
 changes of an operand or a result do not reach what the ops inside keep, nor the layouts inside what is outside.
 """
 
@@ -69,7 +69,7 @@ def composed(
         op: what eager mode records for such operands.
         compute: gives a tensor or a tuple of them.
         name: the node's, as torch calls it.
-        is_elementwise: the op's rule is, so that the cotangents of operands lie as these do.
+        is_elementwise: the op's rule is, so that the cotangents of operands are laid out like these.
 
     Raises:
         DifferentiationError: the rule would read an operand that was made in inference mode.

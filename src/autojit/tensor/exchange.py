@@ -162,7 +162,7 @@ _OF_NUMBERS = ("__len__", "__getitem__", "__iter__", "__float__", "__int__", "__
 
 
 def require_numbers(data: Any) -> None:
-    """UsageError for what is no number and holds none: NumPy would ask the object, which may answer every name."""
+    """UsageError for what is not a number and holds none: NumPy would ask the object, which may answer every name."""
     if not any(hasattr(type(data), name) for name in _OF_NUMBERS):
         raise UsageError(f"Could not infer dtype of {type(data).__name__}")
 

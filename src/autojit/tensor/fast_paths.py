@@ -1,6 +1,6 @@
 """Fast paths of eager dispatch: which op is computed by a compiled kernel, from how many elements on, and why.
 
-``Op.eager`` is the meaning of an op: NumPy, whatever the size. What stands here is used by dispatch alone, and only
+``Op.eager`` is the meaning of an op: NumPy, whatever the size. What is here is used by dispatch alone, and only
 while nothing is to be judged: the interpreter, constant folding, ``verify``, the laws and AUTOJIT_REFERENCE=1 never see
 it (``state.reference_only``). A law holds every entry to its op's ``eager``.
 """

@@ -220,7 +220,7 @@ class ForwardLevel(Layer):
 
 
 def _traced_like(t: Tensor, x_dot: Tensor) -> Tensor:
-    """A traced tangent, fresh or not, as its primal lies in memory."""
+    """A traced tangent, fresh or not, laid out in memory like its primal."""
     like = layout_of(t)
     if state.trace is None or like.ndim < 2 or layout_of(x_dot).strides == like.strides or x_dot._storage is not None:
         return x_dot
@@ -302,7 +302,7 @@ def _shares_memory(a: Tensor | None, b: Tensor | None) -> bool:
 
 
 def _place(t: Tensor) -> tuple[int, int]:
-    """Where a tensor lies in its memory: how many elements come before it, and how many there are."""
+    """Where a tensor is in its memory: how many elements come before it, and how many there are."""
     storage = t._storage
     if storage is None or storage.array is None or storage.array is t._array:
         return 0, int(t._array.size)

@@ -232,7 +232,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     weights of their dtype (float64 unless they are float32).
 
     Raises:
-        RuntimeError: the operand is no vector or holds negative numbers, or there are not as many weights.
+        RuntimeError: the operand is not a vector or holds negative numbers, or there are not as many weights.
     """
     spec = type_of(input)
     if spec.dtype.category != 1:
@@ -301,7 +301,7 @@ def repeat_interleave(
 
 
 def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
-    """0, 1, 2, ... each so many times: ``i64[n] -> i64[sum]``."""
+    """0, 1, 2, ... each that many times: ``i64[n] -> i64[sum]``."""
     spec = type_of(repeats)
     if spec.dtype not in (int32, int64):
         raise UnsupportedDTypeError(f'"repeat_interleave_cpu" not implemented for {spec.dtype}', {"repeats": repeats})

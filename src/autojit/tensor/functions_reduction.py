@@ -390,7 +390,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 def _is_common(x: Tensor) -> bool:
-    """Whether a composed op can compute at once: elements at hand, of a common dtype, along an axis."""
+    """Whether a composed op can compute at once: concrete elements, of a common dtype, along an axis."""
     array = x._array
     return (
         state.divert is None
@@ -407,7 +407,7 @@ def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
 
 
 def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:
-    """The operand in ``dtype``; NotImplementedError if these are no real floats."""
+    """The operand in ``dtype``; NotImplementedError if these are not real floats."""
     x = input if dtype is None else cast(input, dtype)
     if type_of(x).dtype.kind != "float":
         raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(x).dtype}', {"input": x})

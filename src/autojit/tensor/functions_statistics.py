@@ -143,7 +143,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 @declared(out=True)
 @refuses("bool int")
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
+    """How many elements are in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
 
     Example:
         >>> import autojit as aj
@@ -257,7 +257,7 @@ def quantile(
     Shapes: ``f[..., n, ...] -> f[*q.shape, ..., ...]``. A row with a NaN gives NaN. Differentiable in both.
 
     Raises:
-        RuntimeError: ``q`` lies outside [0, 1], or the interpolation is unknown.
+        RuntimeError: ``q`` is outside [0, 1], or the interpolation is unknown.
     """
     if interpolation not in _INTERPOLATIONS:
         raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")

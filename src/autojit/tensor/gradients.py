@@ -54,7 +54,7 @@ def get_grad_dtype(self: Tensor) -> DType | None:
     """The dtype that ``.grad`` of this leaf has: the leaf's own unless it was set; None allows any.
 
     Raises:
-        RuntimeError: the tensor is no leaf.
+        RuntimeError: the tensor is not a leaf.
 
     Example:
         >>> import autojit as aj
@@ -73,7 +73,7 @@ def set_grad_dtype(self: Tensor, dtype: DType | None) -> None:
     """``t.grad_dtype = dtype``: gradients are converted to it before they are added up; None leaves them as they are.
 
     Raises:
-        RuntimeError: the tensor is no leaf, or has a gradient of another dtype.
+        RuntimeError: the tensor is not a leaf, or has a gradient of another dtype.
     """
     if wants_grad(self) and self._grad_fn is not None:
         raise UsageError("grad_dtype can only be set on leaf tensors.", {"tensor": self})

@@ -362,7 +362,7 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     else:
         trace.in_place(storage, value)
     if x._array is None:
-        x._value = trace.laid_as(layout_of(x), piece)  # it shows its memory: the piece's numbers, lying as the view
+        x._value = trace.laid_as(layout_of(x), piece)  # it shows its memory: the piece's numbers, in the view's layout
 
 
 def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:
@@ -384,7 +384,7 @@ def rebase(x: Tensor, new: Tensor) -> None:
     if piece is None and not wants_grad(base):
         return
     _take_change(base, _base_change(x, relative_chain(x), piece, type_of(x)))
-    wants_grad(x)  # makes the view's own history anew
+    wants_grad(x)  # makes the view's own history again
 
 
 def _base_change(x: Tensor, chain: tuple[Op, ...], piece: Edge | None, shown: TensorType) -> OpNode:

@@ -252,7 +252,7 @@ def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] |
 
 
 def _are_at_hand(operands: Sequence[Any]) -> bool:
-    """Whether the operands are arrays that hold elements, float32 or float64 all alike but for indices and masks."""
+    """Whether the operands are arrays that hold elements, float32 or float64 all alike except for indices and masks."""
     first = operands[0]._array
     if type(first) is not np.ndarray or state.divert is not None or first.dtype.char not in "fdl":
         return False
@@ -275,7 +275,7 @@ def _would_be_at_hand(operands: Sequence[Any]) -> bool:
 
 
 def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:
-    """The order, "C" or "F", in which the arrays of one shape all lie, aligned."""
+    """The order, "C" or "F", in which the arrays of one shape all are, aligned."""
     rows = columns = True
     for array in arrays:
         if array.ndim:

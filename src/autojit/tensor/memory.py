@@ -1,4 +1,4 @@
-"""Where a tensor's elements lie: strides, storages, contiguity."""
+"""Where a tensor's elements are: strides, storages, contiguity."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tenso
 
 
 def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
-    """A tensor nobody else looks at, with its elements moved so that the axes lie in memory in this order."""
+    """A tensor nobody else looks at, with its elements moved so that the axes are in memory in this order."""
     array = fresh._array if fresh._array is not None else layout_of(fresh)
     if array.transpose(order).flags.c_contiguous:
         return fresh
@@ -91,7 +91,7 @@ def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bool:
-    """Whether the elements lie row by row in memory (or in another format) without gaps."""
+    """Whether the elements are row by row in memory (or in another format) without gaps."""
     if memory_format is contiguous_format:
         return bool(layout_of(self).flags.c_contiguous)
     rank = _CHANNELS_LAST_RANK.get(memory_format, type_of(self).ndim)
@@ -142,7 +142,7 @@ def row_major_steps(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def storage_offset(self: Tensor) -> int:
-    """Where the first element lies in the storage, in elements."""
+    """Where the first element is in the storage, in elements."""
     storage = self._storage
     if storage is None and (self._array is not None or state.trace is None):
         return 0
@@ -159,7 +159,7 @@ def storage_offset(self: Tensor) -> int:
 
 
 def _lying_as(value: Value) -> NDArray[Any]:
-    """An array that lies as a traced value does."""
+    """An array that is laid out like a traced value."""
     shape = tuple(int(n) for n in value.type.shape)
     assert state.trace is not None
     found: NDArray[Any] | None = state.trace.order_of(value)

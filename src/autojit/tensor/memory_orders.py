@@ -1,8 +1,8 @@
-"""How results lie in memory: one rule for what is computed at once and for what a captured step will compute.
+"""How results are laid out in memory: one rule for what is computed at once and for what a captured step will compute.
 
 - A view shows its operand's memory; ``reshape`` is one where strides allow it, else a fresh tensor in row-major order.
 - An op that keeps the order of its operands (``Op.keeps_order``: the elementwise ones) lays its result out as NumPy's
-  loops do: the axes as they lie in the operands, without gaps; where operands disagree, in row-major order.
+  loops do: the axes as they are in the operands, without gaps; where operands disagree, in row-major order.
 - Every other result is in row-major order.
 
 Eagerly NumPy makes the arrays, and ``dispatch`` puts those in row-major order that must be and are not. Under capture
@@ -81,7 +81,7 @@ def stand_in(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> ND
 
 
 def laid_alike(array: NDArray[Any], of: TensorType) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of what lies in memory as the array does; where open sizes have other hints it is another."""
+    """Shape and strides of what is laid out like the array; where open sizes have other hints it is another."""
     shape, order = hinted(of.shape), order_of(array)
     if array.shape == shape or (order is not None and order[:1] == ("strides",)):
         return shape, array.strides
@@ -125,7 +125,7 @@ def view_order(op: Op, operand: NDArray[Any] | None, kind: TensorType) -> NDArra
 
 
 def _decide_order(op: Op, kind: TensorType, operand: NDArray[Any] | None, found: NDArray[Any] | None) -> None:
-    """Let a capture hold for sizes alone with which a view's axes lie in memory as they do now.
+    """Let a capture hold for sizes alone with which a view's axes are laid out in memory as they are now.
 
     They do so for all sizes from 2 on. An extent that is made of sizes (``n // 2``) may also be 0 or 1, and a view be
     in row-major order then that is not otherwise.
@@ -197,7 +197,7 @@ def has_steps(array: NDArray[Any], steps: tuple[int, ...]) -> bool:
 
 
 def order_of(array: NDArray[Any]) -> Order:
-    """How the elements of an array lie."""
+    """How the elements of an array are laid out."""
     if array.flags.c_contiguous:
         return None
     axes = outermost_first(array)
@@ -205,7 +205,7 @@ def order_of(array: NDArray[Any]) -> Order:
 
 
 def copied_order(array: NDArray[Any], kind: TensorType) -> Order:
-    """How what an op makes of an array lies: without the gaps that the array may have."""
+    """The layout of what an op makes of an array: without the gaps that the array may have."""
     found = order_of(array)
     if found is None or found[:1] != ("strides",):
         return found
@@ -214,7 +214,7 @@ def copied_order(array: NDArray[Any], kind: TensorType) -> Order:
 
 
 def lie_alike(a: Order, b: Order, shape: Sequence[int]) -> bool:
-    """Whether elements lie in two orders alike: where an axis of one element lies tells nothing."""
+    """Whether two orders lay elements out alike: the place of an axis of one element says nothing."""
 
     def axes(order: Order) -> tuple[Any, ...]:
         found: Any = range(len(shape)) if order is None else order
@@ -224,7 +224,7 @@ def lie_alike(a: Order, b: Order, shape: Sequence[int]) -> bool:
 
 
 def outermost_first(array: NDArray[Any]) -> tuple[int, ...]:
-    """The axes by falling strides; of those with the same, one of size 1 lies inside the other."""
+    """The axes by falling strides; of those with the same, one of size 1 is inside the other."""
     strides, shape = array.strides, array.shape
     return tuple(sorted(range(array.ndim), key=lambda axis: (-strides[axis], shape[axis] == 1, axis)))
 

@@ -44,7 +44,7 @@ class _Method:
 
 
 def method_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its first parameter shown as ``self``; what is no Python function stays itself.
+    """The function with its first parameter shown as ``self``; what is not a Python function stays itself.
 
     Example:
         >>> def negative(input):

@@ -105,7 +105,7 @@ def set_warn_always(b: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """What ``set_warn_always`` was told last."""
+    """What ``set_warn_always`` was given last."""
     return _warns_always
 
 
@@ -130,7 +130,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What ``use_deterministic_algorithms`` was told last."""
+    """What ``use_deterministic_algorithms`` was given last."""
     return _deterministic
 
 

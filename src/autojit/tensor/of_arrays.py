@@ -1,6 +1,6 @@
 """Tensors of NumPy arrays: with the elements of one that nobody else has, or on the memory of one.
 
-Inside a capture a tensor that the function makes begins anew at every call.
+Inside a capture a tensor that the function makes begins again at every call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def constant(array: Any) -> Tensor:
 
 
 def on_memory_of(array: Any) -> Tensor:
-    """A tensor on an array's memory; inside a capture, one that the function has made is made anew at every call."""
+    """A tensor on an array's memory; inside a capture, one that the function has made is made again at every call."""
     trace = state.trace
     is_made = trace is not None and array.flags.writeable and trace.begins(array)
     return trace.begin_on(array) if trace is not None and is_made else wrap(array)

@@ -72,7 +72,7 @@ def binary(name: str, doc: str, floats: bool = False, op_name: str = "") -> Bina
 
 
 def through_ops(name: str, function: Callable[..., Any], floats: bool = False, refuses_bool: bool = False) -> Unary:
-    """A unary function whose composite lives in ``ops``."""
+    """A unary function whose composite is in ``ops``."""
 
     def wrapper(input: Any) -> Tensor:
         x = floating(input, name) if floats else as_operand(input, name)

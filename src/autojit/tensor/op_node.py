@@ -41,7 +41,7 @@ class OpNode(Node):
     """
 
     __slots__ = ("arguments", "mask", "op", "primals", "results", "versions")
-    arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was told them
+    arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was given them
     op: Op
     mask: int
     primals: list[Any]

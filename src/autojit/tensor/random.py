@@ -151,7 +151,7 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, pl
 
 
 def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
-    """Whether so many numbers are drawn, at once, that a kernel is faster than NumPy."""
+    """Whether enough numbers are drawn at once that a kernel is faster than NumPy."""
     if state.divert is not None or state.reference:
         return False
     return dtype in (float32, float64) and prod(shape) >= LARGE

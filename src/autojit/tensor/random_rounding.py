@@ -6,7 +6,7 @@ cancel. So the ops themselves are shaken, not their operands alone. Source: Park
 
 Functions that level off (tanh, sigmoid, erf) are exactly 1 there in one implementation, and the number beside 1 in
 another, and then are so for all elements at once: the gradient behind them is 0, or anything but 0. Drawing for each
-element by itself would not show it, so that every other run gives whole numbers for what lies beside them.
+element by itself would not show it, so that every other run gives whole numbers for what is beside them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Draw(NamedTuple):
 def _rounded(found: Any, operands: tuple[Any, ...], draw: _Draw) -> Any:
     """An op's results, each number off by up to one unit in its last place.
 
-    Numbers that were moved and not computed (an operand's, but for their sign) and whole numbers are exact.
+    Numbers that were moved and not computed (an operand's, except for their sign) and whole numbers are exact.
     """
     if isinstance(found, tuple | list):
         return type(found)(_rounded(part, operands, draw) for part in found)

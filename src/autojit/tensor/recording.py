@@ -290,7 +290,7 @@ def symbolic_node(
 
 
 def refresh_view(t: Tensor) -> None:
-    """Make the history of a view anew after its base's history changed."""
+    """Make the history of a view again after its base's history changed."""
     view = t._view
     assert view is not None and view.base is not None
     base = view.base

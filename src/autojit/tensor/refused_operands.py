@@ -12,7 +12,7 @@ from autojit.tensor.tensor import Tensor, type_of
 
 
 def types_of(operands: Sequence[Tensor]) -> list[TensorType]:
-    """The operands' types; whatever is no tensor is refused."""
+    """The operands' types; whatever is not a tensor is refused."""
     for t in operands:
         if not isinstance(t, Tensor):
             raise tensor_expected(t)

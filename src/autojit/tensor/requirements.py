@@ -48,7 +48,7 @@ def require(
     """
     value = value.detach()
     condition = holds(value)
-    parts = value.ndim - condition.ndim  # one condition is about a row or a matrix, whose position is told
+    parts = value.ndim - condition.ndim  # one condition is about a row or a matrix, whose position is given
     if parts > 0:
         value, named = condition, f"the {_PARTS[parts]} of {named}"
     found = told(condition, value, refusal, valid, named=named, kind=kind, is_told_only=False)

@@ -69,7 +69,7 @@ class Packed:
         return self._connected((node, result) if result >= 0 else self.edge)
 
     def unpack_operand(self) -> Tensor:
-        """The tensor again, which was no result of a node."""
+        """The tensor again, which was not a result of a node."""
         return self._connected(self.edge)
 
     def _connected(self, edge: Edge | None) -> Tensor:

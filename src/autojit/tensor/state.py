@@ -68,7 +68,7 @@ class State(threading.local):
     apply_elsewhere: Callable[..., Any]  # how ops on several devices are computed: set by ``on_device``
     capture: Callable[..., Any] | None = None  # how ops enter the active trace: set by ``dispatch``
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
-    observer: Any  # whom to tell what runs (the profiler's), or None
+    observer: Any  # what is notified of what runs (the profiler's), or None
     view_replay: bool  # whether the history of a changed base's view names the function that made the view
     autocast: Precision | None  # the mode of mixed precision (``tensor/autocast.py``)
     detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
@@ -154,7 +154,7 @@ class Layer(abc.ABC):
         return base
 
     def restrided(self, restride: Any, x: Any, size: Any, stride: Any, offset: int | None) -> Any:
-        """``restride(x, size, stride, offset)`` where ``x`` lies in this layer's own memory; None if it does not."""
+        """``restride(x, size, stride, offset)`` where ``x`` is in this layer's own memory; None if it is not."""
         return None
 
     def become(self, x: Any, seen: Any) -> None:  # noqa: B027

@@ -177,6 +177,6 @@ class View:
 
 
 INFERENCE_VIEW = View(None, (), None, None)
-"""The ``_view`` of every concrete tensor that was made in inference mode and is no view: it shows the whole root. It
+"""The ``_view`` of every concrete tensor that was made in inference mode and is not a view: it shows the whole root. It
 marks the tensor, and keeps it off the shortest ways of recording."""
 INFERENCE_VIEW.creation = INFERENCE

@@ -30,7 +30,7 @@ def assert_gradients(
     gradients are differentiated. If none does, all floating and complex tensors are, as copies in double precision.
 
     Args:
-        inputs: a tensor or a tuple; entries that are no tensors are passed on as they are.
+        inputs: a tensor or a tuple; entries that are not tensors are passed on as they are.
         order: 1 checks gradients, 2 also the gradients of gradients, and so on.
         options: passed on to ``gradcheck`` (``check_forward_ad``, ``nondet_tol``, ...).
 

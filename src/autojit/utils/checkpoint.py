@@ -1,6 +1,6 @@
 """Checkpoints: what a function saves for backward is forgotten and computed again when the backward pass needs it.
 
-How to read: without ``use_reentrant`` a ``_Region`` stands behind the saved-tensor hooks of one call. Its pack hook
+How to read: without ``use_reentrant`` a ``_Region`` is behind the saved-tensor hooks of one call. Its pack hook
 keeps a ``_Ticket`` instead of a tensor; the first ticket that is handed in again runs the function once more, up to the
 last tensor that was saved, and fills all tickets of the region. Regions nest: the arguments of an inner one are saved
 through the hooks of the outer one. With ``use_reentrant`` a custom function runs a backward pass in its own.
@@ -451,7 +451,7 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The random states of accelerators that the tensors lie on: the CPU's one state serves them all, so none."""
+    """The random states of accelerators that the tensors are on: the CPU's one state serves them all, so none."""
     return [], []
 
 

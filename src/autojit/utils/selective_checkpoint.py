@@ -37,11 +37,11 @@ class CheckpointPolicy(enum.Enum):
 _RECOMPUTED = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE, False)
 
 SAC_IGNORED_OPS: frozenset[str] = frozenset()
-"""Ops by name that policies are never asked about: none beside views, which compute nothing."""
+"""Ops by name that policies are never asked about: none besides views, which compute nothing."""
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the op and its operands: the op's result. ``is_recompute`` is always False."""
+    """What a policy is told besides the op and its operands: the op's result. ``is_recompute`` is always False."""
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute = is_recompute

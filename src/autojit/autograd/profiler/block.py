@@ -26,7 +26,7 @@ class ObservedBlock(abc.ABC):
 
     @abc.abstractmethod
     def _close(self) -> None:
-        """The block has ended; nothing is told any more."""
+        """The block has ended; nothing is reported any more."""
 
     def __enter__(self) -> Self:
         if not self.enabled:

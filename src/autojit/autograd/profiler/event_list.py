@@ -89,7 +89,7 @@ class EventList(list[Any]):
             time_unit: "us", "ms" or "s" for all times; None chooses for each.
 
         Raises:
-            SortKeyError: ``sort_by`` is no column; the message lists those there are.
+            SortKeyError: ``sort_by`` is not a column; the message lists those there are.
         """
         return build_table(
             self,

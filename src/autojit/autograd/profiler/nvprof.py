@@ -33,7 +33,7 @@ def load_nvprof(path: str | Path) -> EventList:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ArgumentError: it is no file of nvprof.
+        ArgumentError: it is not a file of nvprof.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"load_nvprof: no such file: {path}")

@@ -8,7 +8,7 @@ It takes the place of three switches, and nothing is asked per op while it is aw
 - ``runtime.kernel_timing``, which a compiled step asks when it is run from Python: it then runs kernel by kernel.
 
 ``state.detour`` sends calls of jitted functions through Python meanwhile. What happens while a step is being captured
-is not told: nothing is computed then.
+is not reported: nothing is computed then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Sink(Protocol):
     ) -> None:
         """Something begins. ``number`` is a node's, or the one an op's node will get, or ``NO_NUMBER``.
 
-        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, stand in user code.
+        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, are in user code.
         """
         ...
 
@@ -118,7 +118,7 @@ class Observer:
         return result
 
     def call(self, name: str, kind: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Something that is no op runs: a jitted function, a user's Function, the start of a backward pass."""
+        """Something that is not an op runs: a jitted function, a user's Function, the start of a backward pass."""
         if state.trace is not None:
             return function(*arguments)
         self.sink.push(name, kind, NO_NUMBER)

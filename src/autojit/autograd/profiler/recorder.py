@@ -183,7 +183,7 @@ def shapes_of(operands: Sequence[Any]) -> list[Shape]:
 
 
 def owned_bytes(result: Any) -> int:
-    """Bytes of the arrays in a result that are no views."""
+    """Bytes of the arrays in a result that are not views."""
     arrays = result if isinstance(result, tuple | list) else (result,)
     return sum(a.nbytes for a in arrays if getattr(a, "base", a) is None)
 

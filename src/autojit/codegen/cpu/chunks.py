@@ -23,7 +23,7 @@ SUM_BLOCK = 4096
 
 
 def exceeds_block(elements: int) -> bool:
-    """Whether a sum over so many elements may take more than one block."""
+    """Whether a sum over this many elements may take more than one block."""
     return not surely_less(elements, SUM_BLOCK + 1)
 
 

@@ -35,7 +35,7 @@ Kept = tuple[Word, int, list[tuple[Tape, int]]]
 
 ZERO = Immediate(0)
 STEP_NS = 30.0  # of the loop itself; no measurement is recorded
-UNKNOWN_STEPS = 2000.0  # what an unknown number counts as: so many that other Python threads may run meanwhile
+UNKNOWN_STEPS = 2000.0  # what an unknown number counts as: enough that other Python threads may run meanwhile
 
 
 def nested_entries(kernel: NestedKernel, lower: Lower, kept: dict[int, Kept]) -> list[Entry]:
@@ -85,7 +85,7 @@ def _moving(stack: Value, one: Value, op: Scan) -> LoopRow:
 
 
 def _carried(start: Argument, size_bytes: int, target: Argument) -> tuple[LoopRow, LoopRow]:
-    """A carry, (read, written): in two places by turns, of which one is where the last value belongs."""
+    """A carry, (read, written): in two places alternately, of which one is where the last value belongs."""
     other = Scratch(aligned(size_bytes), per_worker=False)
     return _row(start, other, target), _row(target, target, other)
 

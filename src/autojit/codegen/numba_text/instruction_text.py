@@ -67,7 +67,7 @@ def read_instruction(line: str) -> Instruction:
 
 
 def split(text: str, separator: str = ",") -> list[str]:
-    """The parts between separators that stand outside of brackets and quotes."""
+    """The parts between separators that are outside brackets and quotes."""
     parts, depth, start, is_quoted = [], 0, 0, False
     for position, character in enumerate(text):
         if character == '"':

@@ -23,7 +23,7 @@ def write_loop(
     operands: Sequence[tuple[DType, bool]],
     result: DType,
 ) -> None:
-    """The kernel, but for its end; ``operands`` are (dtype, is_single)."""
+    """The kernel, except for its end; ``operands`` are (dtype, is_single)."""
     count = len(operands)
     kernel.pointers([0] * (count + 2))
     length = kernel.load("i64", kernel.buffers[count + 1])

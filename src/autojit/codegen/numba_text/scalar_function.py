@@ -50,7 +50,7 @@ class ScalarFunction:
 
 
 def result_layout(kinds: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
-    """Where the members of a struct lie: each at the next multiple of its size."""
+    """Where the members of a struct are: each at the next multiple of its size."""
     places, offset = [], 0
     for kind in kinds:
         size = BYTES[kind]

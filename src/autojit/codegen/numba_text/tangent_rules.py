@@ -209,7 +209,7 @@ BINARY: dict[str, Binary] = {
 def plain_name(callee: str) -> str:
     """What a mathematical function is called here: ``llvm.exp.f64``, ``exp`` and ``expf`` are all ``exp``.
 
-    Names that are no mathematical function's are given back as they are.
+    Names that are not a mathematical function's are given back as they are.
     """
     callee = _NUMBAS.get(callee, callee)
     found = re.fullmatch(r"llvm\.([a-z0-9]+)\.(?:v\d+)?f(?:32|64)(?:\.i32)?", callee)

@@ -111,7 +111,7 @@ _NLL_LOSS = NllLoss()
 
 
 def _names_classes(input: Tensor, target: Tensor) -> bool:
-    """Whether each row of ``input`` has its class in ``target``, all at hand, so that one op computes the loss."""
+    """Whether each row of ``input`` has its class in ``target``, all concrete, so that one op computes the loss."""
     x, classes = input._array, target._array
     return (
         state.divert is None
@@ -251,7 +251,7 @@ _NO_PROBABILITIES = "all elements of input should be between 0 and 1"
 
 
 def _are_probabilities(x: Tensor) -> bool:
-    """Whether all elements lie between 0 and 1."""
+    """Whether all elements are between 0 and 1."""
     array = x.numpy(force=True)
     return not array.size or bool(array.min() >= 0 and array.max() <= 1)
 

@@ -43,7 +43,7 @@ def ctc_loss(
         zero_infinity: losses of impossible sequences (and their gradients) count as 0.
 
     Raises:
-        ArgumentError: the reduction is unknown, or the blank is no class.
+        ArgumentError: the reduction is unknown, or the blank is not a class.
         ShapeError: lengths exceed the frames or labels there are.
 
     Example:

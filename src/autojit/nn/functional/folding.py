@@ -63,7 +63,7 @@ def fold(
     padding: Extents = 0,
     stride: Extents = 1,
 ) -> Tensor:
-    """Add up columns where their blocks lie in an image: the transpose of ``unfold``.
+    """Add up columns where their blocks are in an image: the transpose of ``unfold``.
 
     Shapes: ``[(n,) c kh kw, blocks] -> [(n,) c, *output_size]``.
 
@@ -104,7 +104,7 @@ def fold(
 
 
 def _spread(parts: Tensor, tap_axis: int, axis: int, window: Window, extent: int) -> Tensor:
-    """Add up the taps' elements where they lie along ``axis`` of ``extent``; the axis of taps vanishes."""
+    """Add up the taps' elements where they are along ``axis`` of ``extent``; the axis of taps vanishes."""
     total: Any = None
     for k in range(window.size):
         piece = parts.select(tap_axis, k)
@@ -199,12 +199,12 @@ def max_unpool1d(
     padding: Extents = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Put what ``max_pool1d`` kept back where ``indices`` say it stood; zeros elsewhere.
+    """Put what ``max_pool1d`` kept back where ``indices`` say it was; zeros elsewhere.
 
     Shapes: ``f[(n,) c, windows], i64[(n,) c, windows] -> f[(n,) c, length]``.
 
     Raises:
-        RuntimeError: shapes differ, or an index lies outside.
+        RuntimeError: shapes differ, or an index is out of range.
         ValueError: an ``output_size`` that pooling would not make this input of.
 
     Example:

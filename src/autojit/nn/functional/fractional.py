@@ -26,7 +26,7 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``fractional_max_pool2d`` and where the maxima stand in the image, counted row by row."""
+    """``fractional_max_pool2d`` and where the maxima are in the image, counted row by row."""
     return _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -38,7 +38,7 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``fractional_max_pool3d`` and where the maxima stand in the volume."""
+    """``fractional_max_pool3d`` and where the maxima are in the volume."""
     return _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -54,7 +54,7 @@ def fractional_max_pool2d(
 
     Args:
         output_size: ``(h', w')``, or ``output_ratio``: their share of ``(h, w)``, between 0 and 1.
-        return_indices: also return where the maxima stand.
+        return_indices: also return where the maxima are.
 
     Raises:
         ValueError: neither size nor ratio is given.

@@ -37,7 +37,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         align_corners: whether -1 and 1 are the centres of the outermost samples (False: their outer edges).
 
     Raises:
-        ValueError: ``theta`` is no float tensor or does not fit the size, or an extent is not positive.
+        ValueError: ``theta`` is not a float tensor or does not fit the size, or an extent is not positive.
         NotImplementedError: the size has neither 4 nor 5 numbers.
 
     Example:
@@ -112,7 +112,7 @@ def grid_sample(
 
     Args:
         mode: ``"bilinear"``, ``"nearest"``, or, for images, ``"bicubic"``.
-        padding_mode: what lies outside: ``"zeros"``, the ``"border"`` or a ``"reflection"``.
+        padding_mode: what is outside: ``"zeros"``, the ``"border"`` or a ``"reflection"``.
         align_corners: whether -1 and 1 are the centres of the outermost samples (False: their outer edges).
 
     Raises:
@@ -228,7 +228,7 @@ def _look_up(flat: Tensor, places: Sequence[Tensor], extents: Sequence[int]) -> 
     index: Tensor | None = None
     is_inside: Tensor | None = None
     for place, n in zip(places, extents, strict=True):
-        fits = (place >= 0) & (place <= n - 1)  # also false for NaN, which is no index
+        fits = (place >= 0) & (place <= n - 1)  # also false for NaN, which is not an index
         whole = aj.where(fits, place, 0.0).to(aj.int64)
         index = whole if index is None else index * n + whole
         is_inside = fits if is_inside is None else is_inside & fits

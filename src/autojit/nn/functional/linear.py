@@ -46,7 +46,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether all are matrices (the bias a vector) at hand, of one common dtype and fitting extents."""
+    """Whether all are matrices (the bias a vector), concrete, of one common dtype and fitting extents."""
     a, w, b = x._array, weight._array, bias._array
     if state.divert is not None or type(a) is not np.ndarray or type(w) is not np.ndarray or type(b) is not np.ndarray:
         return False

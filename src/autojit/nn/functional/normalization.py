@@ -45,7 +45,7 @@ def _wide(input: Tensor) -> Tensor:
 
 
 def _check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
-    """Errors for parameters that have neither the input's dtype nor, beside an input of halves, float32."""
+    """Errors for parameters that have neither the input's dtype nor, with an input of halves, float32."""
     dtype = input.dtype
     allowed = (dtype, aj.float32) if dtype.size_bytes == 2 else (dtype,)
     for parameter in parameters:

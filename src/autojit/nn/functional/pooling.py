@@ -62,7 +62,7 @@ def max_pool1d(
         stride: from window to window; ``kernel_size`` by default.
         padding: elements that never win, on both sides.
         ceil_mode: whether a last window may reach over the end.
-        return_indices: also return where the elements stand in the input.
+        return_indices: also return where the elements are in the input.
 
     Raises:
         RuntimeError: wrong rank, parameters out of range, or no window fits.
@@ -130,7 +130,7 @@ def max_pool1d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """``max_pool1d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    """``max_pool1d`` and where the maxima are; ``return_indices`` is accepted and has no meaning."""
     found: tuple[Tensor, Tensor] = max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
     return found
 
@@ -144,7 +144,7 @@ def max_pool2d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """``max_pool2d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    """``max_pool2d`` and where the maxima are; ``return_indices`` is accepted and has no meaning."""
     found: tuple[Tensor, Tensor] = max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
     return found
 
@@ -158,7 +158,7 @@ def max_pool3d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """``max_pool3d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    """``max_pool3d`` and where the maxima are; ``return_indices`` is accepted and has no meaning."""
     found: tuple[Tensor, Tensor] = max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
     return found
 
@@ -209,7 +209,7 @@ def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:
     """How many elements each window has; one number if all have as many as its size."""
     low, high = (-window.padding, extent + window.padding) if include_pad else (0, extent)
     if low <= -window.padding and window.reach - window.padding <= high:
-        return [window.size]  # all lie inside
+        return [window.size]  # all are inside
     found = []
     for i in range(window.count):
         start = i * window.stride - window.padding
@@ -345,7 +345,7 @@ def _adaptive(ndim: int, kind: str, input: Tensor, output_size: OutputSize) -> l
 
 
 def _spread(x: Tensor, axis: int, spans: list[tuple[int, int]], fill: Any) -> Tensor:
-    """The windows as a new axis behind ``axis``; what lies beyond the shorter ones is ``fill``."""
+    """The windows as a new axis behind ``axis``; what is beyond the shorter ones is ``fill``."""
     longest = max((stop - start for start, stop in spans), default=1)
     flat = [min(start + k, stop - 1) for start, stop in spans for k in range(longest)]
     shape = (*x.shape[:axis], len(spans), longest, *x.shape[axis + 1 :])
@@ -446,7 +446,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: 
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """``adaptive_max_pool1d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    """``adaptive_max_pool1d`` and where the maxima are; ``return_indices`` is accepted and has no meaning."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
     return found
 
@@ -454,7 +454,7 @@ def adaptive_max_pool1d_with_indices(
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """``adaptive_max_pool2d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    """``adaptive_max_pool2d`` and where the maxima are; ``return_indices`` is accepted and has no meaning."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
     return found
 
@@ -462,6 +462,6 @@ def adaptive_max_pool2d_with_indices(
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: OutputSize, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """``adaptive_max_pool3d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    """``adaptive_max_pool3d`` and where the maxima are; ``return_indices`` is accepted and has no meaning."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
     return found

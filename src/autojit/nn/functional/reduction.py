@@ -60,7 +60,7 @@ def reduced_in_one_step(
 
 
 def at_hand(input: Tensor, target: Tensor) -> bool:
-    """Whether a composed op can compute the loss at once: elements at hand, not none, of one common type."""
+    """Whether a composed op can compute the loss at once: concrete elements, not none, of one common type."""
     x, y = input._array, target._array
     return (
         state.divert is None

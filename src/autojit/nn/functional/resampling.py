@@ -195,7 +195,7 @@ def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, m
 
 
 def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:
-    """Resample one axis by averages: a sample weighs what lies within the filter's support, scaled to ``step``."""
+    """Resample one axis by averages: a sample weighs what is within the filter's support, scaled to ``step``."""
     reach, weight_of = (1.0, _triangle) if mode == "bilinear" else (2.0, _sharp_cubic)
     old, width = x.shape[axis], max(step, 1.0)
     matrix = np.zeros((new, old))
@@ -233,7 +233,7 @@ def _cubic_far(d: Any, a: float) -> Any:
 
 
 def cubic_weights(share: Any) -> tuple[Any, Any, Any, Any]:
-    """The weights of the four neighbours of a place that lies ``share`` (0 ... 1) behind the second one."""
+    """The weights of the four neighbours of a place that is ``share`` (0 ... 1) behind the second one."""
     return (
         _cubic_far(share + 1, _CUBIC),
         _cubic_near(share, _CUBIC),

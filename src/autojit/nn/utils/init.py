@@ -17,7 +17,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:
         args, kwargs: those of the class, which must have an argument ``device``.
 
     Raises:
-        RuntimeError: it is no Module class, or has no argument ``device``.
+        RuntimeError: it is not a Module class, or has no argument ``device``.
 
     Example:
         >>> from autojit import nn

@@ -56,11 +56,11 @@ class PackedSequence(NamedTuple):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the data lie on a CUDA device."""
+        """Whether the data are on a CUDA device."""
         return bool(self.data.is_cuda)
 
     def is_pinned(self) -> bool:
-        """Whether the data lie in pinned memory."""
+        """Whether the data are in pinned memory."""
         return bool(self.data.is_pinned())
 
     def pin_memory(self) -> PackedSequence:
@@ -126,7 +126,7 @@ def _steps(sizes: Tensor, extent: int) -> int:
 
 
 def _rows(padded: Tensor, batch_sizes: Tensor, total: int) -> Tensor:
-    """The ``total`` rows ``f[total, ...]`` of ``f[time, n, ...]`` that are no padding, step by step."""
+    """The ``total`` rows ``f[total, ...]`` of ``f[time, n, ...]`` that are not padding, step by step."""
     ends = batch_sizes.cumsum(0)
     row = aj.arange(total, device=ends.device)
     step = aj.searchsorted(ends, row, right=True)

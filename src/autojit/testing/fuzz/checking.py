@@ -1,6 +1,6 @@
 """``check(make, *arguments)``: a user's own step, called with arguments of other sizes, layouts and identities.
 
-The step is made anew for each mode, so it may hold any state. Variants of the arguments that the step refuses eagerly
+The step is made again for each mode, so it may hold any state. Variants of the arguments that the step refuses eagerly
 are left out; the others are called one after the other, eagerly and compiled, and all that can be seen is compared.
 """
 
@@ -26,7 +26,7 @@ def check(make: Make, *arguments: Any) -> int:
     """Assert that a step gives compiled what it gives eagerly, for many variants of its arguments.
 
     Args:
-        make: takes ``jit`` and returns the step: ``jit(function)``, with whatever model and state it uses, made anew.
+        make: takes ``jit`` and returns the step: ``jit(function)``, with whatever model and state it uses, made again.
         arguments: of one call: tensors (in any nest), arrays, numbers.
 
     Returns:

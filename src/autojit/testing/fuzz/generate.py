@@ -173,7 +173,7 @@ class _Writer:
         return self.declared(body.nodes)
 
     def use(self, body: Body, parameter: Parameter) -> None:
-        """Let an argument that is no tensor matter."""
+        """Let an argument that is not a tensor matter."""
         text = {
             "number": "x * c", "whole": body.rng.choice(("x * c", "x + x.sum() ** 2 * c", "x[:1] * c + x", "x * (c % 2)", "x * len(range(c))", "x * (c << 1)")),
             "flag": "x * 2 if c else x", "word": "x * len(c)", "array": body.rng.choice(ARRAY_USES), "scalar": body.rng.choice(SCALAR_USES), "nest": body.rng.choice(NEST_USES),

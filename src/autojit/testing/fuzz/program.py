@@ -32,7 +32,7 @@ IMPORTS = (
 
 @dataclass(frozen=True)
 class Block:
-    """A compound statement: ``header`` ends in a colon; ``lead`` lines (decorators) stand before it."""
+    """A compound statement: ``header`` ends in a colon; ``lead`` lines (decorators) come before it."""
 
     header: str
     body: tuple[Node, ...]

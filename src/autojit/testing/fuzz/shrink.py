@@ -62,7 +62,7 @@ def shrink(
 
 
 def judge_program(program: Program, passes_off: bool = True) -> Verdict:
-    """The verdict of a program; "broken" when its text is no Python."""
+    """The verdict of a program; "broken" when its text is not Python."""
     name = f"candidate {program.seed}"
     try:
         function = load(program.script(), name)

@@ -24,8 +24,8 @@ EPSILON = {
 UNITS = 1000.0  # rounding errors of a chain of some tens of ops and short sums, in units of the largest magnitude
 SMALLEST = 0.1  # magnitude below which a number is taken for the rest of a cancellation between numbers around 1
 SHAKES = 5
-LOOPS = {"cond", "scan", "while_loop"}  # gradients through them lie in row-major order
-MORE_SHAKES = 25  # before a difference is a finding: five equal signs of what only rounding decides are no rarity
+LOOPS = {"cond", "scan", "while_loop"}  # gradients through them are in row-major order
+MORE_SHAKES = 25  # before a difference is a finding: five equal signs of what only rounding decides are not rare
 EXPLAINED = 100.0  # times the movement of the shaken eager run that a difference may reach
 MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory", "identity")  # told when nothing else differs
 BROKEN = ("NameError", "UnboundLocalError", "SyntaxError")  # of a program that lost a statement while it was shrunk
@@ -171,7 +171,7 @@ _NUMBER = re.compile(r"[+-]?\d+\.(\d*)(?:e([+-]?\d+))?")
 
 
 def _reads_alike(left: str, right: str, dtype: str) -> bool:
-    """Whether two printed texts are the same but for numbers that rounding tells apart.
+    """Whether two printed texts are the same except for numbers that rounding tells apart.
 
     Numbers that differ by no more than rounding are printed with at most one unit of the last digit between them.
     """

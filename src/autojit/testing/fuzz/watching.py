@@ -102,7 +102,7 @@ class Watch:
         self.facts.append(Fact(place, "requires_grad", loss is not None))
         for k in range(1, order + 1):
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
-            # eager mode leaves zero parts out of the sum that a second derivative is: nobody promises how it lies, nor
+            # eager mode leaves zero parts out of the sum that a second derivative is: nobody promises its layout, nor
             # whether one that is nothing but zeros is there
             pairs = zip(found, wanted, strict=True)
             shown = [aj.zeros_like(x).detach() if g is None else g.detach().contiguous() for g, x in pairs]

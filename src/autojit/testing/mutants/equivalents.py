@@ -1,4 +1,4 @@
-"""Mutants that mean the same as what they change, each with its reason: they are no holes and count for nothing.
+"""Mutants that mean the same as what they change, each with its reason: they are not holes and count for nothing.
 
 A row names the file, the function and the change as the report prints it. Whole classes are left out by the operators
 of ``mutations.py`` instead, and a condition that turns out to be implied by others is taken out of the source.

@@ -68,7 +68,7 @@ def _with_probe(statement: ast.stmt, numbers: dict[ast.stmt, int]) -> list[ast.s
 
 @dataclass(frozen=True)
 class Reach:
-    """Checks, statements and who runs whom."""
+    """Checks, statements and which check runs which statement."""
 
     checks: Sequence[Check]
     places: dict[tuple[str, int], int]  # (path below the package, line) -> column of the bits
@@ -109,7 +109,7 @@ class Reach:
         return [row for *_, row in sorted(turns)]
 
     def _cost(self, row: int) -> float:
-        """Seconds, more for a check that runs much beside the statement: it is less about it."""
+        """Seconds, more for a check that runs much besides the statement: it is less about it."""
         return (0.02 + self.checks[row].elapsed_s) * float(self.bits[row].sum())
 
     def write(self, path: Path) -> None:

@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
         return max(2.0, START_S + SLOWER * sum(elapsed_s for *_, elapsed_s in self.checks))
 
     def harmless(self) -> Attempt:
-        """Without the mutant, but for that planted in the same way."""
+        """Without the mutant, except for that planted in the same way."""
         return self._replace(text=ast.unparse(ast.parse(Path(self.path).read_text(encoding="utf-8"))))
 
 

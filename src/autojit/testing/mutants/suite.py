@@ -26,7 +26,7 @@ PLAIN = (
     "--import-mode=importlib",
 )  # fmt: skip
 """How tests run here; the warning is about autojit itself, which is imported before pytest begins."""
-Note = Callable[[str, float], None]  # a test passed, in so many seconds
+Note = Callable[[str, float], None]  # a test passed, in this many seconds
 
 
 class _Watching:

@@ -72,7 +72,7 @@ class IterDataPipe(_Functional, IterableDataset[Any]):
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def reset(self) -> None:
-        """Start anew; nothing to do unless a subclass keeps a place."""
+        """Start again; nothing to do unless a subclass keeps a place."""
 
 
 class MapDataPipe(_Functional, Dataset[Any]):
@@ -107,7 +107,7 @@ class functional_datapipe:  # torch's name
     """Class decorator: the pipe becomes a method of all pipes of its kind.
 
     Raises:
-        TypeError: what it decorates is no class of pipes.
+        TypeError: what it decorates is not a class of pipes.
     """
 
     def __init__(self, name: str, enable_df_api_tracing: bool = False) -> None:

@@ -6,7 +6,7 @@ of rows (result channels) and every run of places, holds the tile in registers w
     for each channel, for each tap
         load the vectors of places once, broadcast one weight per row, multiply and add
 
-Runs, tiles and packed images are cut by `convolutions.tiles`. Where runs hold places of no meaning, or where places lie
+Runs, tiles and packed images are cut by `convolutions.tiles`. Where runs hold places of no meaning, or where places are
 apart in the result, a tile is staged and copied. An element is one chain of multiply-adds whatever tile computes it, so
 results do not depend on threads or machines.
 
@@ -54,7 +54,7 @@ MOST_OPEN = 125
 
 MAX_CHUNKS = 16  # every chunk packs its images; no measurement is recorded
 MULTIPLY_NS = {4: 0.012, 8: 0.024}
-"""One multiply-add of an element of so many bytes; only cuts work into chunks.
+"""One multiply-add of an element of this many bytes; only cuts work into chunks.
 
 A Zen 4 core with AVX2 takes twice as long (60 to 89 GF/s), so chunks have more than the least work.
 """
@@ -125,7 +125,7 @@ class _Printer:
         self.by_lines = not self.is_unrolled and (is_few or lines <= 2 * MOST_UNROLLED)
 
     def _vectors(self, grains: int) -> list[Lanes]:
-        """The vectors of so many grains, from left to right."""
+        """The vectors of this many grains, from left to right."""
         whole, half = divmod(grains, self.together)
         wide = Lanes(self.dtype, self.together * self.lanes.lanes)
         return [wide] * whole + [self.lanes] * half
@@ -348,7 +348,7 @@ class _Printer:
         return text.repeat(kinds, [self.channels, "%a", "%b", *sums], channel)[3:]
 
     def _sum_table(self, text: VectorText, tile: _Tile, phase: Phase | None, sums: State) -> State:
-        """Walk the table by taps, or by lines of taps that lie alike in every line."""
+        """Walk the table by taps, or by lines of taps that are placed alike in every line."""
         line = ((0, 0),) if phase is None else phase.taps[: phase.line]
         shifts = [((a - line[0][0]) * self.size, (b - line[0][1]) * self.size) for a, b in line]
         kinds = ["i64", "ptr", "ptr", *tile.kinds]

@@ -1,7 +1,7 @@
 """How a convolution is laid out for its kernels: three spatial axes, packed images, bands, taps as offsets.
 
 An image is *packed* before it is read: inside zeros, and split into phases where the stride is not 1, so that what one
-tap sees from neighbouring places lies side by side. Packed element ``q`` of phase ``f`` along an axis is element ``(q +
+tap sees from neighbouring places is side by side. Packed element ``q`` of phase ``f`` along an axis is element ``(q +
 start) * step + f - low`` of the image. Then tap ``k`` of a convolution reads place ``j`` at ``j + offset(k)``, whatever
 the stride and dilation are, and also across the ends of rows: a *run* of places may cover several rows, with a few
 places of no meaning between them.

@@ -127,7 +127,7 @@ def copies_whole_rows(layout: Layout) -> bool:
 
 
 def _copy_row(text: VectorText, layout: Layout, size: int, places: tuple[str, str], phase: int) -> None:
-    """The elements of a row that lie inside of the image, whose packed places begin at ``phase`` of the padded one."""
+    """The elements of a row that are inside the image, whose packed places begin at ``phase`` of the padded one."""
     to, source = places
     low, extent, columns = layout.low[2] - phase, layout.image[2], layout.packed[2]
     first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
@@ -147,7 +147,7 @@ def _inside(text: VectorText, position: str, extent: int) -> str:
 def _pack_row(
     text: VectorText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: Operand
 ) -> None:
-    """The elements of a row that lie inside of the image."""
+    """The elements of a row that are inside the image."""
     size, step, low = lanes.dtype.size_bytes, layout.step[2], layout.low[2]
     extent, columns = layout.image[2], layout.packed[2]
     to, source = places

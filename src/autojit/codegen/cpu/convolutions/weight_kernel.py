@@ -7,7 +7,7 @@ output and a weight is one dot product of contiguous vectors, and a tile of them
     for each image at hand, for each stretch, for each vector of positions
         load a vector of each of 4 outputs and of each of 6 weights' images, 24 multiply-adds
 
-What lies together is a *stretch*. Rows of a few whole vectors are stretches as they are. Others are read from images
+What is contiguous is a *stretch*. Rows of a few whole vectors are stretches as they are. Others are read from images
 that are packed once per column of the kernel: then all rows of places are one stretch. Where that would copy too much,
 the outputs are spread over the positions of a plainly packed image, zero between them, and walked as one line.
 
@@ -51,7 +51,7 @@ ROUND_BYTES = 384 << 10
 """Packed images and outputs of one round: part of the second-level cache (512 KiB and more)."""
 
 NEAR_BYTES = 128 << 10
-"""What a tile of one round reads when outputs stay where they lie: sums are added across lanes once for all of it."""
+"""What a tile of one round reads when outputs stay where they are: sums are added across lanes once for all of it."""
 
 MOST_UNROLLED = 4
 """Vectors of a stretch that are written out one by one; no measurement is recorded."""
@@ -118,7 +118,7 @@ class _Printer:
         self.chunks = max(1, -(-self.units // self.units_per_chunk))
 
     def _plan_stretches(self, copied: Layout) -> None:
-        """What lies together in outputs and images: whole rows, all rows of an image packed in copies, or a line."""
+        """What is contiguous in outputs and images: whole rows, all rows of an image packed in copies, or a line."""
         layout, lanes = self.layout, self.lanes.lanes
         (depth, height, width), places = layout.band, prod(layout.places)
         is_plain = not self.is_open and layout.bands == 1

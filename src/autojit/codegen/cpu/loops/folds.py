@@ -38,7 +38,7 @@ class FoldPrinter(CachingPrinter):
     plan: ChunkPlan
 
     def prepare_folds(self) -> None:
-        """Decide what has partial results and where they lie in a chunk's block."""
+        """Decide what has partial results and where they are in a chunk's block."""
         self.row_folds: dict[Value, Fold] = {}
         self.row_pairs: dict[Value, tuple[str, str]] = {}  # (slot of the best value, slot of its position)
         self.totals: dict[int, Fold] = {}  # accumulators of kind "all", by position

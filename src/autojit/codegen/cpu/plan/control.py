@@ -21,7 +21,7 @@ from autojit.codegen.native_function import BODY, NativeFunction, body
 from autojit.core.once import once
 
 POLL_STEPS = 256
-"""A loop without a known number lets Python handle signals after so many steps."""
+"""A loop without a known number lets Python handle signals after this many steps."""
 
 INT64_MOST = 2**63 - 1
 

@@ -5,8 +5,8 @@ brings; instructions compute what depends on them, and each word of the plan tha
 while the sizes stay those of the call before.
 
 A size that the step counts itself has a program of its own, which runs as an entry of the plan after the kernel that
-counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what
-there is, its target becomes the address of a new block.
+counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, the
+capacity, its target becomes the address of a new block.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class _RowTile:
         self._store(self._products())
 
     def _prefetch(self) -> None:
-        """Ask for the tile's old values early: the rows of C lie too far apart for the hardware to guess them."""
+        """Ask for the tile's old values early: the rows of C are too far apart for the hardware to guess them."""
         bases = self._bases(self.c, "%ldc")
         last = sum(vector.size_bytes for vector in self.columns.vectors) - 1
         for row in range(self.rows):
@@ -290,7 +290,7 @@ class _RowTile:
     def _places(self) -> list[tuple[int, Vector, str]]:
         """Position among the vectors, vector and address of every accumulator, row by row.
 
-        Each block of code computes the addresses anew: kept from one to the next they would be spilled.
+        Each block of code computes the addresses again: kept from one to the next they would be spilled.
         """
         bases = self._bases(self._opaque(self.c), "%ldc")
         places = []

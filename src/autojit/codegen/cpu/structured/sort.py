@@ -32,7 +32,7 @@ DIGIT_NS = 2.5  # one element in one pass over a digit
 
 
 class _Sorter(CpuKernel):
-    """A kernel with two buffers of keys and places per worker, which passes over a digit fill by turns."""
+    """A kernel with two buffers of keys and places per worker, which passes over a digit fill alternately."""
 
     def __init__(self, dtype: DType, length: int) -> None:
         super().__init__(KernelModule(), "kernel")
@@ -143,7 +143,7 @@ class _Sorter(CpuKernel):
             self.put(total, self.emit.add(start, Scalar(count, int64)))
 
     def _spread(self, d: str) -> None:
-        """Move every key with its place to where its digit stands; the buffers change roles."""
+        """Move every key with its place to where its digit belongs; the buffers change roles."""
         keys, other_keys, places, other_places = map(self.buffer, range(4))
         with self.loop(0, self.n, stem="element") as i:
             key = self.item(keys, self.kind, i)
