@@ -136,7 +136,7 @@ def looped(seen: Any) -> Callable[[Any, Any], Any]:
 
 
 MEMORY = {
-    "results": (repeated, "autojit.runtime.executable.allocate_array"),
+    "results": (repeated, "autojit.runtime.executable.allocate_at"),
     "temporaries": (repeated, "autojit.runtime.size_program.Arena"),
     "rounds": (looped, "autojit.runtime.nested_plans.Arena"),
 }

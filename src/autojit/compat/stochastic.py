@@ -135,8 +135,8 @@ def reinforce(sample: Tensor, reward: Any) -> None:
         RuntimeError: the tensor is not a sample of a stochastic function.
         ValueError: shape or device differ.
     """
-    node = sample.grad_fn
-    if not isinstance(node, Sampled):
+    node: Any = sample.grad_fn  # a `Sampled`, or what stands for it where the sample is an argument of a step
+    if node is None or not node.takes_reward:
         raise UsageError(
             "reinforce() can be only called on outputs of stochastic functions", {"tensor": sample},
             "draw it with bernoulli, normal or multinomial from a Variable that requires gradients",

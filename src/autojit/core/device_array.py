@@ -174,6 +174,15 @@ def copied_as(array: Any, like: Any) -> Any:
     return array.space.compute(copy, [array]) if type(array) is DeviceArray else copy(array)
 
 
+def empty_as(array: Any, like: Any) -> Any:
+    """Memory for the elements of an array in its space, with the axes as another array has them."""
+
+    def allocate(source: Any) -> Any:
+        return np.empty_like(layout_in_memory(like), dtype=source.dtype)
+
+    return array.space.compute(allocate, [array]) if type(array) is DeviceArray else allocate(array)
+
+
 def add_in_place(total: Any, part: Any) -> None:
     """Add an array to another in the same space, in its memory."""
 

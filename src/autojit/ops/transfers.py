@@ -10,6 +10,7 @@ from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Op, Operands, bind
+from autojit.ops.loop_orders import as_loop
 from autojit.ops.samples import Samples, ramp
 
 
@@ -29,7 +30,7 @@ class ToDevice(Op):
         return TensorType(x.shape, x.dtype, self.device)
 
     def eager(self, x: Any) -> Any:
-        return x.copy(order="K")
+        return as_loop(x.copy(order="K"), (x,))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(ToDevice(primals[0].spec.device), y_bar),)

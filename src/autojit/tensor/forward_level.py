@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from autojit.core.device_array import copied_as
+from autojit.core.device_array import empty_as
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.ir.op import Op
 from autojit.tensor.batch_layer import BatchLayer
@@ -216,7 +216,9 @@ class ForwardLevel(Layer):
         same_steps = all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps)
         if array.flags.writeable and same_steps and (not array.size or _place(x_dot) == _place(t)):
             return x_dot
-        return wrap(copied_as(array, like))
+        made = wrap(empty_as(array, like))
+        copy_into(made, x_dot)
+        return made
 
 
 def _traced_like(t: Tensor, x_dot: Tensor) -> Tensor:

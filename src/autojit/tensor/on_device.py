@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
-from autojit.core.device_array import DeviceArray
+from autojit.core.device_array import host_copy
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, bind
@@ -40,7 +40,9 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     place = _place(op, types)
     if place == CPU and all(t.device == CPU for t in types):
         return _apply_on_the_cpu(op, operands)
-    return completed(op, operands, [_moved(arrays[0], place)] if op.moves else _computed(op, operands, arrays, place))
+    return completed(
+        op, operands, [_moved(op, arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
+    )
 
 
 def _place(op: Op, types: Sequence[TensorType]) -> Device:
@@ -59,9 +61,9 @@ def _apply_on_the_cpu(op: Op, operands: Sequence[Tensor]) -> Any:
         state.divert = before
 
 
-def _moved(array: Any, target: Device) -> Any:
+def _moved(op: Op, array: Any, target: Device) -> Any:
     """A copy of an array on another device."""
-    here = array.space.copied_out(array) if type(array) is DeviceArray else array.copy(order="K")
+    here = op.eager(host_copy(array))
     return here if target == CPU else space_at(target).copied_in(here)
 
 

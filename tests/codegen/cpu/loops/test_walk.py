@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from autojit.codegen.cpu.walk import Walk
+from autojit.codegen.cpu.loops.walk import CpuWalk
 from autojit.schedule.expressions import Applied, Load, LookUp, RowResult
 from autojit.schedule.kernels import LoopKernel
 from tests.schedule.shown import scheduled
 
 
-def walk_of(text: str) -> Walk:
+def walk_of(text: str) -> CpuWalk:
     (kernel,) = scheduled(text).kernels
     assert isinstance(kernel, LoopKernel)
-    return Walk(kernel.program)
+    return CpuWalk(kernel.program)
 
 
 @pytest.mark.parametrize(
