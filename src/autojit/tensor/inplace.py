@@ -228,7 +228,7 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
                 "use the out-of-place form, or convert the operand first",
             )
         new = cast(new, target.dtype)
-    if found.device != target.device and (found.ndim or found.device != CPU):
+    if found.device is not target.device and found.device != target.device and (found.ndim or found.device != CPU):
         raise devices_differ(method, (target, found), {"x": x, "result": new})
     if state.layers:
         state.layers[-1].replace(x, new, method, old, mark)
