@@ -14,6 +14,7 @@ from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.ir.builder import Tracer
 from autojit.ops import sources
 from autojit.ops.base import Elementwise
+from autojit.ops.graph_op import as_tuple
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
 from tests.elsewhere import op_on
@@ -127,6 +128,15 @@ def test_a_graph_of_elsewhere_evaluates_as_here() -> None:
     elsewhere = verify(parse_graph(text.format("cuda:1", ", device=device('cuda:1')")))
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(evaluate(here, [x])[0], evaluate(elsewhere, [x])[0])
+
+
+@pytest.mark.parametrize("op_class", OPS, ids=lambda op: op.name)
+def test_an_op_of_elsewhere_computes_as_here(op_class: type[Op]) -> None:
+    """The graphs an op holds, and what they make of nothing, say another device than the arrays in host memory."""
+    for op, arrays in op_class.samples(float32):  # type: ignore[attr-defined]
+        here, elsewhere = (as_tuple(made.eager(*arrays), op.n_outputs) for made in (op, there(op)))
+        for expected, found in zip(here, elsewhere, strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def _mixed_samples() -> list[tuple[Op, list[np.ndarray], int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
@@ -16,6 +17,7 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
 from autojit.ir.op import O, Op
+from autojit.ir.result_types import common_device
 from autojit.ops.base import Elementwise, EqualByText, broadcast_shapes
 from autojit.ops.elementwise_arithmetic import ADD, MUL
 from autojit.ops.graph_op import Composite, ElementwiseGraph
@@ -44,11 +46,13 @@ class Formula(EqualByText, ElementwiseGraph, Composite):
             if found.dtype is not wanted.type.dtype:
                 raise DTypeError("formula: an operand has another dtype", {"found": found, "expected": wanted.type})
         shape = broadcast_shapes(*[t.shape for t in types], op=self.name)
-        return TensorType(shape, self.body.outputs[0].type.dtype, types[0].device)
+        return TensorType(shape, self.body.outputs[0].type.dtype, common_device(self.name, types))
 
     def expand(self, *operands: O) -> Any:
-        """The ops of the body, on the operands."""
-        return inline(self.body, operands, operands[0])[0]
+        """The ops of the body, on the operands; its literals lie where these do."""
+        place = common_device(self.name, [x.spec for x in operands])
+        nodes = tuple([_placed(node, place) for node in self.body.nodes])
+        return inline(Graph(self.body.inputs, nodes, self.body.outputs), operands, operands[0])[0]
 
     @property
     def masks_cotangents(self) -> bool:  # type: ignore[override]
@@ -126,6 +130,14 @@ def formulas(
             new += len(results)
         number += len(step[2])
     return result, [numbers[place] for place in kept]
+
+
+def _placed(node: Node, place: Device) -> Node:
+    """The node, on a device if it is a literal."""
+    op = node.op
+    if not isinstance(op, Full) or op.device == place:
+        return node
+    return Node(Full(op.value, op.dtype, op.shape, place), (), node.outputs, node.source)
 
 
 def _is_elementwise(step: Step) -> bool:
