@@ -14,9 +14,9 @@ An attempt that has not `Ran` has written nothing outside. What the function (`j
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.records import record
 from autojit.jit.line_by_line import LineByLine
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from autojit.jit.verify import Comparison
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Ran:
     """The call has its result."""
 
     result: Any
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class BeginsAgain:
     """The call begins again at the root of its captures.
 
@@ -47,7 +47,7 @@ class BeginsAgain:
     is_lost: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Rebinds:
     """A capture found places that the function assigns to; they hold again what they held.
 
@@ -63,14 +63,14 @@ class Rebinds:
         return [*(place.name for place in self.locations), *(f"drawn at {draw.source}" for draw, _ in self.drawn)]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Releases(Rebinds):
     """A capture found places that hold tensors to which the function no longer assigns: they become state."""
 
     why: str = "assigned no more"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class DrawnOtherwise:
     """A call draws or assigns to what no step can be given.
 
@@ -86,14 +86,14 @@ class DrawnOtherwise:
         return [*zip(draws, drawn.values, strict=False), *self.more]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ToCompare:
     """The step that is about to run is to be compared with eager mode, and is not yet."""
 
     comparison: Comparison
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Eagerly:
     """Steps cannot do what the call does."""
 
