@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from autojit.autograd.function import Function
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
-from autojit.core.locks import new_lock
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import bind
 from autojit.numba_ops.array_node import ArrayFunction, LinkedArray, registered_array
+from autojit.numba_ops.made_op import MadeOp
 from autojit.numba_ops.numba_compiler import compile_array
 from autojit.tensor.promotion import as_operand
 from autojit.tensor.tensor import type_of
@@ -20,41 +19,19 @@ from autojit.tensor.tensor import type_of
 Rule = Callable[..., Any]
 
 
-class ArrayOp:
+class ArrayOp(MadeOp):
     """An op made from a function that fills arrays; call it with tensors.
 
     Operands reach the function as C-contiguous arrays (as numbers when they have no axes), results as arrays of
     undefined contents that it must fill. It is compiled for the operands' dtypes and numbers of axes.
-
-    Attributes:
-        function: what it was made from.
     """
 
     def __init__(self, function: Callable[..., Any], out: Rule, vjp: Rule | None) -> None:
-        self.function = function
+        super().__init__(function)
         self.out = out
         self.vjp = vjp
         self._made: dict[tuple[tuple[DType, int], ...], ArrayFunction] = {}
-        self._lock = new_lock()
         self._differentiable = _function_of(self)
-        functools.update_wrapper(self, getattr(function, "py_func", function))
-
-    def __reduce__(self) -> str:
-        """Pickled like a function: by the name of the module's variable that holds it."""
-        return str(getattr(self, "__qualname__", "op"))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __repr__(self) -> str:
-        return f"<op {self.name}>"
-
-    @property
-    def name(self) -> str:
-        return str(getattr(self, "__name__", "op"))
 
     def __call__(self, *operands: Any) -> Any:
         tensors = [as_operand(x, self.name) for x in operands]

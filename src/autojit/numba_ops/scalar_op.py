@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from autojit.core.dtypes import DType, default_dtype, result_type
 from autojit.core.errors import UsageError
-from autojit.core.locks import new_lock
 from autojit.ir.op import bind
+from autojit.numba_ops.made_op import MadeOp
 from autojit.numba_ops.numba_compiler import Compiled, compile_scalar
 from autojit.numba_ops.scalar_node import LinkedScalar
 from autojit.numba_ops.user_function import UserFunction, registered
@@ -21,15 +20,12 @@ from autojit.tensor.tensor import type_of
 HALF_BYTES = 2
 
 
-class ScalarOp:
+class ScalarOp(MadeOp):
     """An elementwise op made from a function of numbers; call it with tensors and numbers.
 
     Shapes broadcast. Floating-point operands are promoted to one dtype, which a floating-point result has too (the
     default dtype when there are none); integers and bools are passed as they are, Python numbers take the place torch
     gives them. A function that returns a tuple gives a tuple of tensors.
-
-    Attributes:
-        function: what it was made from.
     """
 
     def __init__(
@@ -39,31 +35,15 @@ class ScalarOp:
         *,
         single_precision: bool,
     ) -> None:
-        self.function = function
+        super().__init__(function)
         self.single_precision = single_precision
         self._derivatives = derivatives
         self._made: dict[tuple[DType, ...], tuple[UserFunction, Compiled]] = {}
-        self._lock = new_lock()
-        functools.update_wrapper(self, getattr(function, "py_func", function))
-
-    def __reduce__(self) -> str:
-        """Pickled like a function: by the name of the module's variable that holds it."""
-        return str(getattr(self, "__qualname__", "op"))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __repr__(self) -> str:
-        return f"<op {getattr(self, '__name__', 'function')}>"
 
     def __call__(self, *operands: Any) -> Any:
-        name = getattr(self, "__name__", "op")
         if not operands:
-            raise UsageError(f"{name}: an op takes at least one operand")
-        tensors, floating = _promoted(operands, name)
+            raise UsageError(f"{self.name}: an op takes at least one operand")
+        tensors, floating = _promoted(operands, self.name)
         made, compiled = self.made(tuple(type_of(t).dtype for t in tensors))
         tensors = [_as_taken(t, dtype) for t, dtype in zip(tensors, compiled.operands, strict=True)]
         results = [
