@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import autojit  # noqa: F401 (fills the table)
+from autojit.dispatch.fast_paths import TABLE
 from autojit.ir.op import Op
-from autojit.tensor.fast_paths import TABLE
 from autojit.tensor.state import quietly
 
 SIZES = (1024, 4096, 1 << 15, 100_000)

@@ -15,7 +15,7 @@ from pkgutil import walk_packages
 
 import autojit
 from autojit.core.top_level import TOP_LEVEL
-from autojit.tensor.declared import DECLARED
+from autojit.dispatch.declared import DECLARED
 
 INDEX = Path(autojit.__file__).parent / "functions" / "index.py"
 _HEAD = '''"""Which module has which name that is imported when first used. Written by ``make index``: do not edit."""

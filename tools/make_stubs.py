@@ -23,9 +23,9 @@ from typing import Any, get_overloads
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.layout import Layout
-from autojit.tensor.legacy import TensorKind
-from autojit.tensor.memory import MemoryFormat
-from autojit.tensor.method_forms import in_our_names
+from autojit.functions.legacy import TensorKind
+from autojit.functions.memory import MemoryFormat
+from autojit.functions.method_forms import in_our_names
 from autojit.tensor.tensor import Tensor
 
 WITH_OUT = ("fft", "linalg", "special")  # modules whose functions take ``out`` from a decorator
@@ -199,7 +199,7 @@ def _targets(statement: ast.stmt) -> list[ast.Name]:
 
 
 def method_stub() -> str:
-    """``TensorMethods``: what ``tensor/methods.py`` attaches to Tensor."""
+    """``TensorMethods``: what ``functions/methods.py`` attaches to Tensor."""
     known = _own_names(Tensor) | {"__annotations__", "__dict__", "__module__", "__weakref__", *_AS_OBJECTS}
     attached = sorted(name for name in vars(Tensor) if name not in known)
     names = Names(attached)

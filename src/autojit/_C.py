@@ -23,8 +23,8 @@ from autojit.autograd.graph import (
 )
 from autojit.autograd.running import current_walk
 from autojit.core.top_level import TOP_LEVEL, top_level
+from autojit.functions.counted import unique
 from autojit.tensor import Tensor
-from autojit.tensor.functions_counted import unique
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import set_grad, state
 from autojit.tensor.tensor import storage_of

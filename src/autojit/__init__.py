@@ -39,10 +39,9 @@ from autojit.core.dtypes import bool_ as bool
 from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.core.lazy_modules import LazyNames as _LazyNames
-from autojit.tensor import FUNCTIONS as _FUNCTIONS
-from autojit.tensor import Tensor
-from autojit.tensor.exchange import from_dlpack
-from autojit.tensor.factories import (
+from autojit.functions import FUNCTIONS as _FUNCTIONS
+from autojit.functions.exchange import from_dlpack
+from autojit.functions.factories import (
     arange,
     as_tensor,
     asarray,
@@ -62,13 +61,13 @@ from autojit.tensor.factories import (
     zeros,
     zeros_like,
 )  # fmt: skip
-from autojit.tensor.lazy_methods import attach_later as _attach_later
-from autojit.tensor.legacy import KINDS as _KINDS
-from autojit.tensor.legacy import set_default_tensor_type
-from autojit.tensor.lists import functions_of_lists as _functions_of_lists
-from autojit.tensor.memory import MemoryFormat as memory_format
-from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
-from autojit.tensor.namespace import (
+from autojit.functions.lazy_methods import attach_later as _attach_later
+from autojit.functions.legacy import KINDS as _KINDS
+from autojit.functions.legacy import set_default_tensor_type
+from autojit.functions.lists import functions_of_lists as _functions_of_lists
+from autojit.functions.memory import MemoryFormat as memory_format
+from autojit.functions.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
+from autojit.functions.namespace import (
     are_deterministic_algorithms_enabled,
     can_cast,
     finfo,
@@ -81,7 +80,7 @@ from autojit.tensor.namespace import (
     set_warn_always,
     use_deterministic_algorithms,
 )  # fmt: skip
-from autojit.tensor.random import (
+from autojit.functions.random import (
     Generator,
     bernoulli,
     default_generator,
@@ -100,6 +99,7 @@ from autojit.tensor.random import (
     seed,
     set_rng_state,
 )  # fmt: skip
+from autojit.tensor import Tensor
 from autojit.tensor.size import Size
 
 from autojit import autograd  # isort: skip
@@ -140,7 +140,7 @@ __getattr__ = _LazyNames(
 )
 __dir__ = __getattr__.all_names
 
-__all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor`` and the names of ``tensor.legacy``
+__all__ = [  # the lines with ``globals`` add every one of ``autojit.functions``, and the names of its ``legacy``
     "Generator", "Size", "Tensor", "arange", "are_deterministic_algorithms_enabled", "as_tensor", "asarray",
     "autograd", "bernoulli", "bfloat16", "bool", "can_cast", "cdouble", "cfloat", "channels_last",
     "channels_last_3d", "complex64", "complex128", "contiguous_format", "default_dtype", "default_generator",

@@ -2,29 +2,29 @@
 
 from autojit.core.dtypes import DType
 from autojit.core.layout import Layout
-from autojit.functions.factors import PackedQr, UnpackedLu
 from autojit.functions.histograms import Histogram
 from autojit.functions.integers import Frexp
-from autojit.functions.network import grid_sampler as _grid_sampler
+from autojit.functions.matrix import SvdFactors
+from autojit.functions.memory import MemoryFormat
+from autojit.functions.random import Generator as _Generator
+from autojit.functions.reduction import Dims, ValuesIndices
 from autojit.functions.segments import segment_reduce as _segment_reduce
+from autojit.functions.shape import Dims as _Dims
+from autojit.functions.statistics import MinMax
 from autojit.jit.function import JitFunction as _JitFunction
 from autojit.jit.scripting import Future as _Future
 from autojit.nn.functional.convolution import Extents as _Extents
 from autojit.nn.functional.pooling import OutputSize
 from autojit.nn.functional.windows import Extents
 from autojit.sparse.compressed import spmm as _spmm
-from autojit.tensor.functions_matrix import SvdFactors
-from autojit.tensor.functions_reduction import Dims, ValuesIndices
-from autojit.tensor.functions_shape import Dims as _Dims
-from autojit.tensor.functions_statistics import MinMax
-from autojit.tensor.memory import MemoryFormat
-from autojit.tensor.random import Generator as _Generator
 from autojit.tensor.tensor import Tensor as _Tensor
+from autojit.top_level.factors import PackedQr, UnpackedLu
+from autojit.top_level.network import grid_sampler as _grid_sampler
 from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, overload
-from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft, func as func, functions as functions, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version
+from autojit import _C as _C, _higher_order_ops as _higher_order_ops, accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, backends as backends, cache as cache, compat as compat, control_flow as control_flow, core as core, cpu as cpu, cuda as cuda, dispatch as dispatch, distributed as distributed, distributions as distributions, fft as fft, func as func, functions as functions, history as history, interop as interop, io as io, ir as ir, linalg as linalg, masked as masked, multiprocessing as multiprocessing, nn as nn, numba_ops as numba_ops, numpy as numpy, ops as ops, optim as optim, overrides as overrides, profiler as profiler, random as random, runtime as runtime, serialization as serialization, signal as signal, sparse as sparse, special as special, testing as testing, transforms as transforms, types as types, utils as utils, version as version
 from autojit._C import _unique as _unique, _unique2 as _unique2
 from autojit.amp.autocast_mode import autocast as autocast, clear_autocast_cache as clear_autocast_cache, get_autocast_cpu_dtype as get_autocast_cpu_dtype, get_autocast_dtype as get_autocast_dtype, is_autocast_cache_enabled as is_autocast_cache_enabled, is_autocast_cpu_enabled as is_autocast_cpu_enabled, is_autocast_enabled as is_autocast_enabled, set_autocast_cache_enabled as set_autocast_cache_enabled, set_autocast_dtype as set_autocast_dtype, set_autocast_enabled as set_autocast_enabled
 from autojit.amp.grad_scaler import GradScaler as GradScaler
@@ -38,49 +38,49 @@ from autojit.core.dtypes import default_dtype as default_dtype, promote_types as
 from autojit.func.batches import vmap as vmap
 from autojit.func.derivatives import jvp as jvp
 from autojit.functions.buffers import empty_permuted as empty_permuted, from_file as from_file, frombuffer as frombuffer
-from autojit.functions.compiling import compile as compile
-from autojit.functions.counts import binomial as binomial, poisson as poisson
-from autojit.functions.devices import get_default_device as get_default_device, get_device_module as get_device_module, set_default_device as set_default_device
-from autojit.functions.dropout_forms import alpha_dropout as alpha_dropout, alpha_dropout_ as alpha_dropout_, dropout as dropout, dropout_ as dropout_, feature_alpha_dropout as feature_alpha_dropout, feature_alpha_dropout_ as feature_alpha_dropout_, feature_dropout as feature_dropout, feature_dropout_ as feature_dropout_
-from autojit.functions.factors import lu as lu
-from autojit.functions.frames import istft as istft, stft as stft
+from autojit.functions.conversion import detach as detach, detach_ as detach_, get_device as get_device, is_complex as is_complex, is_floating_point as is_floating_point, is_inference as is_inference, is_signed as is_signed, numel as numel
+from autojit.functions.counted import argwhere as argwhere, bincount as bincount
+from autojit.functions.derived import allclose as allclose, atleast_3d as atleast_3d, block_diag as block_diag, cartesian_prod as cartesian_prod, cdist as cdist, combinations as combinations, diagflat as diagflat, equal as equal, is_conj as is_conj, is_neg as is_neg, is_nonzero as is_nonzero, is_same_size as is_same_size, isclose as isclose, mvlgamma as mvlgamma, pdist as pdist, prelu as prelu, resolve_conj as resolve_conj, resolve_neg as resolve_neg, tril_indices as tril_indices, triu_indices as triu_indices
+from autojit.functions.elementwise import clone as clone, imag as imag, isreal as isreal, positive as positive, real as real, rsub as rsub
+from autojit.functions.exchange import from_dlpack as from_dlpack
+from autojit.functions.factories import as_tensor as as_tensor, asarray as asarray, empty_like as empty_like, from_numpy as from_numpy, full_like as full_like, ones_like as ones_like, scalar_tensor as scalar_tensor, tensor as tensor, zeros_like as zeros_like
 from autojit.functions.histograms import histogramdd as histogramdd
+from autojit.functions.index_functions import index_put as index_put, masked_fill as masked_fill, masked_scatter as masked_scatter, put as put
 from autojit.functions.integers import nonzero_static as nonzero_static, unravel_index as unravel_index
-from autojit.functions.network import adaptive_max_pool1d as adaptive_max_pool1d, affine_grid_generator as affine_grid_generator, batch_norm as batch_norm, binary_cross_entropy_with_logits as binary_cross_entropy_with_logits, constant_pad_nd as constant_pad_nd, convolution as convolution, cosine_embedding_loss as cosine_embedding_loss, ctc_loss as ctc_loss, embedding as embedding, embedding_bag as embedding_bag, grid_sampler as grid_sampler, group_norm as group_norm, hinge_embedding_loss as hinge_embedding_loss, instance_norm as instance_norm, kl_div as kl_div, layer_norm as layer_norm, margin_ranking_loss as margin_ranking_loss, native_batch_norm as native_batch_norm, native_channel_shuffle as native_channel_shuffle, native_dropout as native_dropout, native_group_norm as native_group_norm, native_layer_norm as native_layer_norm, poisson_nll_loss as poisson_nll_loss, rrelu as rrelu, rrelu_ as rrelu_, triplet_margin_loss as triplet_margin_loss
-from autojit.functions.recurrent import gru as gru, gru_cell as gru_cell, lstm as lstm, lstm_cell as lstm_cell, rnn_relu as rnn_relu, rnn_relu_cell as rnn_relu_cell, rnn_tanh as rnn_tanh, rnn_tanh_cell as rnn_tanh_cell
+from autojit.functions.legacy import set_default_tensor_type as set_default_tensor_type
+from autojit.functions.matrix import einsum as einsum, lobpcg as lobpcg, pca_lowrank as pca_lowrank, qr as qr, svd_lowrank as svd_lowrank, triangular_solve as triangular_solve
+from autojit.functions.memory import UntypedStorage as UntypedStorage, empty_strided as empty_strided
+from autojit.functions.namespace import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled, can_cast as can_cast, finfo as finfo, get_default_dtype as get_default_dtype, iinfo as iinfo, is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled, is_tensor as is_tensor, is_warn_always_enabled as is_warn_always_enabled, result_type as result_type, set_warn_always as set_warn_always, use_deterministic_algorithms as use_deterministic_algorithms
+from autojit.functions.other_memory import resize_as_ as resize_as_
+from autojit.functions.printing import set_printoptions as set_printoptions
+from autojit.functions.random import Generator as Generator, get_rng_state as get_rng_state, initial_seed as initial_seed, manual_seed as manual_seed, rand_like as rand_like, randint_like as randint_like, randn_like as randn_like, seed as seed, set_rng_state as set_rng_state
+from autojit.functions.reduction import dist as dist
 from autojit.functions.removed import eig as eig, lstsq as lstsq, matrix_rank as matrix_rank, solve as solve, symeig as symeig
 from autojit.functions.segments import segment_reduce as segment_reduce
 from autojit.functions.settings import compiled_with_cxx11_abi as compiled_with_cxx11_abi, get_deterministic_debug_mode as get_deterministic_debug_mode, get_float32_matmul_precision as get_float32_matmul_precision, get_num_interop_threads as get_num_interop_threads, init_num_threads as init_num_threads, is_distributed as is_distributed, is_storage as is_storage, set_deterministic_debug_mode as set_deterministic_debug_mode, set_float32_matmul_precision as set_float32_matmul_precision, set_flush_denormal as set_flush_denormal, set_num_interop_threads as set_num_interop_threads, typename as typename
+from autojit.functions.shape import adjoint as adjoint, atleast_1d as atleast_1d, atleast_2d as atleast_2d, broadcast_shapes as broadcast_shapes, broadcast_tensors as broadcast_tensors, broadcast_to as broadcast_to, diag_embed as diag_embed, fliplr as fliplr, flipud as flipud, meshgrid as meshgrid, ravel as ravel, rot90 as rot90, tile as tile, trace as trace
+from autojit.functions.special import det as det, logdet as logdet, pinverse as pinverse, slogdet as slogdet, vander as vander
+from autojit.functions.statistics import corrcoef as corrcoef, cov as cov
 from autojit.functions.symbolic import sym_float as sym_float, sym_int as sym_int, sym_ite as sym_ite, sym_max as sym_max, sym_min as sym_min, sym_not as sym_not, sym_sqrt as sym_sqrt, sym_sum as sym_sum
-from autojit.functions.windows import bartlett_window as bartlett_window, blackman_window as blackman_window, hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
+from autojit.functions.views import as_strided as as_strided, as_strided_scatter as as_strided_scatter, diagonal_scatter as diagonal_scatter, dsplit as dsplit, hsplit as hsplit, unfold as unfold, view_as_complex as view_as_complex, view_as_real as view_as_real, vsplit as vsplit
+from autojit.functions.writing import zero_ as zero_
 from autojit.io.saving import load as load, save as save
 from autojit.jit.scripting import fork as fork, wait as wait
 from autojit.numba_ops.definition import op as op
 from autojit.runtime.pool import get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from autojit.sparse.compressed import hspmm as hspmm, saddmm as saddmm, smm as smm, sparse_bsc_tensor as sparse_bsc_tensor, sparse_bsr_tensor as sparse_bsr_tensor, sparse_compressed_tensor as sparse_compressed_tensor, sparse_csc_tensor as sparse_csc_tensor, spmm as spmm, sspaddmm as sspaddmm
 from autojit.sparse.construct import sparse_coo_tensor as sparse_coo_tensor, sparse_csr_tensor as sparse_csr_tensor
-from autojit.tensor.conversion import detach as detach, detach_ as detach_, get_device as get_device, is_complex as is_complex, is_floating_point as is_floating_point, is_inference as is_inference, is_signed as is_signed, numel as numel
-from autojit.tensor.exchange import from_dlpack as from_dlpack
-from autojit.tensor.factories import as_tensor as as_tensor, asarray as asarray, empty_like as empty_like, from_numpy as from_numpy, full_like as full_like, ones_like as ones_like, scalar_tensor as scalar_tensor, tensor as tensor, zeros_like as zeros_like
-from autojit.tensor.functions_counted import argwhere as argwhere, bincount as bincount
-from autojit.tensor.functions_derived import allclose as allclose, atleast_3d as atleast_3d, block_diag as block_diag, cartesian_prod as cartesian_prod, cdist as cdist, combinations as combinations, diagflat as diagflat, equal as equal, is_conj as is_conj, is_neg as is_neg, is_nonzero as is_nonzero, is_same_size as is_same_size, isclose as isclose, mvlgamma as mvlgamma, pdist as pdist, prelu as prelu, resolve_conj as resolve_conj, resolve_neg as resolve_neg, tril_indices as tril_indices, triu_indices as triu_indices
-from autojit.tensor.functions_elementwise import clone as clone, imag as imag, isreal as isreal, positive as positive, real as real, rsub as rsub
-from autojit.tensor.functions_indexing import index_put as index_put, masked_fill as masked_fill, masked_scatter as masked_scatter, put as put
-from autojit.tensor.functions_matrix import einsum as einsum, lobpcg as lobpcg, pca_lowrank as pca_lowrank, qr as qr, svd_lowrank as svd_lowrank, triangular_solve as triangular_solve
-from autojit.tensor.functions_reduction import dist as dist
-from autojit.tensor.functions_shape import adjoint as adjoint, atleast_1d as atleast_1d, atleast_2d as atleast_2d, broadcast_shapes as broadcast_shapes, broadcast_tensors as broadcast_tensors, broadcast_to as broadcast_to, diag_embed as diag_embed, fliplr as fliplr, flipud as flipud, meshgrid as meshgrid, ravel as ravel, rot90 as rot90, tile as tile, trace as trace
-from autojit.tensor.functions_special import det as det, logdet as logdet, pinverse as pinverse, slogdet as slogdet, vander as vander
-from autojit.tensor.functions_statistics import corrcoef as corrcoef, cov as cov
-from autojit.tensor.functions_views import as_strided as as_strided, as_strided_scatter as as_strided_scatter, diagonal_scatter as diagonal_scatter, dsplit as dsplit, hsplit as hsplit, unfold as unfold, view_as_complex as view_as_complex, view_as_real as view_as_real, vsplit as vsplit
-from autojit.tensor.functions_writing import zero_ as zero_
-from autojit.tensor.legacy import set_default_tensor_type as set_default_tensor_type
-from autojit.tensor.memory import UntypedStorage as UntypedStorage, empty_strided as empty_strided
-from autojit.tensor.namespace import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled, can_cast as can_cast, finfo as finfo, get_default_dtype as get_default_dtype, iinfo as iinfo, is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled, is_tensor as is_tensor, is_warn_always_enabled as is_warn_always_enabled, result_type as result_type, set_warn_always as set_warn_always, use_deterministic_algorithms as use_deterministic_algorithms
-from autojit.tensor.other_memory import resize_as_ as resize_as_
-from autojit.tensor.printing import set_printoptions as set_printoptions
-from autojit.tensor.random import Generator as Generator, get_rng_state as get_rng_state, initial_seed as initial_seed, manual_seed as manual_seed, rand_like as rand_like, randint_like as randint_like, randn_like as randn_like, seed as seed, set_rng_state as set_rng_state
 from autojit.tensor.size import Size as Size
 from autojit.tensor.tensor import Tensor as Tensor
+from autojit.top_level.compiling import compile as compile
+from autojit.top_level.counts import binomial as binomial, poisson as poisson
+from autojit.top_level.devices import get_default_device as get_default_device, get_device_module as get_device_module, set_default_device as set_default_device
+from autojit.top_level.dropout_forms import alpha_dropout as alpha_dropout, alpha_dropout_ as alpha_dropout_, dropout as dropout, dropout_ as dropout_, feature_alpha_dropout as feature_alpha_dropout, feature_alpha_dropout_ as feature_alpha_dropout_, feature_dropout as feature_dropout, feature_dropout_ as feature_dropout_
+from autojit.top_level.factors import lu as lu
+from autojit.top_level.frames import istft as istft, stft as stft
+from autojit.top_level.network import adaptive_max_pool1d as adaptive_max_pool1d, affine_grid_generator as affine_grid_generator, batch_norm as batch_norm, binary_cross_entropy_with_logits as binary_cross_entropy_with_logits, constant_pad_nd as constant_pad_nd, convolution as convolution, cosine_embedding_loss as cosine_embedding_loss, ctc_loss as ctc_loss, embedding as embedding, embedding_bag as embedding_bag, grid_sampler as grid_sampler, group_norm as group_norm, hinge_embedding_loss as hinge_embedding_loss, instance_norm as instance_norm, kl_div as kl_div, layer_norm as layer_norm, margin_ranking_loss as margin_ranking_loss, native_batch_norm as native_batch_norm, native_channel_shuffle as native_channel_shuffle, native_dropout as native_dropout, native_group_norm as native_group_norm, native_layer_norm as native_layer_norm, poisson_nll_loss as poisson_nll_loss, rrelu as rrelu, rrelu_ as rrelu_, triplet_margin_loss as triplet_margin_loss
+from autojit.top_level.recurrent import gru as gru, gru_cell as gru_cell, lstm as lstm, lstm_cell as lstm_cell, rnn_relu as rnn_relu, rnn_relu_cell as rnn_relu_cell, rnn_tanh as rnn_tanh, rnn_tanh_cell as rnn_tanh_cell
+from autojit.top_level.windows import bartlett_window as bartlett_window, blackman_window as blackman_window, hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
 
 class BFloat16Tensor(Tensor): ...
 class BoolTensor(Tensor): ...

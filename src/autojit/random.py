@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from autojit.tensor.random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from autojit.functions.random import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 
 @contextmanager

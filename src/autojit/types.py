@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import IO, Any, TypeAlias
 
 from autojit.core.device import Device as _Device
+from autojit.functions.memory import UntypedStorage as Storage
 from autojit.tensor import Tensor
-from autojit.tensor.memory import UntypedStorage as Storage
 from autojit.tensor.size import Size
 
 __all__ = [

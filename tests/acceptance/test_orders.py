@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.dispatch.dispatch import apply
 from autojit.ir import Op
 from autojit.ops.base import Elementwise
-from autojit.tensor.dispatch import apply
 from tests.autograd.registry import Sample, first_samples, samples
 
 TOLERANCE = 1e-10  # relative to the largest element

@@ -9,8 +9,8 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.device import default_device, with_index
+from autojit.dispatch.dispatch import apply
 from autojit.ir import Op
-from autojit.tensor.dispatch import apply
 from tests.elsewhere import op_on
 
 Sample = tuple[str, Op, tuple[Any, ...]]

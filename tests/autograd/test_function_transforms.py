@@ -10,7 +10,7 @@ import pytest
 
 import autojit as aj
 from autojit.autograd import Function, forward_ad
-from autojit.tensor.batch_layer import over_batch
+from autojit.dispatch.batch_layer import over_batch
 from tests.autograd.modes import Mode
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "adding_an_op.md"
-FILE = Path("autojit", "tensor", "functions_derived.py")
+FILE = Path("autojit", "functions", "derived.py")
 
 
 def test_one_file_has_all_that_is_said_of_a_function(tmp_path: Path) -> None:

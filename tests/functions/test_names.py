@@ -15,7 +15,7 @@ import pytest
 import autojit as aj
 from autojit import functions
 from autojit.core.top_level import TOP_LEVEL
-from autojit.tensor.declared import declaration_of
+from autojit.dispatch.declared import declaration_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ BY_NAME = {  # modules whose names are computed, and why
     PORTS,
     "autojit.numba_ops.numba_compiler",  # Numba may not be installed
     "autojit.ir.op",  # ops that a text names, from the table of `ops`
-    "autojit.tensor.lazy_methods",  # methods
+    "autojit.functions.lazy_methods",  # methods
     "autojit.testing.command",  # the user's module
     "autojit.testing.mutants.killers",  # of the tests
     "autojit.testing.mutants.record",  # once the planted defect is in place

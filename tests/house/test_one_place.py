@@ -10,7 +10,7 @@ import pytest
 
 import autojit
 from autojit import functions
-from autojit.tensor import FUNCTIONS
+from autojit.functions import FUNCTIONS
 
 PACKAGE = Path(autojit.__file__).parent
 FOLDERS = (
@@ -42,9 +42,9 @@ TABLES = {  # how many there are of other things that have such names
     "nn/init.py": 1,  # layers and their gain
     "sparse/products.py": 1,  # values of ``reduce=``
     "sparse/rules.py": 1,  # ops
-    "tensor/fast_paths.py": 1,  # ops
-    "tensor/functions_scatter.py": 1,  # values of ``reduce=``
-    "tensor/inplace.py": 1,  # what NumPy computes into the memory itself
+    "dispatch/fast_paths.py": 1,  # ops
+    "functions/scatter.py": 1,  # values of ``reduce=``
+    "dispatch/inplace.py": 1,  # what NumPy computes into the memory itself
 }
 
 
@@ -76,7 +76,7 @@ def _words(node: ast.AST) -> Iterator[str]:
 def test_no_table_names_functions_that_are_defined_elsewhere(path: Path) -> None:
     found = list(tables_of(path))
     allowed = TABLES.get(path.relative_to(PACKAGE).as_posix(), 0)
-    assert len(found) == allowed, f"say it at the functions (autojit.tensor.declared): {found}"
+    assert len(found) == allowed, f"say it at the functions (autojit.dispatch.declared): {found}"
 
 
 def test_no_parameter_gets_its_name_by_rewriting_code() -> None:

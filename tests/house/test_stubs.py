@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 from typing import assert_type
 import autojit as aj
-from autojit.tensor.functions_reduction import ValuesIndices
+from autojit.functions.reduction import ValuesIndices
 from autojit.tensor.size import Size
 
 x = aj.ones(2, 3, requires_grad=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.dispatch.dispatch import apply
 from autojit.ir import Op
-from autojit.tensor.dispatch import apply
 
 
 def _seen(found: list[Any], *tensors: Any) -> None:

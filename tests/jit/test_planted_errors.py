@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.dispatch import kernels
 from autojit.ir.op import Op
-from autojit.tensor import kernels
 
 F = aj.nn.functional
 Call = Callable[[aj.Tensor], aj.Tensor]

@@ -12,6 +12,7 @@ import pytest
 import autojit as aj
 from autojit import nn, optim
 from autojit.core.dtypes import complex64, float32
+from autojit.dispatch import replay
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op
 from autojit.jit.calls import Call
@@ -20,7 +21,6 @@ from autojit.jit.trace import Trace
 from autojit.ops import mul, ones_like
 from autojit.ops.elementwise_base import Pointwise
 from autojit.optim import replayed_updates
-from autojit.tensor import replay
 
 Program = Callable[..., Any]
 

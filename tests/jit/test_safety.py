@@ -12,7 +12,7 @@ import pytest
 
 import autojit as aj
 from autojit.core.config import config
-from autojit.tensor.random import default_generator
+from autojit.functions.random import default_generator
 
 
 def vector(*values: float) -> aj.Tensor:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.functions.random import default_generator
 from autojit.nn import functional as F
-from autojit.tensor.random import default_generator
 from tests.jit.agreement import Program, agree
 
 

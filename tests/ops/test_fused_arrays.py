@@ -10,11 +10,11 @@ import pytest
 
 import autojit as aj
 from autojit.core.types import TensorType
+from autojit.dispatch import kernels
+from autojit.dispatch.kernels import LARGE, in_one_step
 from autojit.ir.graph import Graph
 from autojit.ops.fused import COMPOSITES, Fused
 from autojit.ops.fused_arrays import ARRAY_COMPOSITES, FusedArrays
-from autojit.tensor import kernels
-from autojit.tensor.kernels import LARGE, in_one_step
 from autojit.tensor.tensor import type_of
 
 SIDE = 80

@@ -14,6 +14,7 @@ from autojit.codegen.cpu.machine import CPU_MACHINE
 from autojit.control_flow.captured_call import BatchedCall, CapturedCall
 from autojit.core.dtypes import float64
 from autojit.core.types import TensorType
+from autojit.history.view_history import Copied, Parts, Restrided, ViewChain
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, parse_graph, verify
 from autojit.jit.graph_call import GraphCall
 from autojit.ops.graph_op import GraphOp
@@ -21,7 +22,6 @@ from autojit.ops.reductions import Sum
 from autojit.ops.shape import Permute, Reshape, Slice
 from autojit.passes.expand import expand
 from autojit.passes.open_bodies import open_bodies
-from autojit.tensor.view_history import Copied, Parts, Restrided, ViewChain
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
 from autojit.transforms.vmap import vmap

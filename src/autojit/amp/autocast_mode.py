@@ -14,8 +14,8 @@ from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
-from autojit.tensor.autocast import Mode, converted
-from autojit.tensor.declared import declared
+from autojit.dispatch.declared import declared
+from autojit.functions.autocast import Mode, converted
 from autojit.tensor.state import Precision, detour_of_modes, state
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

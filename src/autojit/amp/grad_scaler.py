@@ -14,10 +14,10 @@ from autojit.core.dtypes import bool_, float16, float32, float64, int32
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
+from autojit.functions.comparison import where
+from autojit.functions.factories import full
+from autojit.functions.shape import stack
 from autojit.tensor import Tensor
-from autojit.tensor.factories import full
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_shape import stack
 from autojit.tensor.state import grad_mode, is_tracing, outside_trace
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import autojit as aj
 from autojit.array_api.promotion import sequence_of
 from autojit.core.dtypes import DType, default_dtype
+from autojit.functions.exchange import from_dlpack as _from_dlpack
+from autojit.functions.exchange import is_foreign_array
 from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
-from autojit.tensor.exchange import from_dlpack as _from_dlpack
-from autojit.tensor.exchange import is_foreign_array
 
 
 def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None) -> Tensor:

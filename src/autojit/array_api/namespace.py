@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from autojit import array_api
+from autojit.dispatch.declared import declared
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 

@@ -22,7 +22,7 @@ from autojit.autograd.grad_mode import (
 )
 from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.core.lazy_modules import provide as _provide
-from autojit.tensor.saved import SavedTensor
+from autojit.history.saved import SavedTensor
 
 if TYPE_CHECKING:
     from autojit.autograd import forward_ad, functional, graph, profiler

@@ -14,17 +14,17 @@ from typing import Any
 from autojit.core.device_array import add_in_place, copied_as, is_held_once
 from autojit.core.layout import strided
 from autojit.core.locks import new_lock
+from autojit.dispatch.promotion import cast
+from autojit.functions.elementwise import add, clone
+from autojit.functions.memory import laid_out
+from autojit.history.gradients import accumulating
+from autojit.history.recording import edge_of, symbolic_node
+from autojit.history.view_history import Copied
 from autojit.tensor import Tensor
-from autojit.tensor.functions_elementwise import add, clone
-from autojit.tensor.gradients import accumulating
-from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.promotion import cast
-from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import LIKE_LEAF, layout_of, storage_of, type_of, wrap
-from autojit.tensor.view_history import Copied
 
 _LOCKS = [new_lock() for _ in range(16)]
 

@@ -23,12 +23,12 @@ from autojit.core.errors import DifferentiationError, rounds_text
 from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation, is_own, set_recorder
 from autojit.core.user_warnings import warn, warn_beside_error
+from autojit.dispatch.dispatch import apply
+from autojit.functions.shape import stack
+from autojit.history.op_node import OpNode
 from autojit.ops.requirements import RequireNumbers
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import apply
-from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import ZERO, Node
-from autojit.tensor.op_node import OpNode
 from autojit.tensor.state import detour_of_modes, grad_mode, holders, set_layers, state
 from autojit.tensor.tensor import type_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from autojit.autograd import derivatives
 from autojit.core.tracebacks import trim
+from autojit.dispatch.declared import declared
+from autojit.history.gradients import renamed
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.gradients import renamed
 
 
 @declared(function=False)

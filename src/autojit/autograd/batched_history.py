@@ -1,4 +1,4 @@
-"""Reverse mode inside batches: what ``grad`` and ``backward`` do with elements of a batch (``tensor/batch_layer.py``).
+"""Reverse mode inside batches: what ``grad`` and ``backward`` do with elements of a batch (`dispatch.batch_layer`).
 
 The history of a batched tensor is that of its full tensor, below the batch. So the request goes below: one pass over
 the full tensors serves all elements, because no element depends on another.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
+from autojit.dispatch.batch_layer import BatchLayer
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.state import below, state
 from autojit.tensor.tensor import type_of
 

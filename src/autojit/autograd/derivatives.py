@@ -10,13 +10,13 @@ from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
 from autojit.core.sizes import distinct
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
+from autojit.dispatch.promotion import cast
+from autojit.functions.factories import zeros
+from autojit.history.gradients import renamed, retain_grad
+from autojit.history.recording import edge_of, shows_grad
+from autojit.history.saved import accumulator_of
 from autojit.tensor import Tensor
-from autojit.tensor.factories import zeros
-from autojit.tensor.gradients import renamed, retain_grad
 from autojit.tensor.node import Edge, Node
-from autojit.tensor.promotion import cast
-from autojit.tensor.recording import edge_of, shows_grad
-from autojit.tensor.saved import accumulator_of
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
@@ -377,7 +377,7 @@ def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
             placed[k] = (roots[k][0], element)
         return pull_back(placed)  # type: ignore[no-any-return]
 
-    from autojit.tensor.batch_layer import over_batch
+    from autojit.dispatch.batch_layer import over_batch
 
     return over_batch(rows, fulls)
 

@@ -23,12 +23,12 @@ from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.types import TensorType
+from autojit.dispatch.replay import Rules
+from autojit.functions.elementwise import add, clone
+from autojit.history.op_node import OpNode
 from autojit.ops.cotangent_masks import masking
 from autojit.tensor import Tensor
-from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
-from autojit.tensor.op_node import OpNode
-from autojit.tensor.replay import Rules
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 

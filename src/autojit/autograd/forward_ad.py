@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from autojit.autograd import forward_level
+from autojit.autograd.forward_level import ForwardLevel
 from autojit.autograd.grad_mode import _DecoratorContextManager
-from autojit.tensor import Tensor, forward_level
-from autojit.tensor.forward_level import ForwardLevel
+from autojit.tensor import Tensor
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 

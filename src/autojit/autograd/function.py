@@ -18,10 +18,10 @@ from autojit.autograd.function_transforms import Called, call_in_layer
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.wrapping import wraps
+from autojit.history.recording import edge_of, meta_of, wants_any, wants_grad
+from autojit.history.saved import accumulator_of
 from autojit.tensor import Tensor
 from autojit.tensor.node import Node
-from autojit.tensor.recording import edge_of, meta_of, wants_any, wants_grad
-from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import alias
 

@@ -14,14 +14,14 @@ from autojit.autograd.engine import zeros_of
 from autojit.core.errors import DifferentiationError, ShapeError, UsageError
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
+from autojit.dispatch.promotion import cast
+from autojit.functions.shape import broadcastable_sum
+from autojit.history.saved import Packed, SavedTensor, changed_error, connected, freed_error
+from autojit.history.view_rules import inference_saved
 from autojit.tensor import Tensor
-from autojit.tensor.functions_shape import broadcastable_sum
 from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, type_of_meta
-from autojit.tensor.promotion import cast
-from autojit.tensor.saved import Packed, SavedTensor, changed_error, connected, freed_error
 from autojit.tensor.state import state
 from autojit.tensor.tensor import LIKE_LEAF, alias, storage_of, type_of
-from autojit.tensor.view_rules import inference_saved
 
 
 class FunctionCtx:

@@ -14,14 +14,14 @@ from autojit.autograd.function_context import BackwardCFunction, part_of
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
+from autojit.dispatch.dispatch import attach_views
+from autojit.dispatch.inplace import rebase
+from autojit.history.recording import meta_of, wants_grad
+from autojit.history.saved import connected
+from autojit.history.view_rules import forbidden_view
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import attach_views
-from autojit.tensor.inplace import rebase
-from autojit.tensor.recording import meta_of, wants_grad
-from autojit.tensor.saved import connected
 from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS, NORMAL
 from autojit.tensor.tensor import alias, storage_of, type_of
-from autojit.tensor.view_rules import forbidden_view
 
 
 def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ...], recorded: bool) -> list[Any]:

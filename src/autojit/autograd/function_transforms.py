@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from autojit.autograd.forward_level import ForwardLevel, check_tangent
 from autojit.autograd.function_context import FunctionCtx
+from autojit.dispatch.batch_layer import BatchLayer
+from autojit.dispatch.promotion import cast
+from autojit.functions.shape import movedim
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer
-from autojit.tensor.forward_level import ForwardLevel, check_tangent
-from autojit.tensor.functions_shape import movedim
-from autojit.tensor.promotion import cast
 from autojit.tensor.state import below, set_layers, state
 from autojit.tensor.tensor import storage_of, type_of
 

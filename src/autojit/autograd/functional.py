@@ -32,10 +32,10 @@ from autojit.autograd.functional_checks import (
     single_output,
 )  # fmt: skip
 from autojit.core.types import TensorType
+from autojit.dispatch.batch_layer import over_batch
+from autojit.functions.factories import eye, zeros, zeros_like
+from autojit.functions.shape import stack
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import over_batch
-from autojit.tensor.factories import eye, zeros, zeros_like
-from autojit.tensor.functions_shape import stack
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from autojit.autograd.derivatives import grad
+from autojit.functions.factories import zeros_like
 from autojit.tensor import Tensor
-from autojit.tensor.factories import zeros_like
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]

@@ -15,11 +15,11 @@ from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
 from autojit.core.wrapping import wraps
+from autojit.history.recording import edge_of
+from autojit.history.saved import SavedTensor
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad, RemovableHandle
 from autojit.tensor.node import Node as RecordedNode
-from autojit.tensor.recording import edge_of
-from autojit.tensor.saved import SavedTensor
 from autojit.tensor.state import state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import storage_of

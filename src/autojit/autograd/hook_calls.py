@@ -7,9 +7,9 @@ from typing import Any
 
 from autojit.core.errors import DifferentiationError
 from autojit.core.wrapping import own
+from autojit.functions.elementwise import add, clone
+from autojit.functions.expected_shape import ExpectedShape
 from autojit.tensor import Tensor
-from autojit.tensor.expected_shape import ExpectedShape
-from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import AccumulateGrad, Node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of, type_of

@@ -1,7 +1,7 @@
 """``allow_mutation_on_saved_tensors``: in-place changes of saved tensors copy the old contents first.
 
-What is saved inside the context is noted by its memory. Before an in-place change ``tensor.inplace`` tells the context,
-which copies the memory for the tensors that were saved from it and not copied yet.
+What is saved inside the context is noted by its memory. Before an in-place change ``dispatch.inplace`` tells the
+context, which copies the memory for the tensors that were saved from it and not copied yet.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.core.device_array import first_address
+from autojit.dispatch.dispatch import value_of
+from autojit.functions.elementwise import clone
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import value_of
-from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import alias, storage_of, type_of, wrap_value
 

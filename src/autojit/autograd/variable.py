@@ -8,9 +8,9 @@ import numpy as np
 
 from autojit.autograd.engine import ExecutionEngine
 from autojit.core.user_warnings import warn
+from autojit.functions.factories import from_numpy
+from autojit.functions.removed_methods import warn_volatile
 from autojit.tensor import Tensor
-from autojit.tensor.factories import from_numpy
-from autojit.tensor.removed import warn_volatile
 
 _warned = False
 

@@ -10,8 +10,8 @@ from autojit import autograd
 from autojit.autograd.graph import get_gradient_edge
 from autojit.compat.variables import Variable, is_volatile
 from autojit.core.errors import UsageError
+from autojit.functions.factories import zeros
 from autojit.tensor import Tensor
-from autojit.tensor.factories import zeros
 
 
 def backward(

@@ -15,9 +15,9 @@ import autojit as aj
 from autojit.compat.variables import as_variable, is_volatile
 from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
 from autojit.core.source import here
+from autojit.history.recording import edge_of, wants_grad
 from autojit.tensor import Tensor
 from autojit.tensor.node import Node
-from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import alias, type_of
 

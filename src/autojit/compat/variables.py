@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.autograd.variable import leaf_of
 from autojit.core.errors import UsageError
+from autojit.dispatch.dispatch import apply
+from autojit.dispatch.inplace import replace
+from autojit.functions.factories import zeros_like
 from autojit.ir.op import Op
 from autojit.jit.pytree import flatten
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import apply
-from autojit.tensor.factories import zeros_like
-from autojit.tensor.inplace import replace
 from autojit.tensor.state import Layer, below, carry, grad_mode, set_layers, state
 from autojit.tensor.storage import NORMAL
 

@@ -10,10 +10,10 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import distinct
 from autojit.core.top_level import top_level
 from autojit.func.batches import vmap
+from autojit.functions.shape import cat, flip, movedim, stack
 from autojit.jit.pytree import flatten
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.functions_shape import cat, flip, movedim, stack
 from autojit.tensor.tensor import type_of
 
 Leaves = list[Tensor]

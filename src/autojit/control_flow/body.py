@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from autojit.autograd.forward_level import ForwardLevel
 from autojit.core.device_array import has_layout
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.size_expressions import Expression
@@ -21,22 +22,21 @@ from autojit.core.size_recorder import recording
 from autojit.core.sizes import expression_of, is_counted
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
+from autojit.dispatch.dispatch import apply, value_of
+from autojit.dispatch.inplace import replace
+from autojit.functions.memory import laid_out
+from autojit.history.recording import edge_of, symbolic_node, wants_grad
+from autojit.history.view_history import ViewChain
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.body_effects import effects_refused
 from autojit.jit.histories import has_history
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
-from autojit.tensor.dispatch import apply, value_of
-from autojit.tensor.forward_level import ForwardLevel
-from autojit.tensor.inplace import replace
-from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import copied_order, lie_alike, order_of
-from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, alias, array_type, layout_of, lent_gradient, type_of, wrap_value
-from autojit.tensor.view_history import ViewChain
 
 
 class BodyTrace(Trace):

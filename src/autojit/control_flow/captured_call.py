@@ -14,6 +14,8 @@ from autojit.autograd import anomaly
 from autojit.autograd.engine import zeros_of
 from autojit.control_flow.body import Body
 from autojit.core.errors import DifferentiationError, ShapeError
+from autojit.dispatch.dispatch import value_of
+from autojit.history.recording import wants_grad
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, is_open
 from autojit.ir.graph import Graph, Node, Value, values_of
@@ -23,8 +25,6 @@ from autojit.jit.segment import needed_nodes
 from autojit.ops.base import EqualByText
 from autojit.ops.graph_op import GraphOp, as_tuple, batched_graph, filled
 from autojit.ops.reductions import sum
-from autojit.tensor.dispatch import value_of
-from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import below, grad_mode
 from autojit.tensor.tensor import Tensor
 from autojit.transforms.adjoint import adjoint

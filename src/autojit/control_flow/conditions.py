@@ -11,12 +11,12 @@ from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import AutojitError, CompileError, TraceError, UsageError, WideIntegerError
 from autojit.core.top_level import top_level
+from autojit.functions.memory import laid_out
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.control_flow import Cond
 from autojit.tensor import Tensor
-from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import holders, state
 from autojit.tensor.tensor import layout_of, type_of

@@ -13,16 +13,16 @@ from typing import Any
 
 from autojit.control_flow.body import Body
 from autojit.core.types import TensorType
+from autojit.dispatch.composite_nodes import Entered, Left
+from autojit.dispatch.dispatch import apply, value_of
+from autojit.history.op_node import OpNode, Rule
+from autojit.history.recording import edge_of
+from autojit.history.residual_plans import plan_of_types
+from autojit.history.saved import changed_error
 from autojit.ir.op import Op
 from autojit.jit.histories import history_of
 from autojit.ops.graph_op import as_tuple
-from autojit.tensor.composite_nodes import Entered, Left
-from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.node import AccumulateGrad, Edge, Node, node_type, type_of_meta
-from autojit.tensor.op_node import OpNode, Rule
-from autojit.tensor.recording import edge_of
-from autojit.tensor.residual_plans import plan_of_types
-from autojit.tensor.saved import changed_error
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, type_of, wrap_value
 from autojit.transforms.adjoint import accumulate

@@ -15,13 +15,13 @@ from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_ty
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import distinct, is_symbolic, seems_equal
 from autojit.core.top_level import top_level
+from autojit.functions.shape import movedim, stack
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.ops.base import normalize_axis
 from autojit.ops.scan_steps import Scan
 from autojit.ops.while_sweeps import WhileLoop
 from autojit.tensor import Tensor
-from autojit.tensor.functions_shape import movedim, stack
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.functions.factories import tensor
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor import Tensor
-from autojit.tensor.factories import tensor
 from autojit.tensor.tensor import type_of
 
 NUMBERS = (bool, int, float, complex, TracedNumber)

@@ -37,7 +37,7 @@ class Trace(Protocol):
     builder: Any
     """The ``ir.GraphBuilder`` of what is recorded."""
     recordings: dict[Any, Any]
-    """What functions recorded, by function and types of operands (``tensor.replay``)."""
+    """What functions recorded, by function and types of operands (``dispatch.replay``)."""
 
     has_numbers: bool
     """Whether there are numbers of the step: stand-ins for Python's that change from call to call."""

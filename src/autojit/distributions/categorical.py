@@ -10,14 +10,14 @@ from autojit.distributions import constraints
 from autojit.distributions.count_sampling import binomial_counts
 from autojit.distributions.distribution import Distribution
 from autojit.distributions.parameters import derived, logits_to_probs, normalize_logits, one_of, probs_to_logits
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import exp, xlogy
+from autojit.functions.factories import arange, eye
+from autojit.functions.namespace import finfo
+from autojit.functions.random import multinomial
+from autojit.functions.shape import broadcast_tensors, stack
+from autojit.functions.special import lgamma
 from autojit.nn.functional import one_hot
-from autojit.tensor.factories import arange, eye
-from autojit.tensor.functions_comparison import clamp, where
-from autojit.tensor.functions_elementwise import exp, xlogy
-from autojit.tensor.functions_shape import broadcast_tensors, stack
-from autojit.tensor.functions_special import lgamma
-from autojit.tensor.namespace import finfo
-from autojit.tensor.random import multinomial
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor

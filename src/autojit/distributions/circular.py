@@ -11,10 +11,10 @@ from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution
 from autojit.distributions.gamma_sampling import first_accepted
 from autojit.distributions.parameters import broadcast_all
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import acos, cos, log, sign, sqrt
+from autojit.functions.random import rand
 from autojit.special import i0e, i1e
-from autojit.tensor.functions_comparison import clamp, where
-from autojit.tensor.functions_elementwise import acos, cos, log, sign, sqrt
-from autojit.tensor.random import rand
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 

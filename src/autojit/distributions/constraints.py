@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UnsupportedError, UsageError
+from autojit.functions.comparison import isfinite
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.namespace import finfo
+from autojit.functions.shape import cat as join
+from autojit.functions.shape import stack as pile
 from autojit.linalg import eigvalsh
-from autojit.tensor.functions_comparison import isfinite
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_shape import cat as join
-from autojit.tensor.functions_shape import stack as pile
-from autojit.tensor.namespace import finfo
 from autojit.tensor.tensor import Tensor
 
 _SUM_TOLERANCE = 1e-6  # of probabilities that add up to 1, as torch has it

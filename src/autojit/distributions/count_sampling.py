@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 from autojit.core.dtypes import float64
 from autojit.distributions.gamma_sampling import first_accepted
-from autojit.tensor.factories import arange
-from autojit.tensor.functions_comparison import clamp, minimum, where
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, floor, log, log1p, sqrt, xlogy
-from autojit.tensor.functions_order import cumsum
-from autojit.tensor.functions_special import lgamma
-from autojit.tensor.random import Generator, rand
+from autojit.functions.comparison import clamp, minimum, where
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.elementwise import exp, floor, log, log1p, sqrt, xlogy
+from autojit.functions.factories import arange
+from autojit.functions.order import cumsum
+from autojit.functions.random import Generator, rand
+from autojit.functions.special import lgamma
 from autojit.tensor.tensor import Tensor
 
 LogProbability = Callable[[Tensor], Tensor]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
+from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.count_sampling import binomial_counts, poisson_counts
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all, derived, is_known, logits_to_probs, one_of, probs_to_logits
+from autojit.functions.comparison import clamp, minimum, where
+from autojit.functions.elementwise import exp, floor, log, log1p, xlogy
+from autojit.functions.factories import arange
+from autojit.functions.random import bernoulli, rand
+from autojit.functions.special import lgamma
 from autojit.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
-from autojit.tensor.factories import arange
-from autojit.tensor.functions_comparison import clamp, minimum, where
-from autojit.tensor.functions_elementwise import exp, floor, log, log1p, xlogy
-from autojit.tensor.functions_special import lgamma
-from autojit.tensor.random import bernoulli, rand
-from autojit.tensor.requirements import require
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 

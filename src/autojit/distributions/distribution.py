@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from autojit.autograd import grad
 from autojit.core.errors import ArgumentError, UnsupportedError
+from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.constraints import Constraint
 from autojit.distributions.parameters import is_known
-from autojit.tensor.functions_elementwise import exp
-from autojit.tensor.requirements import require
+from autojit.functions.elementwise import exp
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor

@@ -13,13 +13,13 @@ from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all
-from autojit.tensor.factories import arange
-from autojit.tensor.functions_comparison import clamp, where
-from autojit.tensor.functions_elementwise import exp, log, log1p, sqrt, xlogy
-from autojit.tensor.functions_shape import stack
-from autojit.tensor.functions_special import digamma, igamma, igammac, lgamma
-from autojit.tensor.namespace import finfo
-from autojit.tensor.random import rand, randn
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import exp, log, log1p, sqrt, xlogy
+from autojit.functions.factories import arange
+from autojit.functions.namespace import finfo
+from autojit.functions.random import rand, randn
+from autojit.functions.shape import stack
+from autojit.functions.special import digamma, igamma, igammac, lgamma
 from autojit.tensor.tensor import Tensor
 
 

@@ -17,14 +17,14 @@ from typing import Any
 
 from autojit.autograd.function import Function
 from autojit.core.dtypes import float64
-from autojit.tensor.factories import tensor
-from autojit.tensor.functions_comparison import clamp, where
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, sqrt
-from autojit.tensor.functions_reduction import argmax
-from autojit.tensor.functions_special import digamma
-from autojit.tensor.namespace import finfo
-from autojit.tensor.random import rand, randn
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.elementwise import exp, expm1, log, log1p, sqrt
+from autojit.functions.factories import tensor
+from autojit.functions.namespace import finfo
+from autojit.functions.random import rand, randn
+from autojit.functions.reduction import argmax
+from autojit.functions.special import digamma
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 

@@ -8,7 +8,7 @@ from typing import Any
 from autojit.distributions import constraints
 from autojit.distributions.parameters import sum_rightmost
 from autojit.distributions.transform import Transform
-from autojit.tensor.functions_shape import cat, stack
+from autojit.functions.shape import cat, stack
 from autojit.tensor.tensor import Tensor
 
 

@@ -23,12 +23,12 @@ from autojit.distributions.transformed import (
     Pareto,
     TransformedDistribution,
 )
+from autojit.functions.comparison import where
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.elementwise import exp, log, xlogy
+from autojit.functions.special import digamma, lgamma
 from autojit.linalg import solve_triangular
 from autojit.nn.functional import softplus
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, log, xlogy
-from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.tensor import Tensor
 
 Rule = Callable[[Any, Any], Tensor]

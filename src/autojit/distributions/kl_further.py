@@ -15,10 +15,10 @@ from autojit.distributions.matrices import Wishart, multivariate_digamma, multiv
 from autojit.distributions.multivariate import MultivariateNormal
 from autojit.distributions.on_intervals import ContinuousBernoulli
 from autojit.distributions.transformed import Pareto
+from autojit.functions.comparison import where
+from autojit.functions.elementwise import exp, log, log1p, xlogy
+from autojit.functions.special import digamma, lgamma
 from autojit.linalg import solve_triangular
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_elementwise import exp, log, log1p, xlogy
-from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.tensor import Tensor
 
 AnyNormal = MultivariateNormal | LowRankMultivariateNormal

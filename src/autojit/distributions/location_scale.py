@@ -6,16 +6,16 @@ from math import log as log_of
 from math import pi, sqrt
 from typing import Any, ClassVar
 
+from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all
-from autojit.tensor.functions_comparison import clamp, where
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import atan, exp, expm1, log, log1p, sign, tan
-from autojit.tensor.functions_special import erf, erfinv
-from autojit.tensor.namespace import finfo
-from autojit.tensor.random import rand, randn
-from autojit.tensor.requirements import require
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.elementwise import atan, exp, expm1, log, log1p, sign, tan
+from autojit.functions.namespace import finfo
+from autojit.functions.random import rand, randn
+from autojit.functions.special import erf, erfinv
 from autojit.tensor.tensor import Tensor
 
 _REAL_AND_POSITIVE = {"loc": constraints.real, "scale": constraints.positive}

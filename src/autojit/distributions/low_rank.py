@@ -14,11 +14,11 @@ from autojit.core.errors import ArgumentError
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution
 from autojit.distributions.parameters import derived
+from autojit.functions.elementwise import log, sqrt
+from autojit.functions.factories import eye
+from autojit.functions.random import randn
+from autojit.functions.shape import broadcast_shapes, diag_embed
 from autojit.linalg import cholesky, solve_triangular
-from autojit.tensor.factories import eye
-from autojit.tensor.functions_elementwise import log, sqrt
-from autojit.tensor.functions_shape import broadcast_shapes, diag_embed
-from autojit.tensor.random import randn
 from autojit.tensor.tensor import Tensor
 
 

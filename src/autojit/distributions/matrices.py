@@ -8,20 +8,20 @@ from typing import Any
 
 from autojit.core.errors import ArgumentError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_family import Beta, Chi2
 from autojit.distributions.multivariate import factor_of_precision
 from autojit.distributions.parameters import broadcast_all, derived, is_known
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import log, sqrt
+from autojit.functions.factories import arange, eye, tensor
+from autojit.functions.namespace import finfo
+from autojit.functions.random import randn
+from autojit.functions.shape import broadcast_shapes, cat, diag_embed
+from autojit.functions.special import digamma, lgamma
 from autojit.linalg import cholesky, slogdet, solve_triangular
-from autojit.tensor.factories import arange, eye, tensor
-from autojit.tensor.functions_comparison import clamp, where
-from autojit.tensor.functions_elementwise import log, sqrt
-from autojit.tensor.functions_shape import broadcast_shapes, cat, diag_embed
-from autojit.tensor.functions_special import digamma, lgamma
-from autojit.tensor.namespace import finfo
-from autojit.tensor.random import randn
-from autojit.tensor.requirements import require
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from autojit.distributions import constraints
 from autojit.distributions.transform import Transform
+from autojit.functions.comparison import clamp
+from autojit.functions.elementwise import exp, log, log1p, sqrt, tanh
+from autojit.functions.factories import eye, tensor
+from autojit.functions.namespace import finfo
+from autojit.functions.order import cumprod, cumsum
+from autojit.functions.shape import diag_embed
 from autojit.linalg import cholesky
 from autojit.nn.functional import pad, softplus
-from autojit.tensor.factories import eye, tensor
-from autojit.tensor.functions_comparison import clamp
-from autojit.tensor.functions_elementwise import exp, log, log1p, sqrt, tanh
-from autojit.tensor.functions_order import cumprod, cumsum
-from autojit.tensor.functions_shape import diag_embed
-from autojit.tensor.namespace import finfo
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor
 

@@ -7,7 +7,7 @@ from typing import Any
 from autojit.distributions import constraints
 from autojit.distributions.categorical import Categorical
 from autojit.distributions.distribution import Distribution
-from autojit.tensor.functions_reduction import log_softmax, logsumexp
+from autojit.functions.reduction import log_softmax, logsumexp
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 

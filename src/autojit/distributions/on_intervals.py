@@ -15,12 +15,12 @@ from autojit.distributions.parameters import (
     one_of,
     probs_to_logits,
 )  # fmt: skip
+from autojit.functions.comparison import where
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.elementwise import exp, expm1, log, log1p
+from autojit.functions.random import rand
+from autojit.functions.shape import broadcast_tensors
 from autojit.nn.functional import softplus
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p
-from autojit.tensor.functions_shape import broadcast_tensors
-from autojit.tensor.random import rand
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor

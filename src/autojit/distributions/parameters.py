@@ -8,13 +8,13 @@ from typing import Any, overload
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
-from autojit.tensor.factories import tensor
-from autojit.tensor.functions_comparison import clamp
-from autojit.tensor.functions_elementwise import log, log1p, sigmoid
-from autojit.tensor.functions_reduction import log_softmax, softmax
-from autojit.tensor.functions_shape import broadcast_tensors
-from autojit.tensor.namespace import finfo, get_default_dtype
-from autojit.tensor.random import randn
+from autojit.functions.comparison import clamp
+from autojit.functions.elementwise import log, log1p, sigmoid
+from autojit.functions.factories import tensor
+from autojit.functions.namespace import finfo, get_default_dtype
+from autojit.functions.random import randn
+from autojit.functions.reduction import log_softmax, softmax
+from autojit.functions.shape import broadcast_tensors
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 

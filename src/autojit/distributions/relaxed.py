@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from autojit.distributions import constraints
 from autojit.distributions.categorical import _OfCategories
 from autojit.distributions.counts import _OfProbability
+from autojit.functions.comparison import clamp
+from autojit.functions.elementwise import log, log1p, sigmoid
+from autojit.functions.factories import tensor
+from autojit.functions.namespace import finfo
+from autojit.functions.random import rand
+from autojit.functions.reduction import logsumexp, softmax
 from autojit.nn.functional import softplus
-from autojit.tensor.factories import tensor
-from autojit.tensor.functions_comparison import clamp
-from autojit.tensor.functions_elementwise import log, log1p, sigmoid
-from autojit.tensor.functions_reduction import logsumexp, softmax
-from autojit.tensor.namespace import finfo
-from autojit.tensor.random import rand
 from autojit.tensor.tensor import Tensor
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
 from autojit.distributions.parameters import is_known, sum_rightmost
-from autojit.tensor.factories import zeros_like
+from autojit.functions.factories import zeros_like
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor
 

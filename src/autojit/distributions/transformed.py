@@ -19,9 +19,9 @@ from autojit.distributions.transforms import (
     StickBreakingTransform,
     Transform,
 )  # fmt: skip
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p
-from autojit.tensor.functions_special import digamma, lgamma
+from autojit.functions.comparison import where
+from autojit.functions.elementwise import exp, expm1, log, log1p
+from autojit.functions.special import digamma, lgamma
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor

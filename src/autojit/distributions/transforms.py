@@ -16,15 +16,15 @@ from autojit.distributions.transform import ComposeTransform as ComposeTransform
 from autojit.distributions.transform import IndependentTransform as IndependentTransform
 from autojit.distributions.transform import Transform as Transform
 from autojit.distributions.transform import identity_transform as identity_transform
+from autojit.functions.comparison import clamp
+from autojit.functions.elementwise import abs as absolute
+from autojit.functions.elementwise import exp, expm1, log, log1p, sigmoid, tanh
+from autojit.functions.factories import arange
+from autojit.functions.namespace import finfo
+from autojit.functions.order import cumsum
+from autojit.functions.reduction import softmax
+from autojit.functions.shape import broadcast_shapes, diag_embed
 from autojit.nn.functional import logsigmoid, pad, softplus
-from autojit.tensor.factories import arange
-from autojit.tensor.functions_comparison import clamp
-from autojit.tensor.functions_elementwise import abs as absolute
-from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, sigmoid, tanh
-from autojit.tensor.functions_order import cumsum
-from autojit.tensor.functions_reduction import softmax
-from autojit.tensor.functions_shape import broadcast_shapes, diag_embed
-from autojit.tensor.namespace import finfo
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor
 

@@ -3,7 +3,7 @@
 from autojit.fft.many_axes import fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
 from autojit.fft.one_axis import fft, hfft, ifft, ihfft, irfft, rfft
 from autojit.fft.sample_points import fftfreq, fftshift, ifftshift, rfftfreq
-from autojit.tensor.argument_errors import name_arguments_in_errors
+from autojit.functions.argument_errors import name_arguments_in_errors
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn",

@@ -9,10 +9,10 @@ from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UsageError
 from autojit.core.sizes import as_extent
+from autojit.dispatch.promotion import cast, floating
+from autojit.functions.autocast import converted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import converted
-from autojit.tensor.promotion import cast, floating
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 

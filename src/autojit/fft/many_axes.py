@@ -19,8 +19,8 @@ from autojit.fft.arguments import (
     require_points,
     resized,
 )  # fmt: skip
+from autojit.functions.out_arguments import with_out
 from autojit.tensor import Tensor
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.tensor import type_of
 
 Sizes = Any  # None, an int, or a sequence of ints

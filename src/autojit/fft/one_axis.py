@@ -22,8 +22,8 @@ from autojit.fft.arguments import (
     resized,
     size_of,
 )  # fmt: skip
+from autojit.functions.out_arguments import with_out
 from autojit.tensor import Tensor
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.tensor import type_of
 
 

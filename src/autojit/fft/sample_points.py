@@ -8,10 +8,10 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DTypeError
+from autojit.functions.factories import arange, finish
+from autojit.functions.out_arguments import with_out
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.factories import arange, finish
-from autojit.tensor.out_arguments import with_out
 from autojit.tensor.tensor import type_of
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from autojit.core.sizes import distinct
 from autojit.core.top_level import top_level
 from autojit.core.wrapping import own, wraps
+from autojit.dispatch.batch_layer import BatchLayer
+from autojit.functions.shape import cat
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer
-from autojit.tensor.functions_shape import cat
 from autojit.tensor.state import set_layers, state
 from autojit.tensor.tensor import type_of
 

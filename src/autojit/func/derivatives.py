@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autojit.autograd.forward_level import make_dual, new_level, unpack_dual
 from autojit.core.top_level import top_level
 from autojit.core.wrapping import wraps
 from autojit.func.batches import vmap
 from autojit.func.reverse import fresh, own, pull_back
+from autojit.functions.factories import eye, zeros_like
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
-from autojit.tensor.factories import eye, zeros_like
-from autojit.tensor.forward_level import make_dual, new_level, unpack_dual
 from autojit.tensor.state import outside_inference, transform_mode
 from autojit.tensor.tensor import type_of
 

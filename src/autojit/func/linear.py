@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.autograd.forward_level import ForwardLevel, unpack_dual
 from autojit.core.wrapping import wraps
+from autojit.dispatch.batch_layer import BatchLayer
 from autojit.func.reverse import fresh, own, pull_back
+from autojit.functions.factories import zeros_like
 from autojit.jit.pytree import flatten
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer
-from autojit.tensor.factories import zeros_like
-from autojit.tensor.forward_level import ForwardLevel, unpack_dual
 from autojit.tensor.state import below, state, transform_mode
 from autojit.tensor.tensor import type_of
 

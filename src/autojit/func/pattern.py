@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from autojit.functions.shape import stack
 from autojit.tensor import Tensor
-from autojit.tensor.functions_shape import stack
 
 Groups = list[tuple[str, ...] | list[str]]
 """Per axis of a tensor the names that it is made of: a tuple of one name, or the list between parentheses."""

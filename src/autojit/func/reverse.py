@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.autograd.derivatives import grad
+from autojit.autograd.forward_level import ForwardLevel
+from autojit.dispatch.batch_layer import BatchLayer
+from autojit.functions.factories import zeros_like
+from autojit.history.recording import edge_of
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer
-from autojit.tensor.factories import zeros_like
-from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.node import AccumulateGrad, Node
-from autojit.tensor.recording import edge_of
 from autojit.tensor.state import below, grad_mode, state
 from autojit.tensor.tensor import alias, made_in_inference
 

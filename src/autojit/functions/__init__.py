@@ -5,14 +5,18 @@ Each says so where it is defined (``declared``, ``top_level``); ``index.py`` is 
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
+import autojit.dispatch.fast_paths  # noqa: F401 (large arrays in eager mode)
 from autojit.core.top_level import TOP_LEVEL
+from autojit.dispatch.declared import declaration_of
 from autojit.functions import index
-from autojit.tensor.argument_errors import with_argument_errors
-from autojit.tensor.declared import declaration_of
-from autojit.tensor.methods import public_forms
+from autojit.functions.argument_errors import with_argument_errors
+from autojit.functions.factories import tensor as _factory
+from autojit.functions.methods import attach, public_forms
+from autojit.tensor.tensor import Tensor
 
 
 def _places(modules: dict[str, str]) -> dict[str, str]:
@@ -30,3 +34,19 @@ def public_value(module: ModuleType, name: str) -> Any:
     d = declaration_of(name)
     found = public_forms(d)[name]
     return found if name in d.names else with_argument_errors(found)
+
+
+FUNCTIONS = attach()
+
+
+class _Package(ModuleType):
+    """``autojit.tensor`` names this package and the factory: calling the package calls the factory.
+
+    The public namespace binds the factory; tools that import submodules by path bind the package again.
+    """
+
+    def __call__(self, data: Any, **options: Any) -> Tensor:
+        return _factory(data, **options)
+
+
+sys.modules["autojit.tensor"].__class__ = _Package

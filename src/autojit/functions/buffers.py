@@ -10,10 +10,10 @@ import numpy as np
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.declared import declared
+from autojit.functions.factories import finish, zeros
+from autojit.functions.shape import permute
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.factories import finish, zeros
-from autojit.tensor.functions_shape import permute
 from autojit.tensor.of_arrays import on_memory_of
 from autojit.tensor.tensor import wrap
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
+from autojit.functions import shape as shapes
+from autojit.functions import views as views
+from autojit.functions.elementwise import clone
 from autojit.tensor import Tensor
-from autojit.tensor import functions_shape as shapes
-from autojit.tensor import functions_views as views
-from autojit.tensor.declared import declared
-from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.tensor import is_scalar_number, type_of
 
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import cast
+from autojit.functions.comparison import where
+from autojit.functions.factories import arange, zeros
+from autojit.functions.index_functions import index_add, searchsorted
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.factories import arange, zeros
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_indexing import index_add, searchsorted
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
 

@@ -15,30 +15,17 @@ FUNCTIONS = {
     "func.batches": "vmap",
     "func.derivatives": "jvp",
     "functions.buffers": "empty_permuted from_file frombuffer",
-    "functions.compiling": "compile",
     "functions.copies": """
         alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy detach_copy
         diagonal_copy expand_copy fill indices_copy permute_copy row_indices_copy select_copy slice_copy
         slice_inverse split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy
         unfold_copy unsqueeze_copy values_copy view_as_complex_copy view_as_real_copy view_copy""",
-    "functions.counts": "binomial poisson",
-    "functions.devices": "get_default_device get_device_module set_default_device",
-    "functions.dropout_forms": """
-        alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
-        feature_dropout feature_dropout_""",
-    "functions.factors": "geqrf lu lu_solve lu_unpack orgqr ormqr",
-    "functions.frames": "istft stft",
     "functions.histograms": "histogram histogramdd",
     "functions.integers": "frexp gcd gcd_ lcm lcm_ nonzero_static unravel_index",
-    "functions.network": """
-        adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits constant_pad_nd
-        convolution cosine_embedding_loss ctc_loss embedding embedding_bag grid_sampler grid_sampler_2d
-        grid_sampler_3d group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss
-        native_batch_norm native_channel_shuffle native_dropout native_group_norm native_layer_norm
-        poisson_nll_loss rrelu rrelu_ triplet_margin_loss""",
+    "functions.memory": "UntypedStorage",
     "functions.norms": "frobenius_norm hash_tensor norm_except_dim",
     "functions.order_statistics": "nanquantile",
-    "functions.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell",
+    "functions.printing": "set_printoptions",
     "functions.removed": "eig lstsq matrix_rank solve symeig",
     "functions.segments": "_segment_reduce segment_reduce",
     "functions.settings": """
@@ -47,7 +34,6 @@ FUNCTIONS = {
         is_storage set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
         set_num_interop_threads typename""",
     "functions.symbolic": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
-    "functions.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "io.saving": "load save",
     "jit.eager_mode": "eager",
     "jit.scripting": "fork wait",
@@ -65,24 +51,38 @@ FUNCTIONS = {
         spmm sspaddmm""",
     "sparse.construct": "sparse_coo_tensor sparse_csr_tensor",
     "special.functions": "i0 i0_",
-    "tensor.memory": "UntypedStorage",
-    "tensor.printing": "set_printoptions",
+    "top_level.compiling": "compile",
+    "top_level.counts": "binomial poisson",
+    "top_level.devices": "get_default_device get_device_module set_default_device",
+    "top_level.dropout_forms": """
+        alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
+        feature_dropout feature_dropout_""",
+    "top_level.factors": "geqrf lu lu_solve lu_unpack orgqr ormqr",
+    "top_level.frames": "istft stft",
+    "top_level.network": """
+        adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits constant_pad_nd
+        convolution cosine_embedding_loss ctc_loss embedding embedding_bag grid_sampler grid_sampler_2d
+        grid_sampler_3d group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss
+        native_batch_norm native_channel_shuffle native_dropout native_group_norm native_layer_norm
+        poisson_nll_loss rrelu rrelu_ triplet_margin_loss""",
+    "top_level.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell",
+    "top_level.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
 }  # fmt: skip
 METHODS = {
     "array_api.namespace": "__array_namespace__",
     "autograd.backward_method": "backward",
     "functions.copies": "slice_inverse",
-    "functions.factors": "geqrf lu lu_solve orgqr ormqr",
-    "functions.frames": "istft stft",
     "functions.histograms": "histogram",
     "functions.integers": "frexp gcd gcd_ lcm lcm_ nonzero_static",
     "functions.norms": "hash_tensor",
     "functions.order_statistics": "nanquantile",
     "functions.removed": "eig lstsq solve symeig",
     "functions.settings": "is_distributed",
-    "functions.tensor_methods": """
-        __div__ __idiv__ __rdiv__ __reversed__ const_data_ptr dim_order hardshrink map2_ module_load pin_memory
-        record_stream storage_type""",
     "sparse.compressed": "smm sspaddmm to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc",
     "special.functions": "i0 i0_",
+    "top_level.factors": "geqrf lu lu_solve orgqr ormqr",
+    "top_level.frames": "istft stft",
+    "top_level.tensor_methods": """
+        __div__ __idiv__ __rdiv__ __reversed__ const_data_ptr dim_order hardshrink map2_ module_load pin_memory
+        record_stream storage_type""",
 }  # fmt: skip

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import cast, refuse_numbers, together
+from autojit.functions.comparison import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
+from autojit.functions.factories import arange, full
+from autojit.functions.order import cumsum
+from autojit.functions.shape import stack
+from autojit.functions.views import view
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_comparison import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
-from autojit.tensor.functions_order import cumsum
-from autojit.tensor.functions_shape import stack
-from autojit.tensor.functions_views import view
-from autojit.tensor.promotion import cast, refuse_numbers, together
 from autojit.tensor.tensor import type_of
 
 

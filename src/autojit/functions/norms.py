@@ -10,12 +10,12 @@ import numpy as np
 from autojit.core.dtypes import DType, float64, int64, uint64
 from autojit.core.errors import ArgumentError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.declared import declared
+from autojit.dispatch.on_device import placed
+from autojit.dispatch.promotion import cast
+from autojit.functions.reduction import norm
+from autojit.functions.views import view
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.functions_reduction import norm
-from autojit.tensor.functions_views import view
-from autojit.tensor.on_device import placed
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of, wrap
 
 

@@ -9,15 +9,15 @@ import numpy as np
 from autojit.core.dtypes import int64
 from autojit.core.errors import UsageError
 from autojit.core.sizes import seems_equal
+from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import number
+from autojit.dispatch.promotion import cast
+from autojit.dispatch.requirements import is_known, require
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.comparison import clamp, maximum, minimum
+from autojit.functions.order import sort
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.declared import declared
-from autojit.tensor.dispatch import number
-from autojit.tensor.functions_comparison import clamp, maximum, minimum
-from autojit.tensor.functions_order import sort
-from autojit.tensor.promotion import cast
-from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
 
 
 def _gone(name: str, fix: str) -> NoReturn:

@@ -8,16 +8,16 @@ from typing import Any
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import cast
+from autojit.dispatch.requirements import require
+from autojit.functions.comparison import where
+from autojit.functions.factories import arange, full
+from autojit.functions.index_functions import searchsorted
+from autojit.functions.order import cumsum
+from autojit.functions.scatter import scatter_reduce
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_indexing import searchsorted
-from autojit.tensor.functions_order import cumsum
-from autojit.tensor.functions_scatter import scatter_reduce
-from autojit.tensor.promotion import cast
-from autojit.tensor.requirements import require
 from autojit.tensor.tensor import type_of
 
 _FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf),

@@ -12,15 +12,15 @@ from autojit.core.epoch import note_switch
 from autojit.core.errors import UsageError
 from autojit.core.top_level import TOP_LEVEL
 from autojit.core.user_warnings import warn
-from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.legacy import kind_name
-from autojit.tensor.memory import UntypedStorage
-from autojit.tensor.namespace import (
+from autojit.dispatch.declared import declared
+from autojit.functions.legacy import kind_name
+from autojit.functions.memory import UntypedStorage
+from autojit.functions.namespace import (
     are_deterministic_algorithms_enabled,
     is_deterministic_algorithms_warn_only_enabled,
     use_deterministic_algorithms,
 )  # fmt: skip
+from autojit.tensor import Tensor
 
 _PRECISIONS = ("highest", "high", "medium")
 _DEBUG_MODES = ("default", "warn", "error")

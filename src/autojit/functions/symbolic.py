@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from autojit.tensor.declared import declared
+from autojit.dispatch.declared import declared
 
 
 @declared(method=False)

@@ -16,10 +16,10 @@ from autojit.autograd.derivatives import grad
 from autojit.core.device_array import host_copy, write_array
 from autojit.core.layout import strided
 from autojit.core.types import TensorType
+from autojit.dispatch.on_device import placed
 from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import Array
 from autojit.tensor import Tensor
-from autojit.tensor.on_device import placed
 from autojit.tensor.tensor import type_of, wrap
 
 Function = Callable[..., Any]

@@ -14,6 +14,8 @@ import numpy as np
 from autojit.core.device_array import layout_in_memory
 from autojit.core.dtypes import complex128, float64
 from autojit.core.user_warnings import warn
+from autojit.functions.elementwise import complex as complex_from
+from autojit.functions.elementwise import imag, real
 from autojit.gradcheck.analytic_jacobians import (
     Function,
     Slot,
@@ -28,8 +30,6 @@ from autojit.gradcheck.analytic_jacobians import (
 from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import Array, numerical_jacobians, shares_elements
 from autojit.tensor import Tensor
-from autojit.tensor.functions_elementwise import complex as complex_from
-from autojit.tensor.functions_elementwise import imag, real
 from autojit.tensor.tensor import type_of, wrap
 
 

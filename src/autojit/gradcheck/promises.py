@@ -10,6 +10,10 @@ import numpy as np
 from autojit.autograd import forward_ad
 from autojit.autograd.derivatives import grad
 from autojit.core.user_warnings import warn
+from autojit.dispatch.batch_layer import over_batch
+from autojit.functions.factories import zeros_like
+from autojit.functions.random import randn_like
+from autojit.functions.shape import stack
 from autojit.gradcheck.analytic_jacobians import (
     Function,
     Slot,
@@ -21,13 +25,9 @@ from autojit.gradcheck.analytic_jacobians import (
 )
 from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import unit_vector
+from autojit.history.recording import edge_of, meta_of
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import over_batch
-from autojit.tensor.factories import zeros_like
-from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import Node
-from autojit.tensor.random import randn_like
-from autojit.tensor.recording import edge_of, meta_of
 from autojit.tensor.tensor import alias, type_of, wrap
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from autojit.autograd.derivatives import grad
 from autojit.core.errors import DifferentiationError
+from autojit.functions.elementwise import complex as complex_from
+from autojit.functions.random import rand
 from autojit.gradcheck.analytic_jacobians import Function, as_tuple, differentiable
 from autojit.tensor import Tensor
-from autojit.tensor.functions_elementwise import complex as complex_from
-from autojit.tensor.random import rand
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import type_of
 

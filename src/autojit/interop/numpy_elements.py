@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import autojit as aj
+from autojit.dispatch.declared import DECLARED
 from autojit.interop.registry import (
     NO_VALUE,
     alike,
@@ -22,7 +23,6 @@ from autojit.interop.registry import (
     sizes_of,
     tensor_of,
 )  # fmt: skip
-from autojit.tensor.declared import DECLARED
 
 
 def _places(condition: Any) -> Any:

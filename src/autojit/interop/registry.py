@@ -14,8 +14,8 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import DType, dtype_of_number, dtype_of_numpy, float64, promote_with_number, result_type
-from autojit.tensor.conversion import memory_of
-from autojit.tensor.recording import wants_grad
+from autojit.functions.conversion import memory_of
+from autojit.history.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, is_scalar_number
 

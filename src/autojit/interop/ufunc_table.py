@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.functions import PLACES
-from autojit.tensor import FUNCTIONS
-from autojit.tensor.declared import DECLARED, Numbers
+from autojit.dispatch.declared import DECLARED, Numbers
+from autojit.functions import FUNCTIONS, PLACES
 
 Function = Callable[..., Any]
 

@@ -14,11 +14,11 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType, uint8
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout
+from autojit.functions.conversion import array_of
+from autojit.functions.copying import warn_of_hooks
+from autojit.history.recording import wants_grad
 from autojit.io.torch_names import STORAGE_NAMES, UNTYPED
 from autojit.tensor import Tensor
-from autojit.tensor.conversion import array_of
-from autojit.tensor.copying import warn_of_hooks
-from autojit.tensor.recording import wants_grad
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import storage_of
 

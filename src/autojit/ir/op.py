@@ -121,7 +121,7 @@ class Op:
     fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
     fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked
     fast: ClassVar[Callable[..., Any] | None] = None
-    """What eager dispatch calls instead of ``eager``: set by ``tensor.fast_paths``, and no op knows of it."""
+    """What eager dispatch calls instead of ``eager``: set by ``dispatch.fast_paths``, and no op knows of it."""
 
     if TYPE_CHECKING:
         result_type: Callable[..., Any]

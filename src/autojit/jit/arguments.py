@@ -21,6 +21,12 @@ from autojit.core.device_array import has_layout, packed
 from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
 from autojit.core.types import Shape, TensorType
 from autojit.core.wrapping import code_holder
+from autojit.dispatch.dispatch import mark_inference
+from autojit.functions.elementwise import add
+from autojit.functions.memory import storage_offset
+from autojit.history.gradients import hook_keys, hook_tables
+from autojit.history.recording import lacks_history, wants_grad
+from autojit.history.saved import accumulator_of
 from autojit.ir.graph import Value
 from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
@@ -31,13 +37,7 @@ from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.cotangent_masks import masking
-from autojit.tensor.dispatch import mark_inference
-from autojit.tensor.functions_elementwise import add
-from autojit.tensor.gradients import hook_keys, hook_tables
-from autojit.tensor.memory import storage_offset
 from autojit.tensor.node import ZERO, LeafHooks, Node
-from autojit.tensor.recording import lacks_history, wants_grad
-from autojit.tensor.saved import accumulator_of
 from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of, wrap, wrap_value
 

@@ -18,6 +18,8 @@ from autojit.autograd.engine import Walk
 from autojit.core.device_array import has_layout, host_copy
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
+from autojit.dispatch.dispatch import value_of
+from autojit.history.recording import edge_of
 from autojit.ir.concrete import concrete, take_sizes
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
@@ -30,11 +32,9 @@ from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.ops.cotangent_masks import masking
-from autojit.tensor.dispatch import value_of
 from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind, row_major
 from autojit.tensor.node import ZERO, Edge
 from autojit.tensor.node import Node as HistoryNode
-from autojit.tensor.recording import edge_of
 from autojit.tensor.tensor import Tensor, type_of
 
 _recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result

@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.compiler import Compiled
+from autojit.dispatch.dispatch import apply
+from autojit.history.op_node import OpNode
+from autojit.history.recording import edge_of, shell_of, take_view_node, view_node
 from autojit.ir.concrete import symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
@@ -14,16 +17,13 @@ from autojit.jit.histories import history_of
 from autojit.jit.lasting_histories import identity, keeps_nothing, make_lasting, memory_kept
 from autojit.jit.trace import Trace
 from autojit.schedule.forms import KnownForms
-from autojit.tensor.dispatch import apply
-from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import edge_of, shell_of, take_view_node, view_node
 from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
+    from autojit.dispatch.inplace import Change
     from autojit.jit.effects import Histories
     from autojit.jit.step import Capture
-    from autojit.tensor.inplace import Change
 
 
 class CallOfCapture:

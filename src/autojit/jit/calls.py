@@ -14,13 +14,13 @@ from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
+from autojit.functions.exchange import array_of_foreign
 from autojit.jit.guards import Guard, broken_guard
 from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.pytree import flatten
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.runtime.gate import Reentered
-from autojit.tensor.exchange import array_of_foreign
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

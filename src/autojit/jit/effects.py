@@ -19,6 +19,11 @@ from autojit.core.device_array import write_array
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.source import here
+from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.inplace import Change, take_history
+from autojit.functions.methods import take_form
+from autojit.history.recording import edge_of, wants_grad
+from autojit.history.saved import connected
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
@@ -34,12 +39,7 @@ from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.ops.shape import Reshape
 from autojit.runtime.interrupts import is_asked
-from autojit.tensor.dispatch import value_of
-from autojit.tensor.inplace import Change, take_history
-from autojit.tensor.methods import take_form
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.recording import edge_of, wants_grad
-from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of, wrap

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.dtypes import float64
 from autojit.core.errors import WideIntegerError
+from autojit.dispatch.dispatch import apply, value_of
 from autojit.jit.line_by_line import WideIntegers
 from autojit.jit.number_ranges import INT64, Range, fits, within_64_bits
 from autojit.ops.requirements import Require
 from autojit.runtime.entry_spec import INT64_LEAST, INT64_MOST, Refusal
-from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 

@@ -22,11 +22,11 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
 from autojit.core.wrapping import own
+from autojit.history.gradients import hook_keys
 from autojit.jit.histories import freed_node, history_of
 from autojit.jit.places import Location, attributes_of, module_of
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
 from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
-from autojit.tensor.gradients import hook_keys
 from autojit.tensor.node import FREED, Node
 from autojit.tensor.tensor import Tensor, type_of
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from autojit.core.types import TensorType
-from autojit.tensor.composite_nodes import Entered, Left
+from autojit.dispatch.composite_nodes import Entered, Left
+from autojit.history.op_node import OpNode
 from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, node_type
-from autojit.tensor.op_node import OpNode
 from autojit.tensor.tensor import Tensor
 
 

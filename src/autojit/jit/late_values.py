@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from autojit.core.sizes import is_symbolic
+from autojit.dispatch.dispatch import value_of
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten, register
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.dispatch import value_of
 from autojit.tensor.node import Node
 from autojit.tensor.size import Size
 from autojit.tensor.state import state

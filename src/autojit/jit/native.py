@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.config import config
 from autojit.core.device_array import has_layout, layout_in_memory, packed
+from autojit.dispatch.dispatch import mark_inference
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import Packed, copied_for
 from autojit.jit.effects import uninterrupted
@@ -39,7 +40,6 @@ from autojit.runtime.entry_spec import (
     WordGuard,
 )  # fmt: skip
 from autojit.runtime.executable import data_address
-from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
 from autojit.tensor.tensor import Tensor, wrap

@@ -19,13 +19,13 @@ from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
 from autojit.core.ports import ports
 from autojit.core.sizes import hint_of, is_symbolic
 from autojit.core.source import here
+from autojit.dispatch.dispatch import number, value_of
+from autojit.functions.comparison import where
 from autojit.jit.draws import outside_of_capture
 from autojit.jit.guards import Guard, broken_guard
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.dispatch import number, value_of
-from autojit.tensor.functions_comparison import where
 from autojit.tensor.state import state
 from autojit.tensor.tensor import SLOTS, Tensor, alias, type_of, wrap
 

@@ -18,11 +18,11 @@ from typing import Any
 from autojit.core.locks import new_lock
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
+from autojit.history.gradients import hook_tables
 from autojit.jit.histories import history_of
 from autojit.jit.instrumented_code import Hooks, instrumented, is_instrumented
 from autojit.jit.places import defines, is_a, module_of
 from autojit.runtime.object_layout import type_version
-from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep

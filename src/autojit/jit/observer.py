@@ -28,6 +28,7 @@ from typing import Any
 from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.core.user_warnings import taker
+from autojit.history.gradients import hook_tables
 from autojit.jit import outside_arrays
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.attribute_tables import is_kept_by_c, note_table
@@ -64,7 +65,6 @@ from autojit.jit.replaced_code import note_class, note_name
 from autojit.jit.tables import Tables
 from autojit.jit.tensor_attributes import TensorAttributes
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
-from autojit.tensor.gradients import hook_tables
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.autograd.hook_calls import has_tensor_hooks
+from autojit.history.op_node import NotImplementedNode, OpNode
+from autojit.history.recording import edge_of
+from autojit.history.saved import changed_error, freed_error
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.histories import freed_node, history_of
 from autojit.jit.line_by_line import GivenUp, Onward
 from autojit.jit.trace import Trace
 from autojit.jit.trace_passes import PassToTargets, no_check
 from autojit.tensor.node import AccumulateGrad, Edge, Node
-from autojit.tensor.op_node import NotImplementedNode, OpNode
-from autojit.tensor.recording import edge_of
-from autojit.tensor.saved import changed_error, freed_error
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, type_of
 

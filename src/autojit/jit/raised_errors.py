@@ -19,6 +19,7 @@ import numpy as np
 
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
+from autojit.dispatch.dispatch import value_of
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.caught_errors import may_raise
 from autojit.jit.foreign_calls import TELLING
@@ -27,7 +28,6 @@ from autojit.jit.places import attributes_of, cell_content, is_a
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.failures import told
-from autojit.tensor.dispatch import value_of
 from autojit.tensor.tensor import Tensor, storage_of, wrap
 
 _PLAIN = (str, bytes, int, float, complex, type, ModuleType, np.ndarray)

@@ -21,14 +21,14 @@ import numpy as np
 from autojit.core.device_array import has_layout, write_array
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
+from autojit.functions.random import default_generator
+from autojit.history.gradients import hook_tables
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.observed_functions import BAGS
-from autojit.tensor.gradients import hook_tables
-from autojit.tensor.random import default_generator
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 
 DEEPEST = 60
-_OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "tensor.random", "utils", "distributions"))
+_OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
 """autojit's own objects that users see as state of theirs; the others are machinery and caches."""
 _UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autojit.history.recording import edge_of
 from autojit.ir.concrete import concrete
 from autojit.ir.op import Op
 from autojit.jit.severed_views import Severed
 from autojit.jit.spent_results import SpentNode
-from autojit.tensor.recording import edge_of
 from autojit.tensor.state import grad_mode
 from autojit.tensor.storage import NORMAL
 from autojit.tensor.tensor import Tensor, alias, wrap

@@ -18,6 +18,7 @@ from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bfloat16
 from autojit.core.sizes import is_symbolic
+from autojit.dispatch.dispatch import apply, value_of
 from autojit.ir.graph import Value
 from autojit.jit.arguments import GIVEN, ArgumentLeaf
 from autojit.jit.histories import has_history, history_of
@@ -30,7 +31,6 @@ from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.jit.views_of_results import Views, Way, way_of
-from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.memory_orders import Order, order_of
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import grad_mode, set_trace, state

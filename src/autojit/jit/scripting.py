@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.dispatch.declared import declared
 from autojit.jit.function import jit
-from autojit.tensor.declared import declared
 from autojit.tensor.state import state
 
 

@@ -19,6 +19,7 @@ from autojit.core.epoch import put_switch, switch_values, switches_since, tables
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
+from autojit.history.gradients import hook_tables
 from autojit.jit.arguments import BAKED, ArgumentLeaf
 from autojit.jit.assigned_places import Assigned, Rebinding
 from autojit.jit.calls import Call
@@ -34,7 +35,6 @@ from autojit.jit.pytree import flatten, taken_apart
 from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
-from autojit.tensor.gradients import hook_tables
 from autojit.tensor.node import RemovableHandle
 from autojit.tensor.state import RemovedHook, set_layers, set_trace, state
 from autojit.tensor.tensor import Tensor, type_of

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
+from autojit.history.saved import freed_error
 from autojit.tensor.node import Edge, Hooks, Node
-from autojit.tensor.saved import freed_error
 
 
 class SpentNode(Node):

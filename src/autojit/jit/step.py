@@ -19,6 +19,11 @@ from autojit.core.errors import TraceError
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
+from autojit.dispatch.dispatch import mark_inference
+from autojit.dispatch.inplace import check_writable, rebase
+from autojit.functions.memory import storage_offset
+from autojit.history.recording import wants_grad
+from autojit.history.saved import accumulator_of
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf, switched_on
@@ -38,12 +43,7 @@ from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
 from autojit.schedule.forms import KnownForms
-from autojit.tensor.dispatch import mark_inference
-from autojit.tensor.inplace import check_writable, rebase
-from autojit.tensor.memory import storage_offset
 from autojit.tensor.memory_orders import Order, order_of, places_of
-from autojit.tensor.recording import wants_grad
-from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode
 from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap

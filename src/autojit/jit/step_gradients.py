@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autojit.core.device_array import write_array
+from autojit.dispatch.dispatch import value_of
 from autojit.ir.graph import Value
 from autojit.jit.followed_tensors import Followed, follow, root_array
 from autojit.jit.pytree import LEAF, TreeSpec, flatten
@@ -21,7 +22,6 @@ from autojit.jit.results import Results
 from autojit.jit.segment import Segment, allocate
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import GradEntry, StateEntry
-from autojit.tensor.dispatch import value_of
 from autojit.tensor.tensor import StepGradient, Tensor, lent_gradient, step_gradient, storage_of, type_of, wrap
 
 

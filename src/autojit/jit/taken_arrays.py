@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.tensor.dispatch import value_of
+from autojit.dispatch.dispatch import value_of
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of
 

@@ -26,6 +26,7 @@ from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
+from autojit.history.saved import accumulator_of
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
@@ -48,7 +49,6 @@ from autojit.jit.trace_texts import TraceTexts
 from autojit.jit.traced_number import TracedNumber
 from autojit.jit.versions import TraceVersions
 from autojit.tensor.node import Edge
-from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import finished, grad_mode, set_trace, source_of, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of, wrap_value

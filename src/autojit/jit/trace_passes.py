@@ -8,10 +8,10 @@ from weakref import WeakSet
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
+from autojit.history.gradients import accumulating
 from autojit.jit.histories import history_of
 from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory, Uncompiled
 from autojit.jit.trace_entries import GradEntry
-from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import AccumulateGrad, Edge, Node, next_number
 from autojit.tensor.tensor import Tensor
 

@@ -20,6 +20,8 @@ from autojit.core.size_recorder import SizeGuard
 from autojit.core.sizes import expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
 from autojit.core.structure import structure
+from autojit.functions.comparison import maximum, minimum, where
+from autojit.functions.elementwise import floor_divide, remainder
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Value
@@ -28,8 +30,6 @@ from autojit.jit.number_ranges import ANY, INT64, Range
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
-from autojit.tensor.functions_comparison import maximum, minimum, where
-from autojit.tensor.functions_elementwise import floor_divide, remainder
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
-from autojit.tensor.dispatch import value_of
+from autojit.dispatch.dispatch import value_of
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:

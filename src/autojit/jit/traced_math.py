@@ -23,14 +23,14 @@ import numpy as np
 from autojit.core.dtypes import float64, int64
 from autojit.core.process_changes import WhileInside
 from autojit.core.sizes import is_symbolic
+from autojit.dispatch.dispatch import number
+from autojit.functions import comparison as comparison
+from autojit.functions import elementwise as elementwise
+from autojit.functions import special as special
 from autojit.jit.exact_numbers import is_wide
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.runtime.entry_spec import MISSING
-from autojit.tensor import functions_comparison as comparison
-from autojit.tensor import functions_elementwise as elementwise
-from autojit.tensor import functions_special as special
-from autojit.tensor.dispatch import number
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor
 

@@ -22,10 +22,10 @@ from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
+from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.requirements import require_bare
 from autojit.jit.exact_numbers import as_compared, exact, is_wide, require_exact_in_floats, require_negative_exists
 from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, fits, may_wrap, power, within_64_bits
-from autojit.tensor.dispatch import value_of
-from autojit.tensor.requirements import require_bare
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 

@@ -18,6 +18,8 @@ from autojit.core.epoch import switches_since
 from autojit.core.errors import AutojitError, SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.user_warnings import trying
 from autojit.core.wrapping import own
+from autojit.history.op_node import OpNode
+from autojit.history.saved import Packed
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
@@ -36,8 +38,6 @@ from autojit.jit.step import Capture
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.node import AccumulateGrad, Edge, Node
-from autojit.tensor.op_node import OpNode
-from autojit.tensor.saved import Packed
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from autojit.dispatch.dispatch import apply
+from autojit.history.op_node import OpNode
+from autojit.history.recording import edge_of
+from autojit.history.view_history import Parts, ViewChain
 from autojit.ir.op import Op
-from autojit.tensor.dispatch import apply
-from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import edge_of
 from autojit.tensor.tensor import Tensor
-from autojit.tensor.view_history import Parts, ViewChain
 
 
 class Way(NamedTuple):

@@ -1,5 +1,7 @@
 """Linear algebra with torch.linalg's names: factorisations, solving, determinants, norms."""
 
+from autojit.functions.argument_errors import name_arguments_in_errors
+from autojit.functions.matrix import matrix_exp
 from autojit.linalg.factorizations import (
     cholesky,
     eig,
@@ -43,8 +45,6 @@ from autojit.linalg.triangular import (
     tensorsolve,
 )  # fmt: skip
 from autojit.ops.failed_matrices import LinAlgError
-from autojit.tensor.argument_errors import name_arguments_in_errors
-from autojit.tensor.functions_matrix import matrix_exp
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals",

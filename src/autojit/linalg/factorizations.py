@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
+from autojit.dispatch.promotion import as_operand
+from autojit.functions.autocast import converted, in_full_precision
+from autojit.functions.comparison import maximum
+from autojit.functions.factories import zeros
+from autojit.functions.matrix_forms import complete_qr, completed, one_triangle
+from autojit.functions.refused_dtypes import refuses
+from autojit.history.op_node import rename_node
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import converted, in_full_precision
-from autojit.tensor.factories import zeros
-from autojit.tensor.functions_comparison import maximum
-from autojit.tensor.matrix_forms import complete_qr, completed, one_triangle
-from autojit.tensor.op_node import rename_node
-from autojit.tensor.promotion import as_operand
-from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import UsageError
+from autojit.dispatch.promotion import cast
+from autojit.functions.derived import cross as vector_product
+from autojit.functions.method_forms import with_numpy_names
+from autojit.functions.products import matmul as matmul
+from autojit.functions.reduction import norm as vector_p_norm
+from autojit.functions.refused_dtypes import refuses
+from autojit.functions.views import diagonal as diagonal_view
 from autojit.linalg.factorizations import inv, require_floating, svdvals, tolerances
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.functions_derived import cross as vector_product
-from autojit.tensor.functions_products import matmul as matmul
-from autojit.tensor.functions_reduction import norm as vector_p_norm
-from autojit.tensor.functions_views import diagonal as diagonal_view
-from autojit.tensor.method_forms import with_numpy_names
-from autojit.tensor.promotion import cast
-from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from autojit import ops
 from autojit.core.dtypes import int32
 from autojit.core.errors import ShapeError
+from autojit.dispatch.promotion import cast
+from autojit.functions.comparison import where
+from autojit.functions.factories import eye
+from autojit.functions.matrix_forms import one_triangle
 from autojit.linalg.factorizations import cholesky, inv, require_floating, solve
 from autojit.linalg.triangular import lu_factor_ex
 from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor import Tensor
-from autojit.tensor.factories import eye
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.matrix_forms import one_triangle
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
 

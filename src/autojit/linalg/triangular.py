@@ -9,12 +9,12 @@ from typing import NamedTuple
 from autojit import ops
 from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError, UsageError
+from autojit.dispatch.promotion import cast
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.comparison import where
+from autojit.functions.factories import arange, eye, zeros
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.factories import arange, eye, zeros
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
 

@@ -18,14 +18,14 @@ from typing import Any
 
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError
+from autojit.dispatch.promotion import cast
+from autojit.functions import comparison as comparison
+from autojit.functions import elementwise as elementwise
+from autojit.functions import order as order
+from autojit.functions import reduction as reduction
+from autojit.functions.factories import full_like
+from autojit.functions.namespace import iinfo
 from autojit.tensor import Tensor
-from autojit.tensor import functions_comparison as comparison
-from autojit.tensor import functions_elementwise as elementwise
-from autojit.tensor import functions_order as order
-from autojit.tensor import functions_reduction as reduction
-from autojit.tensor.factories import full_like
-from autojit.tensor.namespace import iinfo
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
 __all__ = [

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.dispatch.requirements import require
 from autojit.nn import functional as F
 from autojit.nn.containers import ModuleList, Sequential
 from autojit.nn.functional.grouped import LinearCrossEntropyOptions
@@ -17,7 +18,6 @@ from autojit.nn.linear import Linear
 from autojit.nn.loss import _WeightedLoss
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
-from autojit.tensor.requirements import require
 from autojit.tensor.state import is_tracing
 
 

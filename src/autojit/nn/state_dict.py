@@ -10,10 +10,10 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.user_warnings import warn
+from autojit.functions.exchange import is_foreign_array
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
-from autojit.tensor.exchange import is_foreign_array
 from autojit.tensor.state import bump_guard_epoch
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from autojit.autograd.function import Function
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
 from autojit.core.types import Shape, TensorType
+from autojit.dispatch.promotion import as_operand
 from autojit.ir.op import bind
 from autojit.numba_ops.array_node import ArrayFunction, LinkedArray, registered_array
 from autojit.numba_ops.made_op import MadeOp
 from autojit.numba_ops.numba_compiler import compile_array
-from autojit.tensor.promotion import as_operand
 from autojit.tensor.tensor import type_of
 
 Rule = Callable[..., Any]

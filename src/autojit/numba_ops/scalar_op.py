@@ -7,14 +7,14 @@ from typing import Any
 
 from autojit.core.dtypes import DType, default_dtype, result_type
 from autojit.core.errors import UsageError
+from autojit.dispatch.dispatch import number
+from autojit.dispatch.promotion import NUMBERS, as_operand, cast
 from autojit.ir.op import bind
 from autojit.numba_ops.made_op import MadeOp
 from autojit.numba_ops.numba_compiler import Compiled, compile_scalar
 from autojit.numba_ops.scalar_node import LinkedScalar
 from autojit.numba_ops.user_function import UserFunction, registered
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import number
-from autojit.tensor.promotion import NUMBERS, as_operand, cast
 from autojit.tensor.tensor import type_of
 
 HALF_BYTES = 2

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.source import SourceLocation, here
+from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.replay import NEVER, identities_of
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.ops.formula import formulas
 from autojit.optim.arithmetic import StepCall, stepping
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import value_of
-from autojit.tensor.replay import NEVER, identities_of
 from autojit.tensor.state import State
 from autojit.tensor.state import state as now_of_thread
 from autojit.tensor.tensor import storage_of, type_of

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from autojit.core.errors import ArgumentError
+from autojit.functions.factories import tensor
 from autojit.nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Module
 from autojit.optim.lr_base import LRScheduler
 from autojit.optim.optimizer import Optimizer
 from autojit.tensor import Tensor
-from autojit.tensor.factories import tensor
 from autojit.tensor.state import grad_mode
 
 __all__ = [

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from autojit.core.dtypes import DType, default_dtype, float32, float64
 from autojit.core.errors import ArgumentError
 from autojit.core.layout import strided
+from autojit.functions.factories import as_tensor, finish
 from autojit.tensor import Tensor
-from autojit.tensor.factories import as_tensor, finish
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",

@@ -7,14 +7,14 @@ from typing import Any
 from autojit.core.dtypes import DType, float16, float32, float64, int32, int64
 from autojit.core.layout import sparse_coo, sparse_csr
 from autojit.core.ports import ports
+from autojit.dispatch.promotion import cast as _cast
+from autojit.functions import products as _products
 from autojit.jit import pytree as _pytree
 from autojit.sparse import construct, methods, rules  # noqa: F401  (methods attaches itself)
 from autojit.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.products import mm, sampled_addmm
 from autojit.sparse.tensor import SparseTensor, make
 from autojit.tensor import Tensor
-from autojit.tensor import functions_products as _products
-from autojit.tensor.promotion import cast as _cast
 from autojit.tensor.tensor import type_of as _type_of
 
 _LEGACY = {

@@ -7,14 +7,14 @@ from typing import Any
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import cast
+from autojit.functions.factories import arange, as_tensor
+from autojit.functions.products import mm
+from autojit.functions.shape import stack
 from autojit.sparse.construct import as_layout, in_layout, sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.rules import transposed
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.factories import arange, as_tensor
-from autojit.tensor.functions_products import mm
-from autojit.tensor.functions_shape import stack
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
 __all__ = [

@@ -12,16 +12,17 @@ from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.core.top_level import top_level
+from autojit.dispatch.on_device import placed
+from autojit.dispatch.promotion import cast
+from autojit.dispatch.requirements import is_known, require
+from autojit.functions import counted as functions_counted
+from autojit.functions.factories import arange, as_tensor, zeros
+from autojit.functions.index_functions import searchsorted
+from autojit.functions.shape import stack
 from autojit.ops.refused_values import refused_facts
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make, words
-from autojit.tensor import Tensor, functions_counted
-from autojit.tensor.factories import arange, as_tensor, zeros
-from autojit.tensor.functions_indexing import searchsorted
-from autojit.tensor.functions_shape import stack
-from autojit.tensor.on_device import placed
-from autojit.tensor.promotion import cast
-from autojit.tensor.requirements import is_known, require
+from autojit.tensor import Tensor
 from autojit.tensor.state import outside_trace
 from autojit.tensor.tensor import type_of, wrap
 

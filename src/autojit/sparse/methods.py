@@ -6,11 +6,11 @@ from typing import Any
 
 from autojit.core.dtypes import DType
 from autojit.core.layout import Layout, sparse_coo, sparse_csr
+from autojit.dispatch.promotion import cast
 from autojit.sparse.construct import as_layout, coalesced, gradient_of_places, masked
 from autojit.sparse.rules import dense, values_at
 from autojit.sparse.tensor import SparseTensor
 from autojit.tensor import Tensor
-from autojit.tensor.promotion import cast
 
 
 def _part_of(self: SparseTensor, other: Any) -> Any:

@@ -6,10 +6,11 @@ from typing import Any
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import sparse_csr
+from autojit.functions import products as functions_products
+from autojit.functions.factories import zeros
 from autojit.sparse.rules import once
 from autojit.sparse.tensor import SparseTensor
-from autojit.tensor import Tensor, functions_products
-from autojit.tensor.factories import zeros
+from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}

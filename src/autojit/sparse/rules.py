@@ -15,13 +15,13 @@ import numpy as np
 from autojit.core.device_array import host_copy
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.layout import sparse_coo
+from autojit.dispatch.dispatch import apply as apply_dense
+from autojit.functions.factories import zeros
+from autojit.functions.shape import cat, stack
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import apply as apply_dense
-from autojit.tensor.factories import zeros
-from autojit.tensor.functions_shape import cat, stack
 from autojit.tensor.tensor import type_of, wrap
 
 Rule = Callable[[Op, Sequence[Tensor]], Tensor]

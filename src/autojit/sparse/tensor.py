@@ -17,9 +17,9 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from autojit.core.types import TensorType
+from autojit.dispatch.promotion import cast
+from autojit.functions.elementwise import clone
 from autojit.tensor import Tensor
-from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.promotion import cast
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import type_of, wrap
 

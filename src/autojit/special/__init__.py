@@ -1,5 +1,16 @@
 """Special functions under torch.special's names; each is the function that ``autojit`` and Tensor have too."""
 
+from autojit.functions.argument_errors import name_arguments_in_errors
+from autojit.functions.derived import logit
+from autojit.functions.elementwise import exp2, expm1, log1p, round, xlogy
+from autojit.functions.elementwise import sigmoid as expit
+from autojit.functions.reduction import log_softmax, logsumexp, softmax
+from autojit.functions.refused_dtypes import refused_kinds
+from autojit.functions.special import digamma, erf, erfc, erfinv, polygamma
+from autojit.functions.special import digamma as psi
+from autojit.functions.special import igamma as gammainc
+from autojit.functions.special import igammac as gammaincc
+from autojit.functions.special import lgamma as gammaln
 from autojit.special.functions import (
     SCIPYS as SCIPYS,
 )  # fmt: skip
@@ -44,17 +55,6 @@ from autojit.special.polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )  # fmt: skip
-from autojit.tensor.argument_errors import name_arguments_in_errors
-from autojit.tensor.functions_derived import logit
-from autojit.tensor.functions_elementwise import exp2, expm1, log1p, round, xlogy
-from autojit.tensor.functions_elementwise import sigmoid as expit
-from autojit.tensor.functions_reduction import log_softmax, logsumexp, softmax
-from autojit.tensor.functions_special import digamma, erf, erfc, erfinv, polygamma
-from autojit.tensor.functions_special import digamma as psi
-from autojit.tensor.functions_special import igamma as gammainc
-from autojit.tensor.functions_special import igammac as gammaincc
-from autojit.tensor.functions_special import lgamma as gammaln
-from autojit.tensor.refused_dtypes import refused_kinds
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",

@@ -2,10 +2,10 @@
 
 from autojit.tensor.tensor import Tensor
 from typing import Any
+from autojit.functions.elementwise import round as round
+from autojit.functions.reduction import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
+from autojit.functions.special import polygamma as polygamma
 from autojit.special.functions import SCIPYS as SCIPYS
-from autojit.tensor.functions_elementwise import round as round
-from autojit.tensor.functions_reduction import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
-from autojit.tensor.functions_special import polygamma as polygamma
 
 def airy_ai(input: Any, *, out: Tensor | None = None) -> Tensor: ...
 def bessel_j0(input: Any, *, out: Tensor | None = None) -> Tensor: ...

@@ -13,15 +13,15 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import floating, floating_together
+from autojit.functions.comparison import where
+from autojit.functions.elementwise import log1p
+from autojit.functions.factories import full_like
+from autojit.functions.out_arguments import with_out
+from autojit.functions.refused_dtypes import refuses
+from autojit.functions.special import erfc, lgamma, sinc_near_zero
 from autojit.tensor import Tensor
-from autojit.tensor.declared import declared
-from autojit.tensor.factories import full_like
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.functions_elementwise import log1p
-from autojit.tensor.functions_special import erfc, lgamma, sinc_near_zero
-from autojit.tensor.out_arguments import with_out
-from autojit.tensor.promotion import floating, floating_together
-from autojit.tensor.refused_dtypes import refuses
 from autojit.tensor.tensor import type_of
 
 

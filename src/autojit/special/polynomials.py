@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from autojit.dispatch.promotion import floating, floating_together, refuse_numbers
+from autojit.functions.comparison import where
+from autojit.functions.factories import ones_like
+from autojit.functions.out_arguments import with_out
 from autojit.tensor import Tensor
-from autojit.tensor.factories import ones_like
-from autojit.tensor.functions_comparison import where
-from autojit.tensor.out_arguments import with_out
-from autojit.tensor.promotion import floating, floating_together, refuse_numbers
 from autojit.tensor.state import holders, set_layers, state
 
 Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]

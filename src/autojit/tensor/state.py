@@ -70,7 +70,7 @@ class State(threading.local):
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
     observer: Any  # what is notified of what runs (the profiler's), or None
     view_replay: bool  # whether the history of a changed base's view names the function that made the view
-    autocast: Precision | None  # the mode of mixed precision (``tensor/autocast.py``)
+    autocast: Precision | None  # the mode of mixed precision (``functions/autocast.py``)
     detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
     reference: bool  # whether eager ops are NumPy and nothing else (``fast_paths.reference_only``)
 

@@ -1,8 +1,7 @@
 """The Tensor object: its fields, and what can be read off them without computing.
 
-Everything that computes (operators, methods, indexing, history) is attached by ``tensor/methods.py`` from the modules
-that
-define it once as a function.
+Everything that computes (operators, methods, indexing, history) is attached by ``functions/methods.py`` from
+the modules that define it once as a function.
 """
 
 from __future__ import annotations

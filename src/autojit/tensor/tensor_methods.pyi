@@ -5,20 +5,20 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout
 from autojit.core.types import TensorType
-from autojit.functions.factors import PackedQr
 from autojit.functions.histograms import Histogram
 from autojit.functions.integers import Frexp
+from autojit.functions.legacy import TensorKind
+from autojit.functions.matrix import QrFactors, Solution, SvdFactors
+from autojit.functions.memory import TypedStorage, UntypedStorage
+from autojit.functions.random import Generator
+from autojit.functions.reduction import Dims, ValuesIndices
+from autojit.functions.shape import Dims as _Dims
+from autojit.functions.statistics import MinMax
 from autojit.ir.op import Op
-from autojit.tensor.functions_matrix import QrFactors, Solution, SvdFactors
-from autojit.tensor.functions_reduction import Dims, ValuesIndices
-from autojit.tensor.functions_shape import Dims as _Dims
-from autojit.tensor.functions_statistics import MinMax
-from autojit.tensor.legacy import TensorKind
-from autojit.tensor.memory import TypedStorage, UntypedStorage
 from autojit.tensor.node import Node, RemovableHandle
-from autojit.tensor.random import Generator
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor, T as _T
+from autojit.top_level.factors import PackedQr
 from builtins import bool as _bool, float as _float, int as _int, type as _type
 from collections.abc import Callable, Iterator, Sequence
 from numpy.typing import NDArray

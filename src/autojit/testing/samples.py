@@ -11,7 +11,7 @@ import numpy as np
 import autojit as aj
 from autojit.core.device import Device
 from autojit.core.user_warnings import warn
-from autojit.tensor.functions_shape import sizes_of
+from autojit.functions.shape import sizes_of
 
 DEFAULT_RANGE = (-9, 9)  # bool: 0 and 1; uint8: 0 to 9; integers reach both ends, as in PyTorch
 

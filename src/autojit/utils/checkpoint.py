@@ -25,9 +25,9 @@ from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
+from autojit.functions.random import get_rng_state, set_rng_state
+from autojit.history.saved import Packed
 from autojit.tensor import Tensor
-from autojit.tensor.random import get_rng_state, set_rng_state
-from autojit.tensor.saved import Packed
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of, type_of
 from autojit.utils.selective_checkpoint import (

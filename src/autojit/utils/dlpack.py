@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+from autojit.functions.exchange import from_dlpack
 from autojit.tensor import Tensor
-from autojit.tensor.exchange import from_dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.dispatch.dispatch import apply
+from autojit.dispatch.inplace import replace
+from autojit.history.recording import record, wants_grad
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import apply
-from autojit.tensor.inplace import replace
-from autojit.tensor.recording import record, wants_grad
 from autojit.tensor.state import Layer, below, carry, set_layers, state
 from autojit.tensor.tensor import alias, storage_of
 

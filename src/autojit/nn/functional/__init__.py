@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autojit.functions.argument_errors import name_arguments_in_errors
 from autojit.nn.functional.activation import (
     celu,
     celu_,
@@ -130,7 +131,6 @@ from autojit.nn.functional.pooling import (
 from autojit.nn.functional.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
 from autojit.nn.functional.vision import channel_shuffle, native_channel_shuffle, pixel_shuffle, pixel_unshuffle
 from autojit.tensor import Tensor
-from autojit.tensor.argument_errors import name_arguments_in_errors
 
 __all__ = [
     "Tensor",

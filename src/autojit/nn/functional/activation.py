@@ -14,11 +14,11 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
+from autojit.dispatch.kernels import in_one_pass
+from autojit.functions.autocast import in_lower_precision
+from autojit.functions.refused_dtypes import refuses
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_lower_precision
-from autojit.tensor.kernels import in_one_pass
-from autojit.tensor.refused_dtypes import refuses
 
 
 def _maybe_in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:

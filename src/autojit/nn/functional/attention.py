@@ -9,11 +9,11 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
+from autojit.functions.autocast import in_lower_precision
 from autojit.nn.functional.dropout import dropout
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_lower_precision
 
 
 @in_lower_precision

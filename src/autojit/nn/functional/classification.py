@@ -9,6 +9,13 @@ import numpy as np
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.sizes import surely_equal
+from autojit.dispatch.composite_nodes import composed
+from autojit.dispatch.dispatch import apply
+from autojit.dispatch.kernels import LARGE, in_one_pass, in_one_step
+from autojit.dispatch.requirements import is_known, require, told
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.refused_dtypes import refuses
+from autojit.history.op_node import rename_node
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import COMMON, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
@@ -16,13 +23,6 @@ from autojit.ops.composed import NllLoss, is_common
 from autojit.ops.composites_loss import pick
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.composite_nodes import composed
-from autojit.tensor.dispatch import apply
-from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
-from autojit.tensor.op_node import rename_node
-from autojit.tensor.refused_dtypes import refuses
-from autojit.tensor.requirements import is_known, require, told
 from autojit.tensor.state import state
 
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 from autojit import ops
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.functions.autocast import in_lower_precision
+from autojit.history.op_node import rename_node
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_lower_precision
-from autojit.tensor.op_node import rename_node
 
 Extents = int | Sequence[int]
 

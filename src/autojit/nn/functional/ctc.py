@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.dispatch.requirements import require
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.refused_dtypes import refuses
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.refused_dtypes import refuses
-from autojit.tensor.requirements import require
 
 _IMPOSSIBLE = -1e30
 

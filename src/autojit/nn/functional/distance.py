@@ -5,11 +5,11 @@ from __future__ import annotations
 import autojit as aj
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.top_level import top_level
+from autojit.dispatch.kernels import in_one_step
+from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
-from autojit.tensor.kernels import in_one_step
-from autojit.tensor.refused_dtypes import refuses
 
 
 def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:

@@ -9,11 +9,11 @@ from typing import Any, cast
 from autojit import ops
 from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.functions.own_memory import own_memory
+from autojit.functions.refused_dtypes import refuses
+from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import Extents, Window, numbers
 from autojit.tensor import Tensor
-from autojit.tensor.op_node import rename_node
-from autojit.tensor.own_memory import own_memory
-from autojit.tensor.refused_dtypes import refuses
 
 
 @own_memory

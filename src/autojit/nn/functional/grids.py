@@ -15,10 +15,10 @@ from math import prod
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.functions.autocast import in_full_precision, in_lower_precision
+from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.resampling import cubic_weights
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision, in_lower_precision
-from autojit.tensor.refused_dtypes import refuses
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")

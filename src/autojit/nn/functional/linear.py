@@ -11,14 +11,14 @@ from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
+from autojit.dispatch.composite_nodes import in_one_node
+from autojit.dispatch.dispatch import apply
+from autojit.dispatch.kernels import in_one_step
+from autojit.dispatch.requirements import is_known, require
+from autojit.history.op_node import rename_node
 from autojit.nn.functional.reduction import COMMON
 from autojit.ops.composed import ADDMM
 from autojit.tensor import Tensor
-from autojit.tensor.composite_nodes import in_one_node
-from autojit.tensor.dispatch import apply
-from autojit.tensor.kernels import in_one_step
-from autojit.tensor.op_node import rename_node
-from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 
 

@@ -10,6 +10,13 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.sizes import is_symbolic, surely_equal
 from autojit.core.user_warnings import warn
+from autojit.dispatch.composite_nodes import composed
+from autojit.dispatch.dispatch import apply
+from autojit.dispatch.kernels import LARGE, in_one_pass, in_one_step
+from autojit.dispatch.promotion import all_together
+from autojit.dispatch.requirements import require
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import (
@@ -21,13 +28,6 @@ from autojit.nn.functional.reduction import (
 )
 from autojit.ops.composed import MseLoss, is_common
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.composite_nodes import composed
-from autojit.tensor.dispatch import apply
-from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
-from autojit.tensor.promotion import all_together
-from autojit.tensor.refused_dtypes import refuses
-from autojit.tensor.requirements import require
 from autojit.tensor.tensor import type_of
 
 

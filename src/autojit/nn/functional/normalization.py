@@ -8,10 +8,10 @@ from math import prod
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.dispatch.kernels import in_one_step
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.refused_dtypes import refuses
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.kernels import in_one_step
-from autojit.tensor.refused_dtypes import refuses
 
 
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:

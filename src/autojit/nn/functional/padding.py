@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.dispatch.dispatch import in_range
+from autojit.dispatch.kernels import in_one_step
+from autojit.functions.own_memory import own_memory
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import in_range
-from autojit.tensor.kernels import in_one_step
-from autojit.tensor.own_memory import own_memory
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 

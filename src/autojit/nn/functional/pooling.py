@@ -10,6 +10,9 @@ import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.functions.autocast import in_full_precision
+from autojit.functions.own_memory import own_memory
+from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.windows import (
     Extents,
     Window,
@@ -21,9 +24,6 @@ from autojit.nn.functional.windows import (
     windows,
 )
 from autojit.tensor import Tensor
-from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.own_memory import own_memory
-from autojit.tensor.refused_dtypes import refuses
 
 
 def _max_pool(

@@ -7,8 +7,8 @@ import numpy as np
 import autojit as aj
 from autojit.core.errors import ArgumentError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor import Tensor
-from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.state import state
 
 COMMON = "fd"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.top_level import top_level
+from autojit.functions.own_memory import own_memory
 from autojit.tensor import Tensor
-from autojit.tensor.own_memory import own_memory
 
 
 @top_level

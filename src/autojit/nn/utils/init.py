@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.functions.random import get_rng_state, set_rng_state
 from autojit.nn.module import Module
-from autojit.tensor.random import get_rng_state, set_rng_state
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:

@@ -1,0 +1,492 @@
+"""Dispatch: applying an op to tensors, at once or into the active trace, and recording history either way.
+
+The eager path is kept short on purpose: NumPy's own work on a small array is 0.4 us, ours must stay near 1 us.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from autojit.core.device import CPU, Device
+from autojit.core.device_array import share_memory
+from autojit.core.dtypes import DType
+from autojit.core.errors import UsageError, tensor_expected
+from autojit.core.ports import ports
+from autojit.core.sizes import is_symbolic
+from autojit.core.source import for_history, here_inside
+from autojit.core.types import TensorType
+from autojit.dispatch.refused_operands import refusal, refused_outside
+from autojit.history.recording import (
+    record,
+    record_pair,
+    record_several,
+    record_single,
+    refresh_view,
+    symbolic_node,
+    wants_any,
+)
+from autojit.history.saved import NUMBERS
+from autojit.ir.concrete import hinted
+from autojit.ir.op import Op
+from autojit.ops.shape import BroadcastTo, Reshape
+from autojit.ops.sources import Full
+from autojit.tensor.memory_orders import reshaped_in_place
+from autojit.tensor.state import quietly, state
+from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
+from autojit.tensor.tensor import (
+    Tensor,
+    layout_of,
+    made_in_inference,
+    storage_chain,
+    storage_of,
+    wrap,
+    wrap_value,
+)
+
+if TYPE_CHECKING:
+    from autojit.ir.graph import Value
+
+_ndarray = np.ndarray
+NO_VIEWS: tuple[Op, ...] = ()
+
+
+@overload
+def apply(op: Op, operand: Tensor, /, *others: Tensor) -> Tensor: ...
+@overload
+def apply(op: Op, *operands: Tensor) -> Any: ...
+def apply(op: Op, *operands: Tensor) -> Any:
+    """Apply an op to tensors: one Tensor, or a tuple of them for ops with several outputs.
+
+    Raises:
+        the type rule's error when the operands do not fit; TraceError when a traced tensor is used outside its trace.
+    """
+    now = state.__dict__
+    divert = now["divert"]
+    if divert is not None:
+        return divert(op, operands)
+    try:
+        is_plain = op.fast is None or operands[0]._array.size < op.fast_from
+        out = now["run"](op.eager if is_plain else op.fast, *[t._array for t in operands])
+    except Exception as error:
+        if _is_elsewhere(operands):
+            return ports.sparse.apply(op, operands)
+        out = _retry(op, operands, error)
+    if op.n_outputs != 1:
+        return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, map(np.asarray, out))])
+    result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if op.is_view:
+        attach_view(op, operands[0], result)
+    elif not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
+    if now["grad_enabled"]:
+        is_wanted = False
+        for t in operands:
+            if t._view is not None:
+                _record_one(op, operands, result)
+                return result
+            is_wanted = is_wanted or t._requires_grad
+        if is_wanted:
+            if len(operands) == 1 or now["recording_hooks"] is not None:
+                _record_one(op, operands, result)
+            elif len(operands) == 2:
+                record_pair(op, operands[0], operands[1], result)
+            else:
+                record_several(op, operands, result)
+    return result
+
+
+def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
+    """``apply`` of a two-operand elementwise op that the function ``compute`` computes: the shortest way."""
+    now = state.__dict__
+    divert = now["divert"]
+    if divert is not None:
+        diverted: Tensor = divert(op, (x, y))
+        return diverted
+    try:
+        out = now["run"](compute, x._array, y._array)
+    except Exception as error:
+        if _is_elsewhere((x, y)):
+            found: Tensor = ports.sparse.apply(op, (x, y))
+            return found
+        out = _retry(op, (x, y), error)
+    result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
+    if now["grad_enabled"]:
+        if x._view is not None or y._view is not None or now["recording_hooks"] is not None:
+            _record_one(op, (x, y), result)
+        elif x._requires_grad or y._requires_grad:
+            record_pair(op, x, y, result)
+    return result
+
+
+def apply_single(op: Op, x: Tensor) -> Tensor:
+    """``apply`` of an op with one operand and one result that is not a view."""
+    now = state.__dict__
+    divert = now["divert"]
+    if divert is not None:
+        diverted: Tensor = divert(op, (x,))
+        return diverted
+    try:
+        out = now["run"](op.eager if op.fast is None or x._array.size < op.fast_from else op.fast, x._array)
+    except Exception as error:
+        if _is_elsewhere((x,)):
+            found: Tensor = ports.sparse.apply(op, (x,))
+            return found
+        out = _retry(op, (x,), error)
+    result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
+    if now["grad_enabled"]:
+        if x._view is not None or now["recording_hooks"] is not None:
+            _record_one(op, (x,), result)
+        elif x._requires_grad:
+            record_single(op, x, result)
+    return result
+
+
+def completed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any]) -> Any:
+    """The tensors around what an op has computed: in the order of their elements, as views, with history."""
+    if op.n_outputs != 1:
+        return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, arrays)])
+    result = wrap(arrays[0])
+    if op.is_view:
+        attach_view(op, operands[0], result)
+    elif not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
+    if state.grad_enabled:
+        _record_one(op, operands, result)
+    return result
+
+
+def _is_elsewhere(operands: Sequence[Tensor]) -> bool:
+    """Whether the elements of an operand are not in an array: it is sparse."""
+    for t in operands:
+        if not isinstance(t, Tensor):
+            raise tensor_expected(t)
+    return any(type(t._array) is ElsewhereArray for t in operands)
+
+
+def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
+    """Say what was wrong in the type rule's words; compute again when the failure was a nested call of ``quiet``."""
+    if any(t._array is None for t in operands):
+        raise refused_outside(op, operands) from None
+    if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
+        try:
+            return quietly(op.eager, *[t._array for t in operands])
+        except Exception as again:
+            error = again
+    raise refusal(op, operands, error)
+
+
+def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
+    if wants_any(operands):
+        now = state.__dict__
+        plain = now["divert"] is None and now["recording_hooks"] is None and not _any_inference(operands)
+        if plain and len(operands) == 2:
+            record_pair(op, operands[0], operands[1], result)
+        elif plain and len(operands) == 1 and operands[0]._requires_grad:
+            record_single(op, operands[0], result)
+        elif plain and len(operands) > 2:
+            record_several(op, operands, result)
+        elif not _all_inference(operands):
+            record(op, operands, (result,))
+        _follow_base(result)
+
+
+def _follow_base(result: Tensor) -> None:
+    """A view's history was recorded from its base's as it is now."""
+    view = result._view
+    if view is not None and view.base is not None:
+        view.base_fn = view.base._grad_fn
+
+
+def _any_inference(operands: Sequence[Tensor]) -> bool:
+    """Whether an operand was made in inference mode: only ``record`` refuses to save those."""
+    for t in operands:  # ``made_in_inference``, written out
+        storage = t._storage
+        if (t._view is INFERENCE_VIEW) if storage is None else storage.inference:
+            return True
+    return False
+
+
+def _all_inference(operands: Sequence[Tensor]) -> bool:
+    """Whether all operands were made in inference mode: what is computed from them alone has no history."""
+    return all(map(made_in_inference, operands))
+
+
+def _laid_out(op: Op, arrays: Iterable[Any]) -> Iterable[Any]:
+    """Several results as ``memory_orders`` says."""
+    return arrays if op.keeps_order else (a if a.flags.c_contiguous else a.copy(order="C") for a in arrays)
+
+
+def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
+    if state.grad_enabled and wants_any(operands) and not _all_inference(operands):
+        record(op, operands, results)
+    return tuple(results)
+
+
+def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
+    now = state.__dict__
+    trace = now["trace"]
+    if trace.has_numbers:
+        op = _with_digits(op)
+    for t in operands:
+        if not isinstance(t, Tensor):
+            raise tensor_expected(t)
+        if type(t._array) is ElsewhereArray:
+            return ports.sparse.apply(op, operands)
+    # the value of a traced tensor that shares its storage with none is its own
+    values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
+    place = here_inside(2)
+    results = trace.apply(op, values, place)
+    if op.n_outputs != 1:
+        several = _finish_many(op, operands, [wrap_value(v) for v in results])
+        for t in several if now["inference"] else ():
+            mark_inference(t)
+        return several
+    result = wrap_value(results[0])
+    if op.is_view:
+        attach_view(op, operands[0], result)
+    if now["grad_enabled"] and wants_any(operands):
+        if not _all_inference(operands):
+            record(op, operands, (result,), for_history(place))
+        _follow_base(result)
+    if now["inference"] and result._storage is None:
+        mark_inference(result)
+    return result
+
+
+def _apply_inferring(op: Op, operands: Sequence[Tensor]) -> Any:
+    """In inference mode: results are marked, so that later uses of them in history are refused."""
+    state.divert = state.elsewhere
+    try:
+        found = apply(op, *operands)
+    finally:
+        state.divert = _apply_inferring
+    for t in (found,) if op.n_outputs == 1 else found:
+        if t._storage is None:
+            mark_inference(t)
+    return found
+
+
+def mark_inference(t: Tensor) -> None:
+    """Mark a fresh tensor as made in inference mode."""
+    if t._array is not None:
+        t._view = INFERENCE_VIEW
+        return
+    storage = storage_of(t)
+    storage.inference = True
+    t._view = View(None, NO_VIEWS, None, storage)  # its own, as it remembers when its value held
+    t._view.creation = INFERENCE
+
+
+type(state).capture = staticmethod(_apply_traced)
+type(state).infer = staticmethod(_apply_inferring)
+
+
+def value_of(t: Tensor) -> Value:
+    """The IR value a tensor has at this point of the active trace."""
+    trace = state.trace
+    assert trace is not None
+    storage = t._storage
+    if t._array is None:
+        if storage is None:
+            assert t._value is not None
+            return t._value
+        if t._view is not None and t._view.value_changes == storage.changes and t._value is not None:
+            return t._value
+    root: Value = root_value(t)
+    for op in storage_chain(t):
+        (root,) = trace.apply(op, [root])
+    if t._array is None:
+        t._value = root
+        if t._view is not None:
+            t._view.value_changes = storage_of(t).changes
+    return root
+
+
+def root_value(t: Tensor) -> Any:
+    """The IR value of the root of a tensor's storage."""
+    storage = storage_of(t)
+    if storage.array is None:
+        return storage.value
+    assert state.trace is not None
+    return state.trace.lift(storage, t)
+
+
+def attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
+    """Let a view op's result share its operand's storage, unless NumPy had to copy."""
+    if getattr(op, "may_copy", False) and not _reshapes_in_place(op, operand, result._array):
+        return
+    attach_views((op,), operand, result)
+
+
+def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
+    """Let ``result``, the views ``ops`` of ``operand`` in turn, share its storage and follow its base's history."""
+    storage = storage_of(operand)
+    result._storage = storage
+    view = operand._view
+    if view is None or view.base is None:
+        base, chain = operand, NO_VIEWS
+    else:
+        base, chain = view.base, view.chain
+    if storage.inference:
+        result._view = View(None, (*storage_chain(operand), *ops), None, storage)
+        result._view.creation = INFERENCE
+        return
+    result._view = View(base, (*chain, *ops), base._grad_fn, storage)
+    if view is not None and base is not operand:
+        result._view.base_chain = view.base_chain
+    if not state.grad_enabled:
+        result._view.creation = INFERENCE if state.inference else NO_GRAD
+    elif view is not None:
+        result._view.creation = view.creation
+
+
+def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
+    if array is None:
+        if operand._view is None and operand._array is None and _is_row_major(operand):
+            return True
+        base = layout_of(operand)
+        if base.flags.c_contiguous:
+            return True
+        if type(op) is not Reshape:
+            return _aliases(base, hinted(op).eager(base))
+        return reshaped_in_place(base, hinted(op.shape)) is not None
+    return _aliases(operand._array, array)
+
+
+def _is_row_major(t: Tensor) -> bool:
+    """Whether a traced tensor that is not a view is in row-major order."""
+    value = t._value if t._storage is None or t._storage.value is None else t._storage.value
+    return state.trace is None or state.trace.order_of(value) is None
+
+
+def _aliases(base: Any, piece: Any) -> bool:
+    return base.flags.c_contiguous or share_memory(base, piece)
+
+
+_LITERAL_LIMIT = 1024
+
+
+def literal_of(value: object, type: TensorType) -> Tensor:
+    """A constant: every element is ``value``. Zero-dimensional ones are kept and shared; nobody writes to them."""
+    if state.trace is not None:
+        if not type.shape:
+            return number(value, type.dtype, type.device)
+        if is_symbolic(value) or is_of_step(value):
+            return apply(BroadcastTo(type.shape), number(value, type.dtype, type.device))
+        op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
+        return wrap_value(state.trace.apply(op, ())[0])
+    if type.device != CPU:
+        return apply(Full(_plain(value), type.dtype, type.shape, type.device))  # type: ignore[no-any-return]
+    if type.shape:
+        made = wrap(np.full(type.shape, value, type.dtype.numpy))
+        made._type = type
+        return made
+    return number(value, type.dtype)
+
+
+def is_of_step(value: object) -> bool:
+    """Whether a value is a number of a captured step: by its real class, for it passes for an int or a float."""
+    return hasattr(type(value), "as_operand")
+
+
+def digits(value: Any) -> Any:
+    """Parameters of an op, with the digits of numbers of a step: ops are compared, and kept by tables that outlive it.
+
+    The step is one for these digits then, as `SymbolicSize` tells sizes apart.
+    """
+    if type(value) is tuple:
+        found = tuple([digits(item) for item in value])
+        return value if all(map(operator.is_, found, value)) else found
+    return value.concrete() if is_of_step(value) else value
+
+
+def _with_digits(op: Op) -> Op:
+    given = [getattr(op, name) for name in op.__match_args__]
+    found = list(map(digits, given))
+    return op if all(map(operator.is_, found, given)) else type(op)(*found)
+
+
+def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
+    """A Python number as a 0-d constant of a dtype; UsageError for a whole one that the dtype does not hold."""
+    if state.trace is not None:
+        if is_symbolic(value):
+            made = wrap_value(state.trace.size_value(value, dtype))
+        elif is_of_step(value):
+            made = wrap_value(value_of(value.as_operand().to(dtype)))
+        else:
+            made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, (), place), ())[0])
+        made.__dict__["is_number"] = True
+        return made
+    key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
+    found = NUMBERS.get(key)
+    if found is None:
+        if len(NUMBERS) >= _LITERAL_LIMIT:
+            NUMBERS.clear()
+        found = NUMBERS[key] = wrap(_exact(value, dtype))
+    return found
+
+
+def wrapped_number(value: Any, dtype: DType) -> Tensor:
+    """``number``, but a whole one wraps around as in C: an operand of arithmetic and comparison, as in torch."""
+    is_plain = type(value) is int or isinstance(value, np.integer)  # not a size or a number of a step
+    if dtype.category == 1 and is_plain and -(1 << 63) <= value < 1 << 64:
+        span = 1 << dtype.size_bytes * 8
+        value = int(value) % span
+        if dtype.kind == "int" and value >= span // 2:
+            value -= span
+    return number(value, dtype)
+
+
+def in_range(value: Any, dtype: DType) -> Any:
+    """A whole number as the dtype holds it; negative ones wrap around in unsigned dtypes, as in C."""
+    if dtype.kind not in ("int", "uint") or isinstance(value, float | complex | np.floating):
+        return value
+    span = 1 << dtype.size_bytes * 8
+    low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
+    if not low <= int(value) < high:
+        raise UsageError(
+            f"value cannot be converted to type {dtype.name} without overflow",
+            {"value": value},
+            "use a wider dtype",
+        )
+    return int(value) % span if dtype.kind == "uint" else int(value)
+
+
+def _exact(value: Any, dtype: DType) -> Any:
+    """A Python number as an array."""
+    array = quietly(np.asarray, in_range(value, dtype))
+    return array.astype(dtype.numpy) if dtype.kind != "bool" else np.asarray(bool(value))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _bind(self: Tensor, op: Op, operands: Sequence[Tensor]) -> Any:
+    if op.of_pair is not None:
+        return apply_pair(op, op.of_pair, operands[0], operands[1])
+    if len(operands) == 1 and op.n_outputs == 1 and not op.is_view:
+        return apply_single(op, operands[0])
+    return apply(op, *operands)
+
+
+def _literal(self: Tensor, value: object, type: TensorType) -> Tensor:
+    return literal_of(value, type)
+
+
+METHODS: dict[str, Any] = {
+    "_bind": _bind,
+    "_literal": _literal,
+    "_literal_of": staticmethod(literal_of),
+    "_apply": staticmethod(apply),
+}
+
+__all__ = ["METHODS", "apply", "literal_of", "number", "refresh_view", "root_value", "symbolic_node", "value_of"]

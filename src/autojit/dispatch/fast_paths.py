@@ -1,0 +1,224 @@
+"""Fast paths of eager dispatch: which op is computed by a compiled kernel, from how many elements on, and why.
+
+``Op.eager`` is the meaning of an op: NumPy, whatever the size. What is here is used by dispatch alone, and only
+while nothing is to be judged: the interpreter, constant folding, ``verify``, the laws and AUTOJIT_REFERENCE=1 never see
+it (``state.reference_only``). A law holds every entry to its op's ``eager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.dtypes import bfloat16, float16
+from autojit.core.errors import IndexOutOfRangeError
+from autojit.dispatch.kernels import LARGE, evaluate_by_kernel
+from autojit.ir.op import Op
+from autojit.ops.loop_orders import as_loop
+from autojit.tensor.state import state
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_HALVES = (float16.numpy, bfloat16.numpy)
+Rule = Callable[[Any, Sequence["NDArray[Any]"]], Any]
+
+
+class FastPath(NamedTuple):
+    """A rule that gives the op's result, or None where it does not serve, and the elements from which on it is asked.
+
+    The elements are the first operand's.
+    """
+
+    limit: int
+    compute: Rule
+
+
+def _floats(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """One pass over floats that NumPy computes with too."""
+    dtype = arrays[-1].dtype
+    return evaluate_by_kernel(op, arrays) if dtype.kind == "f" and dtype.itemsize >= 4 else None
+
+
+def _widened(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The same, 2-byte floats in float32 and rounded once, as the op's NumPy rule does it."""
+    narrow = arrays[0].dtype
+    if narrow not in _HALVES:
+        return _floats(op, arrays)
+    found = _floats(op, [a.astype(np.float32) for a in arrays])
+    if found is None or op.n_outputs == 1:
+        return None if found is None else found.astype(narrow)
+    return (found[0].astype(narrow), *found[1:])
+
+
+def _added(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """Many elements added to others; NumPy adds one after the other."""
+    base, addends = arrays[:2]
+    if op.combine != "add" or addends.size < LARGE or base.dtype.char not in "fd":
+        return None
+    try:
+        return evaluate_by_kernel(op, arrays)
+    except IndexOutOfRangeError:
+        return None  # NumPy's way finds it too, and says which index it is
+
+
+def _sorted(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """All of an order, or a piece of it where selecting does not serve."""
+    from autojit.ops.sorting import Sort  # one of the modules that are imported when first used
+
+    (x,) = arrays
+    if op.ranks is None:
+        return evaluate_by_kernel(op, arrays)
+    if x.dtype in _HALVES:
+        return None
+    few = op.first_few(x)
+    if few is not None:
+        return few
+    whole = evaluate_by_kernel(Sort(op.axis, op.descending), arrays)
+    return None if whole is None else op.piece_of(whole)
+
+
+def _convolved(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    a, b = arrays
+    if a.dtype.kind != "f" or a.dtype.itemsize < 4 or op.count_products(a.shape, b.shape) < _MANY_PRODUCTS:
+        return None
+    return evaluate_by_kernel(op, arrays)
+
+
+_MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so long that compiling a kernel pays
+
+
+def _random_bits(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    words = int(np.prod(op.shape))
+    return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words >= LARGE else None
+
+
+def _fused(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """A composite of elementwise ops; operands of other layouts are spread and copied."""
+    if arrays[0].ndim:
+        found = evaluate_by_kernel(op, arrays)
+        if found is not None:
+            return found
+    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    if not shape:
+        return None
+    found = evaluate_by_kernel(op, [_as_single(a, shape) for a in arrays])
+    if found is None:
+        found = evaluate_by_kernel(op, [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in arrays])
+    return as_loop(found, arrays)
+
+
+def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """One number for all elements where that is what the array holds."""
+    if array.ndim and (array.size == 1 != np.prod(shape) or (array.shape == shape and not any(array.strides))):
+        first: Any = (*(0,) * array.ndim, ...)
+        one: NDArray[Any] = array[first]
+        return one
+    return array
+
+
+def _fused_arrays(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """A composite with reductions: one compiled step, where that cannot be the fast paths of its parts."""
+    program = op.program(arrays)
+    rules: Sequence[Callable[..., Any]] = ()
+    if program.size >= LARGE and not program.only_spreads:  # NumPy writes those by strides, a kernel asks every element
+        found = evaluate_by_kernel(op, arrays)
+        if found is not None:
+            return found
+        rules = [part.fast or part.eager for part in program.ops]
+    results = program.run(arrays, rules)
+    return results[0] if op.n_outputs == 1 else tuple(results)
+
+
+def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:
+    """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
+    op: Any = Op.registry["fused_arrays"](composite, options)
+    seed, offset = (np.array(word) for word in key)
+    found: NDArray[Any] = op.fast(seed, offset, np.empty(count, np.uint8))  # only its extent is read
+    return found
+
+
+_LONG_SUM = 1 << 15  # elements; NumPy adds up fewer before a kernel has started
+
+TABLE: dict[str, FastPath] = {
+    # Figures: microseconds of NumPy and of the kernel, float32, 4,096 / 32,768 elements (``python -m
+    # benchmarks.fast_paths``, two cores that other work shared: a kernel's start, 14 us there, is 5 us on idle ones).
+    # NumPy has no such function and calls one of Python's per element, or sums a series: erf 133, 26 / 1474, 115;
+    # lgamma 1060, 123; polygamma 685, 79
+    **dict.fromkeys(
+        ("erf", "erfc", "erfinv", "lgamma", "digamma", "polygamma"), FastPath(LARGE, _floats)
+    ),
+    # slow in NumPy, element by element: remainder 70, 28 / 546, 76; fmod 103, 34 / 921, 99; logaddexp 196, 48 /
+    # 1029, 141; hypot 51, 28 / 200, 54; pow_number 32, 31 / 98, 39; where 21, 25 / 180, 36 (branches)
+    **dict.fromkeys(
+        ("floor_divide", "remainder", "fmod", "logaddexp", "hypot", "pow_number", "where"), FastPath(LARGE, _floats)
+    ),
+    # several passes with temporaries: sigmoid 26, 20 / 281, 63; sign 16, 14 / 64, 18; trunc_divide 11, 27 / 19, 26;
+    # rsqrt 7, 14 / 20, 26; relu 7, 14 / 29, 18; copysign 8, 22 / 46, 29 (even at the limit, twice as fast at 100,000)
+    **dict.fromkeys(
+        ("sigmoid", "sign", "trunc_divide", "rsqrt", "relu", "copysign"), FastPath(LARGE, _floats)
+    ),
+    # exponentials without a temporary array: 58, 40 / 289, 136
+    "softmax": FastPath(LARGE, _floats),
+    "log_softmax": FastPath(LARGE, _floats),
+    # NumPy reads a reversed axis element by element: 12, 24 / 32, 27; 83, 48 at 100,000
+    "flip": FastPath(LARGE, _floats),
+    # NumPy folds along an axis with one call per line, or in a Python loop: 21, 25 / 118, 50; 85, 50; 121, 33
+    "cumulative": FastPath(LARGE, _widened),
+    "cumulative_extreme": FastPath(LARGE, _widened),
+    "linear_recurrence": FastPath(LARGE, _widened),
+    # NumPy adds pairwise, with vectors: 23, 24 at 32,768 and 67, 33 at 100,000; mean 51, 39
+    "sum": FastPath(_LONG_SUM, _floats),
+    "mean": FastPath(_LONG_SUM, _floats),
+    # NumPy's stable sort of positions on one core: 335, 101 / 19,423, 1172
+    "sort": FastPath(LARGE, _sorted),
+    # NumPy adds one after the other: 69, 46 / 290, 132; LARGE is asked of the addends
+    "scatter": FastPath(0, _added),
+    "index_update": FastPath(0, _added),
+    "index_put": FastPath(0, _added),
+    # the reference adds up one offset of the window after the other; the rule counts products
+    "convolution": FastPath(0, _convolved),
+    "convolution_input": FastPath(0, _convolved),
+    "convolution_weight": FastPath(0, _convolved),
+    # ten rounds of 64-bit products, each a pass: 308, 86 / 755, 254; the rule counts words
+    "random_bits": FastPath(0, _random_bits),
+    # made for large arrays only: one pass instead of one per op
+    "fused": FastPath(0, _fused),
+    # the rule looks at the largest of its values
+    "fused_arrays": FastPath(0, _fused_arrays),
+}  # fmt: skip
+
+
+def _rule_of(path: FastPath) -> Callable[..., Any]:
+    limit, compute = path
+
+    def fast(op: Op, *arrays: NDArray[Any]) -> Any:
+        if arrays[0].size < limit or state.reference:
+            return op.eager(*arrays)
+        found = compute(op, arrays)
+        return op.eager(*arrays) if found is None else found
+
+    return fast
+
+
+def _pair_rule_of(op: Any, path: FastPath) -> Callable[..., Any]:
+    """The same for an op of two operands and no parameters, which dispatch does not ask for its ``fast``."""
+    ufunc, (limit, compute) = type(op).ufunc, path
+
+    def fast(x: NDArray[Any], y: NDArray[Any]) -> Any:
+        if x.size < limit or state.reference:
+            return ufunc(x, y)
+        found = compute(op, (x, y))
+        return ufunc(x, y) if found is None else found
+
+    return fast
+
+
+Op.fast_paths.update({name: (path.limit, _rule_of(path)) for name, path in TABLE.items()})
+for _name in TABLE.keys() & Op.registry.keys():  # those that are imported later find theirs in ``fast_paths``
+    _op: Any = Op.registry[_name]
+    _op.fast_from, _op.fast = Op.fast_paths[_name]
+    if _op.of_pair is not None:
+        _op.of_pair = staticmethod(_pair_rule_of(_op(), TABLE[_name]))

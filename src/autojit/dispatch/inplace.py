@@ -1,0 +1,492 @@
+"""In-place changes: checks, writing into memory (or the traced root), versions, and history through views.
+
+Every in-place method is its function applied to the old value followed by ``replace``: the memory takes the new values,
+the tensor takes the new history. A write through a view gives the view's base the history
+``view_update(old base, new piece)``; other views of the base find out when their history is next read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.device import CPU
+from autojit.core.device_array import DeviceArray, layout_in_memory, on_layout, share_memory
+from autojit.core.errors import ShapeError, UsageError
+from autojit.core.source import here
+from autojit.core.tracebacks import trim
+from autojit.core.types import TensorType
+from autojit.dispatch.dispatch import root_value, value_of
+from autojit.dispatch.promotion import cast, converted
+from autojit.history.op_node import OpNode
+from autojit.history.recording import (
+    edge_of,
+    require_unchanged,
+    shows_grad,
+    symbolic_node,
+    take_view_node,
+    wants_grad,
+)
+from autojit.history.view_history import Copied, ViewChain
+from autojit.history.view_rules import forbidden_view, inference_written, leaf_written, view_of_leaf_written
+from autojit.ir.op import Op
+from autojit.ir.result_types import devices_differ
+from autojit.ops.views import ViewUpdate
+from autojit.tensor.memory_orders import outermost_first
+from autojit.tensor.node import Edge, Node, move_retained, sequence_mark
+from autojit.tensor.state import carry, grad_mode, holders, quietly, state
+from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
+from autojit.tensor.tensor import (
+    Tensor,
+    alias,
+    layout_of,
+    made_in_inference,
+    relative_chain,
+    storage_chain,
+    storage_of,
+    type_of,
+    wrap_value,
+)
+
+_DIRECT: dict[str, Any] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
+
+
+def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
+    """Raise torch's error when the present mode forbids writing to ``x`` what was computed from ``others``."""
+    if state.mutation is not None:
+        state.mutation.before_change(x)
+    if state.layers:
+        x = (x, *holders(x))[-1]
+    view = x._view
+    if view is not None and not state.inference and made_in_inference(x):
+        raise leaf_written(x, method) if _is_recorded_leaf(x) else inference_written(x, method)
+    if not state.grad_enabled:
+        return
+    base = view.base if view is not None else None
+    if base is None:
+        if x._requires_grad and x._grad_fn is None:
+            raise leaf_written(x, method)
+        return
+    assert view is not None
+    if view.creation and (shows_grad(x) or any(isinstance(o, Tensor) and shows_grad(o) for o in others)):
+        raise forbidden_view(x, method)
+    if base._grad_fn is None and shows_grad(x):
+        raise view_of_leaf_written(x, base, method)
+
+
+def _is_recorded_leaf(x: Tensor) -> bool:
+    return state.grad_enabled and x._requires_grad and x._grad_fn is None
+
+
+def in_place(
+    x: Tensor, method: str, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Tensor:
+    """``x.method_(...)``: apply the function to the old value and put the result in its place; returns ``x``."""
+    check_writable(x._differentiated(), method, arguments)
+    if _write_directly(x, method, arguments, options):
+        return x
+    if type(x._array) is ElsewhereArray:
+        x._become(function(x, *arguments, **options))
+        return x
+    mark = sequence_mark()
+    old = _old(x)
+    if old._requires_grad and any(given is x for given in (*arguments, *options.values())):
+        is_traced = x._value is not None and state.recording_hooks is None  # what a pack hook keeps must not change
+        shares = old._array is x._array and (old._array is not None or is_traced)
+        same = _with_history_of(alias(x), x) if shares else old  # x itself, saved in its own history, is a cycle
+        arguments = tuple([same if given is x else given for given in arguments])
+        options = {name: same if given is x else given for name, given in options.items()}
+    try:
+        new = function(old, *arguments, **options)
+    except Exception as error:
+        trim(error)
+        raise
+    replace(x, new, method, old, mark)
+    return x
+
+
+def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """The short way for arithmetic without history or trace: NumPy computes into the memory itself."""
+    ufunc = _DIRECT.get(method)
+    now = state.__dict__
+    if ufunc is None or options or now["divert"] is not None or len(arguments) != 1:
+        return False
+    (other,) = arguments
+    array = x._array
+    if type(array) is not np.ndarray or array.dtype.kind != "f" or not array.flags.writeable or 0 in array.strides:
+        return False
+    if isinstance(other, Tensor):
+        if type(other._array) is not np.ndarray or other._array.dtype is not array.dtype:
+            return False
+        if now["grad_enabled"] and (wants_grad(x) or shows_grad(other)):
+            return False
+        other = other._array
+        if other.shape != array.shape and other.ndim:
+            return False
+    elif type(other) not in (int, float) or (now["grad_enabled"] and wants_grad(x)):
+        return False
+    quietly(ufunc, array, other, array)
+    storage_of(x).bump(method, here())
+    return True
+
+
+def _old(x: Tensor) -> Tensor:
+    """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
+    is_concrete = state.trace is None or (x._array is None and x._value is None)
+    made = _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
+    if is_concrete and state.recording_hooks is not None and state.grad_enabled and made._array is not None:
+        # what a pack hook keeps must not change
+        made._array, made._storage, made._view = made._array.copy(), None, None
+    node, view = x._grad_fn, x._view
+    if node is None or view is None or view.base is None:
+        return made
+    if node.tensor_hooks or _is_replaced(node, len(view.chain)):
+        base = view.base  # the change is one of the base: hooks on the view's own gradient have no part in it
+        made._grad_fn = symbolic_node(ViewChain(relative_chain(x)), [edge_of(base)], [type_of(base)], node.name())
+        made._output_nr = 0
+    return made
+
+
+def _is_replaced(node: Node | None, steps: int) -> bool:
+    """Whether the history of a view, at most ``steps`` nodes long, has a node that a write replaces."""
+    while node is not None and steps > 0:
+        if node._is_pure_view:
+            return True
+        edge = node.edges[0] if node.edges else None
+        node, steps = None if edge is None else edge[0], steps - 1
+    return False
+
+
+def _with_history_of(made: Tensor, x: Tensor) -> Tensor:
+    made._requires_grad = wants_grad(x)
+    made._grad_fn, made._output_nr, made._accumulator = x._grad_fn, x._output_nr, x._accumulator
+    if state.layers:
+        carry(x, made)
+    return made
+
+
+def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:
+    """Replace the elements of ``x`` by ``source``, converted and broadcast; returns ``x``."""
+    check_writable(x, method, (source,))
+    if state.grad_enabled:
+        require_unchanged(source)
+    if type_of(source).device != type_of(x).device:
+        source = source.to(type_of(x).device)
+    is_base = x._view is None or x._view.base is None
+    if is_base and state.grad_enabled and not state.layers and type_of(x).dtype.is_differentiable:
+        edges = [edge_of(x), edge_of(source)]
+        if edges != [None, None]:
+            with grad_mode(False):
+                replace(x, _fitting(source, x), method)
+            name = {"fill_": "FillBackward0", "zero_": "ZeroBackward0"}.get(method, "CopyBackwards")
+            _continue(x, symbolic_node(Copied(), edges, [type_of(x), type_of(source)], name))
+            return x
+    new = _fitting(source, x)
+    if new is source and state.grad_enabled and wants_grad(source):
+        new = converted(source, type_of(source).dtype)  # a node of its own, so that x does not become the source
+    replace(x, new, method)
+    return x
+
+
+def _fitting(source: Tensor, x: Tensor) -> Tensor:
+    """The source in the dtype and shape of ``x``."""
+    new = cast(source, type_of(x).dtype)
+    if type_of(new).shape == type_of(x).shape:
+        return new
+    try:
+        return new.expand(type_of(x).shape)
+    except Exception as error:
+        trim(error)
+        raise
+
+
+def _continue(x: Tensor, node: Node) -> None:
+    """From now on ``x`` is the result of ``node``."""
+    move_retained(x, node)
+    x._requires_grad, x._grad_fn, x._output_nr, x._accumulator = True, node, 0, None
+
+
+def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark: int = 0) -> None:
+    """Let ``x`` have the values and the history of ``new``.
+
+    ``old`` is the stand-in that ``new`` was computed from, by nodes made after ``mark``.
+    """
+    target, found = type_of(x), type_of(new)
+    if found.shape != target.shape:
+        raise ShapeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(found.shape)}",
+            {"method": method, "x": x, "result": found},
+            "use the out-of-place form",
+        )
+    if found.dtype is not target.dtype:
+        if found.dtype.category > target.dtype.category:
+            raise UsageError(
+                f"result type {found.dtype.name} can't be cast to the desired output type {target.dtype.name}",
+                {"method": method, "x": x, "result": found},
+                "use the out-of-place form, or convert the operand first",
+            )
+        new = cast(new, target.dtype)
+    if found.device is not target.device and found.device != target.device and (found.ndim or found.device != CPU):
+        raise devices_differ(method, (target, found), {"x": x, "result": new})
+    if state.layers:
+        state.layers[-1].replace(x, new, method, old, mark)
+        return
+    source = here()
+    if state.mutation is not None:
+        state.mutation.before_change(x)  # again: ``new`` may have saved it
+    if x._array is not None and state.trace is None:
+        _write_array(x, new, method, old, mark)
+    else:
+        _write_value(x, new, method)
+    storage_of(x).bump(method, source)
+    if state.trace is not None:
+        state.trace.note_change(storage_of(x))
+    if x._view is not None:
+        x._view.value_changes = storage_of(x).changes
+    if state.grad_enabled:
+        if old is not None and new._grad_fn is not None:
+            _share_result(new, x, mark)
+        rebase(x, new)
+    if state.trace is not None:
+        root = x if x._view is None or x._view.base is None else x._view.base
+        _write_back(root)
+
+
+def _write_back(root: Tensor) -> None:
+    """Where a capture holds a row as a copy although it is a view (its place is a number of the step): to its base."""
+    write = root.__dict__.get("write_back")
+    if write is not None:
+        write(root)
+
+
+def _share_result(new: Tensor, x: Tensor, mark: int) -> None:
+    """Where the rule of the op that made ``new`` reads its result, that is the memory of ``x`` from now on."""
+    node, number = new._grad_fn, new._output_nr
+    if not isinstance(node, OpNode) or node.sequence < mark or not isinstance(node.results[number], Tensor):
+        return
+    node.results[number] = alias(x)
+    versions = list(node.versions)
+    versions[len(node.primals) + number] = storage_of(x).version
+    node.versions = versions
+
+
+_FILLING = ("fill_", "zero_", "setitem")
+
+
+def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
+    array = x._array
+    if 0 in array.strides and _overlaps(array) and not _fills(new, method):
+        raise _shared_memory(x)
+    if not (array.flags.writeable or array.size == 0):
+        array = _writable(x)
+    if old is not None and new._grad_fn is not None:
+        _protect_saved(new._grad_fn, old, mark)
+    if array.size:
+        if type(array) is DeviceArray:
+            array.space.write(array, new._array)
+        else:
+            quietly(np.copyto, array, new._array)
+
+
+def _shared_memory(x: Tensor) -> ShapeError:
+    return ShapeError(
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation.",
+        {"x": x},
+    )
+
+
+def _overlaps(array: Any) -> bool:
+    return array.size > 1 and any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
+
+
+def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
+    """Give what nodes made after ``mark`` saved of the old value memory of its own, before the memory is written to."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current in seen or not isinstance(current, OpNode) or current.sequence < mark:
+            continue
+        seen.add(current)
+        for saved in (*current.primals, *current.results):
+            if isinstance(saved, Tensor) and share_memory(saved._array, old._array):
+                saved._array, counter = saved._array.copy(), saved._storage
+                if counter is not None:  # which still counts, so that a change of the tensor itself is noticed
+                    saved._storage, saved._view = SameMemory(Storage(saved._array, None), counter), None
+        stack.extend(e[0] for e in current.edges if e is not None)
+
+
+def _fills(new: Tensor, method: str) -> bool:
+    """Whether every element becomes the same number, so that elements which share memory do not contradict."""
+    return method in _FILLING and not any(step for step, n in zip(layout_of(new).strides, type_of(new).shape) if n > 1)
+
+
+def _read_only(x: Tensor) -> UsageError:
+    return UsageError("the tensor's memory is read-only", {"x": x}, "clone() it first")
+
+
+def _writable(x: Tensor) -> Any:
+    """The tensor's memory where NumPy made a view read-only only because elements share memory (broadcasting)."""
+    array, root = layout_in_memory(x._array), storage_of(x).array
+    root = None if root is None else layout_in_memory(root)
+    packed = None if root is None else root.transpose(outermost_first(root))
+    if root is None or packed is None or not (root.flags.writeable and packed.flags.c_contiguous):
+        raise _read_only(x)
+    start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    flat = packed.reshape(-1).view(np.uint8)
+    found = np.ndarray(array.shape, array.dtype, flat, start, array.strides)
+    return on_layout(x._array, found)
+
+
+def _write_value(x: Tensor, new: Tensor, method: str) -> None:
+    """Under capture: the root of the storage gets a new IR value."""
+    trace = state.trace
+    assert trace is not None
+    piece = value_of(new)
+    storage = storage_of(x)
+    chain = storage_chain(x)
+    value = piece
+    if (_may_overlap(x, chain) and _overlaps(layout_of(x))) and not _fills(new, method):
+        raise _shared_memory(x)
+    if storage.array is not None and not storage.array.flags.writeable and storage.array.size:
+        raise _read_only(x)
+    before = root_value(x)
+    if chain:
+        (value,) = trace.apply(ViewUpdate(chain), [before, piece])
+    value = trace.keep_order(before, value, bool(chain))
+    if storage.array is None:
+        storage.value = value
+    else:
+        trace.in_place(storage, value)
+    if x._array is None:
+        x._value = trace.laid_as(layout_of(x), piece)  # it shows its memory: the piece's numbers, in the view's layout
+
+
+def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:
+    """Whether elements of a tensor may share memory: it is expanded, or was given so."""
+    storage = storage_of(x)
+    assert state.trace is not None
+    root = storage.array if storage.array is not None else state.trace.order_of(storage.value)
+    return any(op.name == "broadcast_to" for op in chain) or (root is not None and 0 in root.strides)
+
+
+def rebase(x: Tensor, new: Tensor) -> None:
+    """Give ``x`` (and its base) the history of ``new``."""
+    view = x._view
+    base = view.base if view is not None else None
+    if base is None:
+        take_history(x, new)
+        return
+    piece = edge_of(new)
+    if piece is None and not wants_grad(base):
+        return
+    _take_change(base, _base_change(x, relative_chain(x), piece, type_of(x)))
+    wants_grad(x)  # makes the view's own history again
+
+
+def _base_change(x: Tensor, chain: tuple[Op, ...], piece: Edge | None, shown: TensorType) -> OpNode:
+    assert x._view is not None and x._view.base is not None
+    base = x._view.base
+    return symbolic_node(ViewUpdate(chain), [edge_of(base), piece], [type_of(base), shown])
+
+
+def _take_change(base: Tensor, node: OpNode) -> None:
+    move_retained(base, node)
+    base._requires_grad, base._grad_fn, base._output_nr = True, node, 0
+    base._accumulator = None
+
+
+class Change(NamedTuple):
+    """What ``rebase`` is going to do to a view and its base, for those who need the histories before."""
+
+    node: OpNode  # of the base
+    view_node: OpNode
+
+    @classmethod
+    def of(cls, x: Tensor, new: Tensor, form: tuple[Op, ...] = ()) -> Change:
+        """``x``, which also becomes the views ``form`` of itself, is going to have the history of ``new``."""
+        assert x._view is not None and x._view.base is not None
+        chain = (*relative_chain(x), *form)
+        node = _base_change(x, chain, edge_of(new), type_of(new))
+        shown = type_of(x._view.base)
+        return cls(node, symbolic_node(ViewChain(chain), [(node, 0)], [shown], "AsStridedBackward0"))
+
+    def take(self, x: Tensor) -> None:
+        """Now they have them."""
+        assert x._view is not None and x._view.base is not None
+        _take_change(x._view.base, self.node)
+        take_view_node(x, self.view_node)
+
+
+def take_history(x: Tensor, new: Tensor) -> None:
+    """Give ``x`` alone the history of ``new``."""
+    edge = edge_of(new)
+    if edge is None:
+        if not x._requires_grad:
+            return
+        node = symbolic_node(ViewUpdate(()), [edge_of(x), None], [type_of(x), type_of(new)], "FillBackward0")
+        edge = (node, 0)
+    if edge[0] is x._grad_fn:
+        return
+    move_retained(x, edge[0])
+    x._requires_grad = True
+    x._grad_fn, x._output_nr = edge
+    x._accumulator = None
+
+
+def _writes_at_once(x: Tensor, ufunc: Any, method: str, other: Any, alpha: Any = 1) -> bool:
+    """The shortest way: ``x op= alpha * other`` where no check of ``in_place`` has anything to say; False elsewhere."""
+    now = state.__dict__
+    array = x._array
+    if (
+        x._view is not None
+        or now["divert"] is not None
+        or now["mutation"] is not None
+        or type(array) is not np.ndarray
+        or array.dtype.kind != "f"
+        or 0 in array.strides
+    ):
+        return False
+    if isinstance(other, Tensor):
+        if now["grad_enabled"] and (x._requires_grad or other._requires_grad or other._view is not None):
+            return False
+        other = other._array
+        if type(other) is not np.ndarray or other.dtype is not array.dtype or other.shape != array.shape:
+            return False
+    elif (type(other) is not float and type(other) is not int) or (now["grad_enabled"] and x._requires_grad):
+        return False
+    run = now["quiet"].run
+    try:
+        run(ufunc, array, other if alpha == 1 else run(np.multiply, other, alpha), array)
+    except (RuntimeError, ValueError):  # within an eager rule; read-only memory
+        return False
+    storage_of(x).bump(method, here())
+    return True
+
+
+def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """The in-place form of a function."""
+    ufunc = _DIRECT.get(method)
+    takes_alpha = method in ("add_", "sub_")
+
+    def write(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        if ufunc is not None and len(arguments) == 1:
+            if not options:
+                if _writes_at_once(self, ufunc, method, arguments[0]):
+                    return self
+            elif (
+                takes_alpha
+                and len(options) == 1
+                and type(options.get("alpha")) in (float, int)
+                and _writes_at_once(self, ufunc, method, arguments[0], options["alpha"])
+            ):
+                return self
+        return in_place(self, method, function, arguments, options)
+
+    write.__name__ = write.__qualname__ = method
+    write.__code__ = write.__code__.replace(co_name=method, co_qualname=method)  # what tracebacks and errors show
+    write.__doc__ = f"In-place form of ``{method[:-1]}``; returns the tensor itself."
+    return write

@@ -1,0 +1,113 @@
+"""Tensors on another device than the CPU: ops that compute there, and moving between devices.
+
+Where a tensor is, its array says. While a second device exists every op of eager mode enters here (`State.elsewhere`):
+those whose operands are all on the CPU go on as ever, others are computed by the `Space` of their device. Processes
+that have the CPU alone never enter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
+from autojit.core.device_array import host_copy
+from autojit.core.ports import ports
+from autojit.core.types import TensorType
+from autojit.dispatch.dispatch import apply, completed
+from autojit.dispatch.refused_operands import refusal, refused_outside, types_of
+from autojit.ir.op import Op, bind
+from autojit.ir.result_types import common_device
+from autojit.ops.transfers import ToDevice
+from autojit.tensor.state import State, quietly, state
+from autojit.tensor.storage import ElsewhereArray
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+
+def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
+    """Apply an op to concrete tensors wherever they are.
+
+    Raises:
+        DeviceError: they are on several devices.
+    """
+    types = types_of(operands)
+    arrays = [t._array for t in operands]
+    if any(type(array) is ElsewhereArray for array in arrays):
+        return ports.sparse.apply(op, operands)
+    if any(array is None for array in arrays):
+        raise refused_outside(op, operands)
+    place = _place(op, types)
+    if place == CPU and all(t.device == CPU for t in types):
+        return _apply_on_the_cpu(op, operands)
+    return completed(
+        op, operands, [_moved(op, arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
+    )
+
+
+def _place(op: Op, types: Sequence[TensorType]) -> Device:
+    """Where the results of an op are."""
+    if types and not op.moves:
+        return common_device(op.name, types)
+    place: Device = op.device  # type: ignore[attr-defined]  # a source, or a move, says where
+    return place
+
+
+def _apply_on_the_cpu(op: Op, operands: Sequence[Tensor]) -> Any:
+    before, state.divert = state.divert, None
+    try:
+        return apply(op, *operands)
+    finally:
+        state.divert = before
+
+
+def _moved(op: Op, array: Any, target: Device) -> Any:
+    """A copy of an array on another device."""
+    here = op.eager(host_copy(array))
+    return here if target == CPU else space_at(target).copied_in(here)
+
+
+def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: Device) -> list[Any]:
+    """The results of an op in the memory of its device."""
+    try:
+        out = (
+            quietly(op.eager, *arrays)
+            if op.is_compiled
+            else space_at(place).compute(partial(quietly, op.eager), arrays)
+        )
+    except Exception as error:
+        raise refusal(op, operands, error) from None
+    return [out] if op.n_outputs == 1 else list(out)
+
+
+def moved(x: Tensor, place: Any) -> Tensor:
+    """The tensor on a device; itself if it is there already.
+
+    Raises:
+        RuntimeError: there is no such device here.
+    """
+    target = with_index(require_available(device(place)))
+    if target == type_of(x).device:
+        return x
+    return bind(ToDevice(target), x)
+
+
+def where_to(place: Any) -> Device:
+    """The device of a tensor that is made with ``device=place``: the default one for None.
+
+    Raises:
+        RuntimeError: there is no such device here.
+    """
+    return with_index(default_device() if place is None else require_available(device(place)))
+
+
+def placed(fresh: Tensor, place: Device) -> Tensor:
+    """A tensor that was just made in host memory, without history, made on a device instead."""
+    if place == CPU or type_of(fresh).device != CPU:
+        return fresh
+    if fresh._array is None or state.trace is not None:
+        return bind(ToDevice(with_index(place)), fresh)
+    return wrap(space_at(with_index(place)).copied_in(fresh._array))
+
+
+State.apply_elsewhere = staticmethod(apply_elsewhere)

@@ -1,0 +1,134 @@
+"""Views made again: what a view function found out for one shape, layout and arguments is kept for the next call.
+
+Which view ops a function applies, and what its node says, depends on the operand's shape, strides and dtype and on the
+arguments alone. The first call takes the long way; later ones apply the kept ops and copy the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+from autojit.core.device import CPU
+from autojit.core.source import here
+from autojit.core.tracebacks import trim
+from autojit.core.types import TensorType
+from autojit.dispatch.dispatch import attach_views
+from autojit.history.op_node import OpNode
+from autojit.history.recording import edge_of, require_unchanged, shows_grad
+from autojit.ir.op import Op
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
+
+_LIMIT = 4096
+_PLAIN = frozenset((int, str, type(None), type(Ellipsis)))
+
+
+class Way(NamedTuple):
+    """The view ops from the operand to the result, the result's type, and the fields of the node if one is recorded."""
+
+    chain: tuple[Op, ...]
+    spec: TensorType
+    node: type[OpNode] | None
+    op: Op | None
+    mask: int
+    primals: list[Any]
+    results: list[Any]
+    versions: Any
+    metas: Any
+
+
+_WAYS: dict[Any, Way] = {}
+
+
+def recall(what: Any, x: Tensor) -> tuple[Any, Tensor | None]:
+    """(key, the view ``what`` of ``x``): no view when it must be made the long way, no key when it cannot be kept.
+
+    ``what`` names a function and its arguments.
+    """
+    array = x._array
+    now = state.__dict__
+    if array is None or now["divert"] is not None or now["observer"] is not None:
+        return None, None
+    if x._type is not None and x._type.device is not CPU:
+        return None, None
+    if x._view is not None and made_in_inference(x):  # such views are not recorded
+        return None, None
+    recorded = now["grad_enabled"] and (x._requires_grad if x._view is None else shows_grad(x))
+    key = (what, array.shape, array.strides, array.dtype, recorded)
+    try:
+        way = _WAYS.get(key)
+    except TypeError:  # arguments that cannot be hashed
+        return None, None
+    if way is None:
+        return key, None
+    for op in way.chain:
+        array = op.eager(array)
+    found = wrap(array)
+    found._type = way.spec
+    attach_views(way.chain, x, found)
+    if recorded:
+        _record(way, x, found)
+    return key, found
+
+
+def _record(way: Way, x: Tensor, found: Tensor) -> None:
+    assert way.node is not None
+    assert way.op is not None
+    if x._view is not None and x._view.creation:  # how it was made and what became of its memory is not in the key
+        require_unchanged(x)
+    node = way.node()
+    node.op, node.mask, node.edges, node.source = way.op, way.mask, [edge_of(x)], here(True)
+    node.primals, node.results = way.primals, way.results
+    node.versions, node.out_metas = way.versions, way.metas
+    found._requires_grad, found._grad_fn = True, node
+
+
+def keep(key: Any, x: Tensor, found: Tensor) -> None:
+    """Keep how ``found`` was made from ``x``, where it is a view whose node holds types only."""
+    if key is None or found is x or found._view is None or found._storage is not x._storage:
+        return
+    if not is_constant(key[0]):
+        return
+    chain = storage_chain(found)[len(storage_chain(x)) :]
+    if not chain:
+        return
+    way = Way(chain, type_of(found), None, None, 0, [], [], (), ())
+    if key[-1]:
+        node = found._grad_fn
+        if not isinstance(node, OpNode) or found._output_nr or list(node.edges) != [edge_of(x)]:
+            return
+        if not all(isinstance(entry, tuple | TensorType) for entry in (*node.primals, *node.results)):
+            return
+        kept = (node.primals, node.results, node.versions, node.out_metas)
+        way = Way(chain, type_of(found), type(node), node.op, node.mask, *kept)
+    if len(_WAYS) >= _LIMIT:
+        _WAYS.clear()
+    _WAYS[key] = way
+
+
+def is_constant(arguments: tuple[Any, ...]) -> bool:
+    """Whether a tuple holds only names, ints, None, Ellipsis and such tuples, which stay equal: what a key may hold."""
+    return all(type(a) in _PLAIN or (isinstance(a, tuple) and is_constant(a)) for a in arguments)
+
+
+def remembered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The view function ``function(input, *arguments)`` with its ways kept."""
+    name = function.__name__
+
+    @wraps(function)
+    def view(input: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        try:
+            if options:
+                return function(input, *arguments, **options)
+            key, found = recall((name, arguments), input)
+            if found is None:
+                found = function(input, *arguments)
+                keep(key, input, found)
+            return found
+        except Exception as error:
+            trim(error)
+            raise
+
+    return view

@@ -1,0 +1,104 @@
+"""Mixed precision: while ``state.autocast`` is set, products compute in a narrower dtype and some functions in float32.
+
+A function of either list starts with ``if state.autocast is not None: return state.autocast.lower(..)``, or is
+decorated where it has many arguments; ops know nothing of it. What runs inside such a function is not cast again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from autojit.core.dtypes import DType, bfloat16, float16, float32
+from autojit.core.source import relay
+from autojit.dispatch.promotion import cast
+from autojit.functions.argument_errors import raise_for_kinds
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+
+R = TypeVar("R")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ELIGIBLE = frozenset({float16, bfloat16, float32})  # float64 and complex numbers stay as they are
+
+
+class Mode:
+    """What ``state.autocast`` holds: the narrower dtype. Equal modes give equal steps."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mode) and other.dtype is self.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype.name)
+
+    def lower(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
+        """Call a function with its floats in the narrower dtype."""
+        return _call(function, arguments, options, self.dtype)
+
+    def full(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
+        """Call a function with its floats in float32."""
+        return _call(function, arguments, options, float32)
+
+
+def _call(function: Callable[..., R], arguments: tuple[Any, ...], options: dict[str, Any], dtype: DType) -> R:
+    before, state.autocast = state.autocast, None
+    try:
+        given = [converted(value, dtype) for value in arguments]
+        return function(*given, **{name: converted(value, dtype) for name, value in options.items()})
+    finally:
+        state.autocast = before
+
+
+def converted(value: Any, dtype: DType) -> Any:
+    """A tensor, or those in a list or tuple, in a dtype, where mixed precision applies to them."""
+    if isinstance(value, Tensor):
+        return cast(value, dtype) if type_of(value).dtype in _ELIGIBLE else value
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)([converted(item, dtype) for item in value])
+    return value
+
+
+def in_full_precision(function: F) -> F:
+    """The function, which computes in float32 where mixed precision is on."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            if state.autocast is None:
+                return function(*arguments, **options)
+            return state.autocast.full(function, *arguments, **options)
+        except Exception as error:
+            raise_for_kinds(function, arguments, options, error)
+            raise
+
+    return _like(function, call)
+
+
+def in_lower_precision(function: F) -> F:
+    """The function, which computes in the narrower dtype where mixed precision is on."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            if state.autocast is None:
+                return function(*arguments, **options)
+            return state.autocast.lower(function, *arguments, **options)
+        except Exception as error:
+            raise_for_kinds(function, arguments, options, error)
+            raise
+
+    return _like(function, call)
+
+
+def _like(function: F, call: Any) -> F:
+    name = function.__name__
+    call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
+    relay(call)
+    wrapped: Any = functools.wraps(function)(call)
+    found: F = wrapped
+    return found

@@ -1,0 +1,165 @@
+"""Comparison, logic, bits, and choice: of the larger operand, of bounds, by a condition."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from autojit import ops
+from autojit.core.dtypes import bool_
+from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import apply
+from autojit.dispatch.kernels import in_one_pass
+from autojit.dispatch.op_functions import binary, through_ops
+from autojit.dispatch.promotion import (
+    NUMBERS,
+    all_together,
+    as_operand,
+    cast,
+    refuse_numbers,
+    together,
+)  # fmt: skip
+from autojit.functions.refused_dtypes import refuses
+from autojit.ir.op import Op
+from autojit.tensor.tensor import Tensor, type_of
+
+WHERE = Op.registry["where"]()
+_OF_BITS = declared(in_place="values", out=True, wraps_around=True)
+
+maximum = declared(out=True, lists="clamp_min", numbers="none")(binary("maximum", "larger element; NaN wins"))
+minimum = declared(out=True, lists="clamp_max", numbers="none")(binary("minimum", "smaller element; NaN wins"))
+fmax = declared(out=True, numbers="none")(binary("fmax", "larger element; NaN loses"))
+fmin = declared(out=True, numbers="none")(binary("fmin", "smaller element; NaN loses"))
+eq = declared(in_place="comparison", out=True, numbers="second", wraps_around=True, numpy="equal")(
+    binary("eq", "equality")
+)
+ne = declared(aliases="not_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
+    binary("ne", "inequality")
+)
+lt = declared(aliases="less", in_place="comparison", out=True, numbers="second", wraps_around=True)(
+    binary("lt", "``<``")
+)
+le = declared(aliases="less_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
+    binary("le", "``<=``")
+)
+gt = declared(aliases="greater", in_place="comparison", out=True, numbers="second", wraps_around=True)(
+    binary("gt", "``>``")
+)
+ge = declared(aliases="greater_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
+    binary("ge", "``>=``")
+)
+bitwise_and = _OF_BITS(binary("bitwise_and", "bitwise and"))
+bitwise_or = _OF_BITS(binary("bitwise_or", "bitwise or"))
+bitwise_xor = _OF_BITS(binary("bitwise_xor", "bitwise exclusive or"))
+bitwise_left_shift = _OF_BITS(binary("bitwise_left_shift", "shift to the left", op_name="shift_left"))
+bitwise_right_shift = _OF_BITS(binary("bitwise_right_shift", "arithmetic shift to the right", op_name="shift_right"))
+bitwise_not = declared(in_place="values", out=True)(through_ops("bitwise_not", ops.bitwise_not))
+isnan = declared()(through_ops("isnan", ops.isnan))
+isinf = declared()(through_ops("isinf", ops.isinf))
+isfinite = declared()(through_ops("isfinite", ops.isfinite))
+signbit = declared(out=True)(refuses("complex")(through_ops("signbit", ops.signbit)))
+logical_not = declared(in_place="comparison", out=True)(through_ops("logical_not", ops.logical_not))
+
+
+@declared(out=True, numpy="isposinf")
+@refuses("complex")
+def isposinf(input: Tensor) -> Tensor:
+    """Whether an element is plus infinity."""
+    return eq(input, float("inf"))
+
+
+@declared(out=True, numpy="isneginf")
+@refuses("complex")
+def isneginf(input: Tensor) -> Tensor:
+    """Whether an element is minus infinity."""
+    return eq(input, float("-inf"))
+
+
+@declared(in_place="comparison", out=True, numbers="none")
+def logical_and(input: Any, other: Any) -> Tensor:
+    """Elementwise and of truth values."""
+    return ops.logical_and(*_any_pair(input, other, "logical_and"))
+
+
+@declared(in_place="comparison", out=True, numbers="none")
+def logical_or(input: Any, other: Any) -> Tensor:
+    """Elementwise or of truth values."""
+    return ops.logical_or(*_any_pair(input, other, "logical_or"))
+
+
+@declared(in_place="comparison", out=True, numbers="none")
+def logical_xor(input: Any, other: Any) -> Tensor:
+    """Elementwise exclusive or of truth values."""
+    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
+
+
+def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+    refuse_numbers(what, x, y)
+    return as_operand(x, what), as_operand(y, what)
+
+
+@declared(aliases="clip", in_place="values", out=True, numbers="second")
+def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
+    """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
+    if isinstance(input, NUMBERS):
+        refuse_numbers("clamp", input, min)
+    input = as_operand(input, "clamp")
+    if isinstance(input, Tensor) and type_of(input).dtype.is_complex:
+        raise UnsupportedDTypeError("clamp is not supported for complex types", {"input": input})
+    if min is None and max is None:
+        raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    by_numbers = type(input) is Tensor and all(v is None or isinstance(v, NUMBERS) for v in (min, max))
+    if by_numbers and type_of(input).dtype.is_floating_point:
+        return in_one_pass("clamp", (min, max), input, node="ClampBackward1")
+    values = all_together([v for v in (input, min, max) if v is not None], "clamp")
+    rest = iter(values[1:])
+    low: Any = None if min is None else next(rest)
+    high: Any = None if max is None else next(rest)
+    low = min if isinstance(min, NUMBERS) else low
+    high = max if isinstance(max, NUMBERS) else high
+    return ops.clamp(values[0], low, high)
+
+
+class ArgumentTypeError(ArgumentError, RuntimeError):
+    """A missing argument that torch reports as RuntimeError."""
+
+
+@declared(in_place="values", out=True, lists=True, numbers="second")
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """Limit from below."""
+    return clamp(input, min=min)
+
+
+@declared(in_place="values", out=True, lists=True, numbers="second")
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """Limit from above."""
+    return clamp(input, max=max)
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """This tensor's elements where the condition holds, else ``other``."""
+    found: Tensor = where(condition, self, other)
+    return found
+
+
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Any, other: Any) -> Tensor: ...
+@declared(method=_where_method, out=True, numbers="both")
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if type(input) is Tensor and type(other) is Tensor and type(condition) is Tensor:
+        c, a, b = condition._array, input._array, other._array
+        if c is not None and a is not None and b is not None and a.dtype is b.dtype and c.dtype.kind == "b":
+            return apply(WHERE, condition, input, other)
+    if type_of(condition).dtype is not bool_:
+        if type_of(condition).dtype.name != "uint8":
+            raise UsageError(
+                f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+            )
+        condition = cast(condition, bool_)
+    x, y = together(input, other, "where")
+    return ops.where(condition, x, y)

@@ -1,0 +1,449 @@
+"""Functions composed of others: angles, products of many operands, distances, integrals, statistics of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations as pairs_of
+from itertools import combinations_with_replacement as pairs_with_repetition
+from typing import Any, overload
+
+import numpy as np
+
+from autojit import ops
+from autojit.core.dtypes import DType, bool_, float32, int64
+from autojit.core.errors import ArgumentError, DTypeError, UsageError
+from autojit.core.sizes import agree, is_symbolic, seems_equal
+from autojit.dispatch.declared import declared
+from autojit.dispatch.kernels import in_one_pass, in_one_step
+from autojit.dispatch.promotion import as_operand, cast, floating, refuse_numbers, together
+from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
+from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
+from autojit.functions.factories import finish
+from autojit.functions.index_functions import index_select
+from autojit.functions.own_memory import own_memory
+from autojit.functions.products import bmm, matmul
+from autojit.functions.reduction import norm
+from autojit.functions.refused_dtypes import refuses
+from autojit.functions.shape import cat, diag_embed, meshgrid, reshape, stack
+from autojit.functions.special import lgamma
+from autojit.history.op_node import rename_node
+from autojit.ops.base import normalize_axis
+from autojit.ops.matmul import require_base
+from autojit.ops.sources import is_one
+from autojit.tensor.of_arrays import constant
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+
+@declared(in_place="values", out=True, lists=True)
+def frac(input: Any) -> Tensor:
+    """What is left of a number without its whole part."""
+    x = as_operand(input, "frac")
+    if type_of(x).dtype.category < 2:
+        raise UsageError(f'"frac" not implemented for {type_of(x).dtype}')
+    return in_one_pass("fraction", (), x, node="FracBackward0")
+
+
+@declared(in_place="values", out=True, lists=True)
+@refuses("int")
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """``input + weight * (end - input)``."""
+    if _all_floats(input, end):
+        if isinstance(weight, int | float):
+            return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0")
+        if _all_floats(input, weight):
+            return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
+    if type_of(input).dtype is not type_of(end).dtype:
+        raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
+    found: Tensor = ops.lerp(input, end, weight)
+    return found
+
+
+@declared(in_place="values", out=True, lists=True)
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
+        return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")
+    product = mul(tensor1, tensor2)
+    return add(input, scaled(product, value, input))
+
+
+@declared(in_place="values", out=True, lists=True)
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``."""
+    if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
+        return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")
+    if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
+        raise UsageError(
+            "Integer division with addcdiv is not supported",
+            {"tensor1": tensor1, "tensor2": tensor2},
+            "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
+        )
+    quotient = div(tensor1, tensor2)
+    return add(input, quotient if is_one(value) else mul(quotient, value))
+
+
+def _all_floats(*operands: Any) -> bool:
+    """Whether these are tensors of one floating dtype, which nothing needs to be promoted to."""
+    if not all(type(t) is Tensor for t in operands):
+        return False
+    dtype = type_of(operands[0]).dtype
+    return dtype.is_floating_point and all(type_of(t).dtype is dtype for t in operands[1:])
+
+
+@declared(in_place="values", out=True)
+def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
+    if type_of(input).dtype.category < 2:
+        return clone(input)
+    return in_one_pass("nan_to_num", (0.0 if nan is None else nan, posinf, neginf), input)
+
+
+@declared(in_place="values", out=True)
+@refuses("complex")
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
+    x = floating(input, "logit")
+    x = x if eps is None else clamp(x, eps, 1 - eps)
+    return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))
+
+
+@declared(in_place="values", out=True, numpy="radians")
+@refuses("complex")
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return mul(floating(input, "deg2rad"), math.pi / 180)
+
+
+@declared(in_place="values", out=True, numpy="degrees")
+@refuses("complex")
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return mul(floating(input, "rad2deg"), 180 / math.pi)
+
+
+@declared(in_place="values", out=True, numbers="none")
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """``input * 2 ** other``."""
+    refuse_numbers("ldexp", input, other)
+    return mul(input, pow(2.0, other))
+
+
+@declared(out=True, numbers="none")
+@refuses("complex")
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """``log2(2 ** x + 2 ** y)`` without overflow."""
+    x, y = floating(input, "logaddexp2"), floating(other, "logaddexp2")
+    high = x.maximum(y)
+    gap = where(x.eq(y), 0.0, (x - y).abs())  # of equal infinities, too
+    return add(high, log1p(exp2(-gap)) / math.log(2))
+
+
+@declared(in_place="values")
+@refuses("bool complex")
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension ``p``."""
+    if p < 1:
+        raise UsageError(f"p has to be greater than or equal to 1, but got {p}", {"input": input})
+    x = floating(input, "mvlgamma")
+    total = x * 0 + p * (p - 1) / 4 * math.log(math.pi)
+    for k in range(p):
+        total = total + lgamma(x - k / 2)
+    return total
+
+
+@declared(in_place="values", out=True)
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
+    if state.autocast is not None:
+        return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)
+    product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
+    require_base("addbmm", input, product)
+    if type_of(input).dtype.category < 2:
+        beta, alpha = int(beta), int(alpha)  # as in torch
+    found = add(mul(input, beta), mul(product, alpha))
+    (count, rows, _), columns = type_of(batch1).shape, type_of(batch2).shape[2]
+    return rename_node(
+        found, "AddbmmBackward0", batch1_sym_argsize_0=count, batch1_sym_argsize_1=rows, batch2_sym_argsize_2=columns
+    )
+
+
+@declared(method=False)
+@own_memory
+def chain_matmul(*matrices: Any) -> Tensor:
+    """The product of matrices, from left to right."""
+    given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
+    found: Tensor = given[0]
+    for matrix in given[1:]:
+        found = matmul(found, matrix)
+    return found
+
+
+@declared()
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements on a diagonal."""
+    return diag_embed(reshape(input, -1), offset)
+
+
+@declared(method=False)
+def block_diag(*tensors: Tensor) -> Tensor:
+    """A matrix with the operands (matrices, vectors as rows, numbers) on its block diagonal."""
+    blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
+    if any(type_of(x).ndim > 2 for x in blocks):
+        raise UsageError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
+    width = sum(type_of(x).shape[1] for x in blocks)
+    rows, before = [], 0
+    for x in blocks:
+        height, own = type_of(x).shape
+        left, right = x.new_zeros((height, before)), x.new_zeros((height, width - before - own))
+        rows.append(cat([left, x, right], 1))
+        before += own
+    return cat(rows, 0)
+
+
+@declared(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """Every combination of elements of vectors, as rows."""
+    for vector in tensors:
+        _require_vector(vector)
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([reshape(grid, -1) for grid in meshgrid(*tensors, indexing="ij")], 1)
+
+
+def _require_vector(x: Tensor) -> None:
+    if type_of(x).ndim != 1:
+        raise UsageError(f"Expect a 1D vector, but got shape {list(type_of(x).shape)}", {"input": x})
+
+
+@declared(method=False)
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Every combination of ``r`` elements of a vector, as rows; ``with_replacement`` elements may repeat."""
+    _require_vector(input)
+    if r < 0:
+        raise UsageError(f"Expect a non-negative number, but got {r}", {"input": input})
+    if r == 0:
+        return input.new_empty((0,))
+    choose: Any = pairs_with_repetition if with_replacement else pairs_of
+    places = np.array(list(choose(range(type_of(input).size), r)), np.int64).reshape(-1, r)
+    return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
+
+
+@declared(method=False, out=True)
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Join along the third axis."""
+    if not tensors:
+        raise UsageError("dstack expects a non-empty TensorList")
+    return cat([atleast_3d(x) for x in tensors], 2)
+
+
+@overload
+def atleast_3d(tensor: Tensor, /) -> Tensor: ...
+@overload
+def atleast_3d(*tensors: Any) -> Any: ...
+@declared(method=False)
+def atleast_3d(*tensors: Any) -> Any:
+    """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
+    if len(tensors) != 1 or not isinstance(tensors[0], Tensor):
+        return tuple(atleast_3d(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
+    x = tensors[0]
+    shape = type_of(x).shape
+    if len(shape) >= 3:
+        return x
+    return reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
+
+
+@declared(out=True)
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The vector product along an axis of extent 3, by default the first such axis."""
+    x, y = type_of(input), type_of(other)
+    if dim is None:
+        dim = next((axis for axis, n in enumerate(x.shape) if n == 3), 0)
+    if x.ndim != y.ndim:
+        raise UsageError("linalg.cross: inputs must have the same number of dimensions.", {"other": other})
+    dim = normalize_axis(dim, x.ndim, "linalg.cross")
+    if x.shape[dim] != 3 or y.shape[dim] != 3:
+        raise UsageError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
+    if x.dtype is not y.dtype or x.dtype is bool_:
+        raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
+    ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
+    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead
+
+
+_DISTANCE_MODES = (
+    "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist",
+)  # fmt: skip
+
+
+@declared(method=False)
+@refuses("bool int complex")
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
+    if state.autocast is not None:
+        return state.autocast.full(cdist, x1, x2, p, compute_mode)
+    for name, t in (("X1", x1), ("X2", x2)):
+        if type_of(t).dtype.kind != "float":
+            raise UsageError(f"cdist only supports floating-point dtypes, {name} got: {type_of(t).dtype}", {name: t})
+        if type_of(t).ndim < 2:
+            raise UsageError(f"cdist only supports at least 2D tensors, {name} got: {type_of(t).ndim}D", {name: t})
+    if not agree(type_of(x1).shape[-1], type_of(x2).shape[-1]):
+        raise UsageError(
+            f"X1 and X2 must have the same number of columns. X1: {type_of(x1).shape[-1]} X2: {type_of(x2).shape[-1]}",
+            {"X1": x1, "X2": x2},
+        )
+    if p < 0:
+        raise UsageError("cdist only supports non-negative p values", {"p": p})
+    x, y = [cast(t, float32) if type_of(t).dtype.size_bytes == 2 else t for t in (x1, x2)]
+    if compute_mode not in _DISTANCE_MODES:
+        raise ArgumentError(f"{compute_mode} is not a valid value for compute_mode", {"known": _DISTANCE_MODES})
+    found = _distances(x, y, p, compute_mode)
+    return rename_node(cast(found, type_of(x1).dtype), "CdistBackward0", p=float(p))
+
+
+def _distances(x: Tensor, y: Tensor, p: float, mode: str) -> Tensor:
+    """By products where torch takes them and they are faster, else from the differences."""
+    (n, width), m = type_of(x).shape[-2:], type_of(y).shape[-2]
+    by_products = p == 2 and mode != "donot_use_mm_for_euclid_dist" and not any(map(is_symbolic, (n, m, width)))
+    if by_products and (mode == "use_mm_for_euclid_dist" or (max(n, m) > 25 and width > _SHORT_ROW)):
+        return in_one_step("distances_by_products", (), x, y)
+    return in_one_step("distances", (float(p),), x, y)
+
+
+_SHORT_ROW = 24  # elements; up to here one pass over the differences is faster than a matrix product
+
+
+@declared(method=False)
+@refuses("complex")
+def pdist(input: Tensor, p: float = 2) -> Tensor:
+    """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
+    first, second = np.triu_indices(type_of(input).shape[0], 1)
+    apart = index_select(input, 0, wrap(first)) - index_select(input, 0, wrap(second))
+    return rename_node(norm(apart, p, -1), "PdistBackward0", p=float(p))
+
+
+@declared(in_place="values", out=True)
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Slices along an axis whose p-norm is above ``maxnorm``, scaled down to it."""
+    if type_of(input).ndim < 2:
+        raise UsageError(f"renorm: input needs at least 2 dimensions, got {type_of(input).ndim} dimensions")
+    if not p > 0 or maxnorm < 0:
+        raise UsageError(f"renorm: non-positive-norm not supported: p={p}, maxnorm={maxnorm}", {"input": input})
+    along = normalize_axis(dim, type_of(input).ndim, "renorm")
+    axes = tuple(axis for axis in range(type_of(input).ndim) if axis != along)
+    size = norm(input, p, axes, keepdim=True)
+    return mul(input, where(size > maxnorm, maxnorm / (size + 1e-7), 1.0))
+
+
+@declared()
+@refuses("bool int complex")
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """``x`` where positive, else ``weight * x``; one weight, or one per channel (axis 1)."""
+    w = weight
+    if not seems_equal(type_of(w).size, 1):
+        w = reshape(w, (1, -1, *(1,) * (type_of(input).ndim - 2)) if type_of(input).ndim > 1 else (-1,))
+    return where(input > 0, input, w * input)
+
+
+@declared()
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element differs from 0."""
+    if not seems_equal(type_of(as_operand(input)).size, 1):
+        raise UsageError(
+            f"Boolean value of Tensor with {'no values' if not type_of(input).size else 'more than one value'} is "
+            "ambiguous",
+            {"input": input},
+            "say which: x.any() or x.all()",
+        )
+    return bool(input)
+
+
+@declared()
+def is_conj(input: Tensor) -> bool:
+    """Whether the elements are conjugates yet to be computed; never, as ``conj`` computes at once."""
+    return False
+
+
+@declared()
+def is_neg(input: Tensor) -> bool:
+    """Whether the elements are negatives yet to be computed; never, as ``neg`` computes at once."""
+    return False
+
+
+@declared()
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself, see ``is_conj``."""
+    return input
+
+
+@declared()
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself, see ``is_neg``."""
+    return input
+
+
+@declared()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape."""
+    return type_of(input).shape == type_of(other).shape
+
+
+def _require_extents(row: int, col: int) -> None:
+    for name, extent in (("row", row), ("col", col)):
+        if extent < 0:
+            raise UsageError(f"{name} must be non-negative, got {extent}")
+
+
+@declared(method=False)
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Positions of a matrix's lower triangle, as rows of an integer matrix."""
+    _require_extents(row, col)
+    return _places(np.tril_indices(row, offset, col), dtype, **options)
+
+
+@declared(method=False)
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Positions of a matrix's upper triangle, as rows of an integer matrix."""
+    _require_extents(row, col)
+    return _places(np.triu_indices(row, offset, col), dtype, **options)
+
+
+def _places(
+    found: Any,
+    dtype: DType | None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    return finish(constant(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
+
+
+@declared(numbers="none")
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if bound < 0:
+            raise UsageError(f"{name} must be greater than or equal to zero, but got {bound}")
+    x, y = together(input, other, "isclose")
+    if len({type_of(t).dtype for t in (input, other) if isinstance(t, Tensor)}) == 2:
+        raise UsageError(f"isclose: {type_of(input).dtype} did not match {type_of(other).dtype}", {"other": other})
+    same = eq(x, y)
+    if type_of(x).dtype.category >= 2:
+        if equal_nan:
+            same = logical_or(same, logical_and(isnan(x), isnan(y)))
+        near = le(abs(sub(x, y)), add(abs(mul(y, rtol)), atol))
+        return logical_or(same, logical_and(near, logical_and(isfinite(x), isfinite(y))))
+    return same if rtol == 0 and atol == 0 else isclose(x.double(), y.double(), rtol, atol)
+
+
+@declared()
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as a Python bool."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@declared()
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are equal, as a Python bool."""
+    return bool(input.shape == other.shape and eq(input, other).all())

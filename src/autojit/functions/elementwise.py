@@ -1,0 +1,358 @@
+"""Elementwise functions: operators, comparison, logic, rounding, transcendental functions, selection.
+
+Each takes Tensors, arrays or Python numbers, promotes as torch does and applies one op or a composite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit import ops
+from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
+from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
+from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.dispatch import apply, apply_single, in_range, number
+from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
+from autojit.dispatch.promotion import (
+    NUMBERS,
+    as_operand,
+    cast,
+    converted,
+    floating_together,
+    refuse_numbers,
+    together,
+)  # fmt: skip
+from autojit.functions.comparison import eq, ge, isinf, logical_and, lt, where
+from autojit.functions.refused_dtypes import refuses
+from autojit.history.op_node import rename_node
+from autojit.ops.elementwise_exponential import PowNumber, power_of
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+
+_LITERALS = (int, float)
+_IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
+
+
+def scaled(other: Any, alpha: Any, beside: Any = None) -> Any:
+    """``alpha * other``, where torch's functions take a factor, which must fit; ``beside``: another operand."""
+    if type(alpha) in _LITERALS and alpha == 1:  # a number of a step is 1 for this call only
+        return other
+    kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
+    if kind.category < 2 and isinstance(alpha, float):
+        if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
+            return mul(other.to(type_of(beside).dtype), alpha)
+        raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
+    return mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
+
+
+_ADD, _SUB, _MUL, _DIV = op_of("add"), op_of("sub"), op_of("mul"), op_of("div")
+
+
+@declared(in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
+    x, y = together(input, scaled(other, alpha, input), "add")
+    return apply(_ADD, x, y)
+
+
+@declared(aliases="subtract", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input - alpha * other``, elementwise; bools are refused, as in torch."""
+    x, y = together(input, scaled(other, alpha, input), "sub")
+    if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
+        raise DTypeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported.",
+            {"input": x, "other": y},
+            "use the `^` or `logical_xor()` operator instead",
+        )
+    found: Tensor = apply(_SUB, x, y)
+    return found
+
+
+def _is_bool(*operands: Any) -> bool:
+    """Whether a tensor of bools is among the operands, as they were given."""
+    return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
+
+
+@declared(numbers="second", wraps_around=True)
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``other - alpha * input``."""
+    if isinstance(input, NUMBERS):
+        refuse_numbers("rsub", input, other)
+    return sub(other, input, alpha=alpha)
+
+
+@declared(aliases="multiply", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
+def mul(input: Any, other: Any) -> Tensor:
+    """``input * other``, elementwise; operands broadcast and are promoted."""
+    x, y = together(input, other, "mul")
+    found: Tensor = apply(_MUL, x, y)
+    return found
+
+
+@declared(aliases="divide true_divide", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """``input / other``: true division (integers give floats), or rounded to ``"trunc"`` or ``"floor"``."""
+    if rounding_mode is None:
+        x, y = floating_together(input, other, "div")
+        found: Tensor = apply(_DIV, x, y)
+        return found
+    if rounding_mode not in ("trunc", "floor"):
+        raise UsageError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
+        )
+    x, y = _not_bools(input, other, "div")
+    rounded: Tensor = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
+    return rename_node(rounded, "DivBackward2", rounding_mode=rounding_mode)
+
+
+def _not_bools(input: Any, other: Any, name: str) -> tuple[Tensor, Tensor]:
+    x, y = together(input, other, name)
+    if type_of(x).dtype is bool_:
+        raise UnsupportedDTypeError(f'"{name}" not implemented for {bool_}', {"input": x, "other": y})
+    return x, y
+
+
+@declared(in_place="values", out=True, numbers="both", wraps_around=True)
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """The floor of the quotient."""
+    x, y = _not_bools(input, other, "floor_divide")
+    found: Tensor = ops.floor_divide(x, y)
+    return found
+
+
+@declared(in_place="values", out=True, wraps_around=True)
+def remainder(input: Any, other: Any) -> Tensor:
+    """Python's modulus: the sign of the divisor."""
+    x, y = _not_bools(input, other, "remainder")
+    found: Tensor = ops.remainder(x, y)
+    return found
+
+
+@declared(in_place="values", out=True, numbers="second", wraps_around=True)
+def fmod(input: Any, other: Any) -> Tensor:
+    """C's modulus: the sign of the dividend."""
+    x, y = _not_bools(input, other, "fmod")
+    found: Tensor = ops.fmod(x, y)
+    return found
+
+
+@declared(in_place="values", out=True, lists=True, wraps_around=True)
+def pow(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
+    if isinstance(exponent, NUMBERS) and isinstance(input, Tensor) and not hasattr(type(exponent), "as_operand"):
+        if type(exponent) is int and exponent == 2 and input._array is not None and input._array.dtype.kind == "f":
+            return square_op(input)
+        dtype = promote_with_number(type_of(input).dtype, exponent)
+        if dtype.category < 2 and exponent < 0:  # type: ignore[operator]
+            raise UsageError("Integers to negative integer powers are not allowed.")
+        x = cast(input, dtype)
+        in_range(exponent, dtype)  # else refused, as a base is not
+        if exponent == 1:
+            return mul(x, 1)
+        if exponent == 0:
+            return apply_single(PowNumber(0), x)
+        is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
+        return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
+    x, y = _not_bools(input, exponent, "pow")
+    power: Tensor = ops.pow(x, y)
+    return power
+
+
+@declared(in_place="values", out=True)
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """``pow`` in float64 (complex128 for complex operands)."""
+    refuse_numbers("float_power", input, exponent, ("input", "exponent"))
+    from_complex = any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, exponent))
+    wide = complex128 if from_complex else float64
+    return pow(cast(as_operand(input), wide), cast(as_operand(exponent), wide))
+
+
+neg_op = unary("neg", False, "negative")
+exp = _IN_ALL_FORMS(unary("exp", True, "exponential"))
+exp2 = declared(in_place="values", out=True)(unary("exp2", True, "power of two"))
+expm1 = _IN_ALL_FORMS(unary("expm1", True, "``exp(x) - 1``, accurate near 0"))
+log = _IN_ALL_FORMS(unary("log", True, "natural logarithm"))
+log2 = _IN_ALL_FORMS(unary("log2", True, "logarithm to base 2"))
+log10 = _IN_ALL_FORMS(unary("log10", True, "logarithm to base 10"))
+log1p = _IN_ALL_FORMS(unary("log1p", True, "``log(1 + x)``, accurate near 0"))
+sqrt = _IN_ALL_FORMS(unary("sqrt", True, "square root"))
+rsqrt = _IN_ALL_FORMS(unary("rsqrt", True, "reciprocal square root"))
+sigmoid = _IN_ALL_FORMS(unary("sigmoid", True, "logistic function"))
+sin = _IN_ALL_FORMS(unary("sin", True, "sine"))
+cos = _IN_ALL_FORMS(unary("cos", True, "cosine"))
+tan = _IN_ALL_FORMS(unary("tan", True, "tangent"))
+asin = declared(aliases="arcsin", in_place="values", out=True, lists=True)(unary("asin", True, "inverse sine"))
+acos = declared(aliases="arccos", in_place="values", out=True, lists=True)(unary("acos", True, "inverse cosine"))
+atan = declared(aliases="arctan", in_place="values", out=True, lists=True)(unary("atan", True, "inverse tangent"))
+sinh = _IN_ALL_FORMS(unary("sinh", True, "hyperbolic sine"))
+cosh = _IN_ALL_FORMS(unary("cosh", True, "hyperbolic cosine"))
+tanh = _IN_ALL_FORMS(unary("tanh", True, "hyperbolic tangent"))
+asinh = declared(aliases="arcsinh", in_place="values", out=True)(unary("asinh", True, "inverse hyperbolic sine"))
+acosh = declared(aliases="arccosh", in_place="values", out=True)(unary("acosh", True, "inverse hyperbolic cosine"))
+atanh = declared(aliases="arctanh", in_place="values", out=True)(unary("atanh", True, "inverse hyperbolic tangent"))
+reciprocal = _IN_ALL_FORMS(unary("reciprocal", True, "reciprocal"))
+square_op = unary("square", False, "square")
+abs = declared(aliases="absolute", in_place="values", out=True, lists=True, numpy="fabs")(
+    unary("abs", False, "absolute value")
+)
+relu = declared(in_place="values")(unary("relu", False, "``max(x, 0)``"))
+_real_logaddexp = binary("logaddexp", "``log(exp(x) + exp(y))`` without overflow")
+atan2 = declared(aliases="arctan2", in_place="values", out=True, numbers="none")(
+    binary("atan2", "angle of the point (y, x)", floats=True)
+)
+hypot = declared(in_place="values", out=True, numbers="none")(binary("hypot", "``sqrt(x*x + y*y)`` without overflow"))
+copysign = declared(in_place="values", out=True, numbers="second")(
+    binary("copysign", "``x`` with the sign of ``y``", floats=True)
+)
+nextafter = declared(in_place="values", out=True, numbers="none")(
+    binary("nextafter", "next representable number after ``x`` towards ``y``")
+)
+
+
+@declared(out=True, numbers="none")
+def logaddexp(input: Any, other: Any) -> Tensor:
+    """``log(exp(x) + exp(y))`` without overflow; operands broadcast and are promoted."""
+    if any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, other)):
+        x, y = together(input, other, "logaddexp")
+        return _complex_logaddexp(x, y)
+    return _real_logaddexp(input, other)
+
+
+def _complex_logaddexp(x: Tensor, y: Tensor) -> Tensor:
+    """From the operand with the greater real part, whose imaginary part keeps its turns."""
+    first = ge(real(x), real(y))
+    large, small = where(first, x, y), where(first, y, x)
+    found: Tensor = add(large, log1p(exp(sub(small, large))))
+    ends = logical_and(eq(real(x), real(y)), isinf(real(x)))  # both infinitely small or large: no difference of them
+    return where(ends, where(lt(real(x), 0), small, log(add(exp(large), exp(small)))), found)
+
+
+@declared(aliases="negative", in_place="values", out=True, lists=True)
+def neg(input: Any) -> Tensor:
+    """Elementwise negative; bools are refused, as in torch."""
+    t = as_operand(input, "neg")
+    if type_of(t).dtype is bool_:
+        raise DTypeError(
+            "Negation, the `-` operator, on a bool tensor is not supported.",
+            {"input": t},
+            "use the `~` or `logical_not()` operator instead",
+        )
+    return neg_op(t)
+
+
+floor = _IN_ALL_FORMS(through_ops("floor", ops.floor, refuses_bool=True))
+ceil = _IN_ALL_FORMS(through_ops("ceil", ops.ceil, refuses_bool=True))
+trunc = declared(aliases="fix", in_place="values", out=True, lists=True)(
+    through_ops("trunc", ops.trunc, refuses_bool=True)
+)
+sign_op = through_ops("sign", ops.sign)
+angle = declared(out=True)(through_ops("angle", ops.angle, floats=True))
+conj = declared()(through_ops("conj", ops.conj))
+declared(name="conj_physical", in_place="values", out=True)(conj)
+
+
+@declared(in_place="values", out=True, lists=True)
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1 by the sign.
+
+    Raises:
+        RuntimeError: the operand is complex: ``sgn`` takes these.
+    """
+    t = as_operand(input, "sign")
+    if type_of(t).dtype.is_complex:
+        raise UnsupportedDTypeError("sign is not defined for complex tensors", {"input": t}, "use sgn: x / abs(x)")
+    return sgn(t)
+
+
+@declared(in_place="values", out=True)
+def square(input: Tensor) -> Tensor:
+    """The square of each element; bools become int64."""
+    t = as_operand(input, "square")
+    return square_op(cast(t, int64) if type_of(t).dtype is bool_ else t)
+
+
+@declared(in_place="values", out=True, numpy="sign")
+def sgn(input: Any) -> Tensor:
+    """``x / abs(x)``, 0 at 0; the sign for real operands."""
+    t = as_operand(input, "sgn")
+    return clone(t) if type_of(t).dtype is bool_ else sign_op(t)
+
+
+@declared()
+def positive(input: Tensor) -> Tensor:
+    """``input`` itself; bools are refused."""
+    if type_of(input).dtype is bool_:
+        raise UsageError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@declared(method=False)
+def real(input: Tensor) -> Tensor:
+    """The real part; real operands are returned as they are."""
+    return ops.real(input) if type_of(input).dtype.is_complex else input
+
+
+@declared(method=False)
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part of a complex operand."""
+    if not type_of(input).dtype.is_complex:
+        raise UsageError("imag is not implemented for tensors with non-complex dtypes.")
+    return ops.imag(input)
+
+
+@declared(method=False, out=Out(is_exact=True), numbers="none")
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """A complex tensor of its parts, both float16, float32 or float64."""
+    refuse_numbers("complex", real, imag, ("real", "imag"))
+    parts = [type_of(v).dtype for v in (real, imag)]
+    if any(dtype not in (float16, float32, float64) for dtype in parts):
+        names = " and ".join(dtype.name for dtype in parts)
+        raise UsageError(f"Expected both inputs to be Half, Float or Double tensors but got {names}")
+    if parts[0] is not parts[1]:
+        raise UsageError(
+            f"Expected object of scalar type {parts[0].name} but got scalar type {parts[1].name} for second argument"
+        )
+    return ops.complex(real, imag)
+
+
+@declared(method=False, out=True, numbers="none")
+@refuses("bool int")
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """A complex tensor of absolute value and angle."""
+    if state.autocast is not None:
+        return state.autocast.full(polar, abs, angle)
+    refuse_numbers("polar", abs, angle, ("abs", "angle"))
+    if type_of(abs).dtype is not type_of(angle).dtype or not type_of(abs).dtype.is_floating_point:
+        return complex(abs, angle)  # which says what is wrong
+    return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
+
+
+@declared(in_place="values", out=True, lists=True, numpy="rint")
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """To the nearest, halves to even."""
+    x = as_operand(input, "round")
+    if type_of(x).dtype.kind in ("bool", "complex"):
+        raise UnsupportedDTypeError(f'"round" not implemented for {type_of(x).dtype}', {"input": x})
+    return ops.round(x, decimals)
+
+
+@declared()
+def isreal(input: Tensor) -> Tensor:
+    """Whether an element's imaginary part is 0."""
+    if type_of(input).dtype.is_complex:
+        return eq(imag(input), 0)
+    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)
+
+
+@declared(in_place="values", out=True)
+@refuses("complex")
+def xlogy(input: Any, other: Any) -> Tensor:
+    """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
+    return ops.xlogy(*floating_together(input, other, "xlogy"))
+
+
+@declared()
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A differentiable copy."""
+    return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")

@@ -1,0 +1,450 @@
+"""Factories: tensors from data, and tensors filled by a rule. Inside a capture they become sources of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, isfinite
+from typing import Any
+
+import numpy as np
+
+from autojit.core.device import CPU, default_device
+from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
+from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
+from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
+from autojit.core.types import TensorType
+from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
+from autojit.dispatch.on_device import placed, where_to
+from autojit.dispatch.promotion import as_operand, cast
+from autojit.functions.comparison import eq, where
+from autojit.functions.elementwise import clone, floor_divide
+from autojit.functions.exchange import array_of_foreign, array_of_numbers, is_foreign_array, may_share, require_numbers
+from autojit.functions.shape import sizes_of, stack
+from autojit.ops.sources import Iota
+from autojit.tensor.of_arrays import constant, on_memory_of
+from autojit.tensor.size import Size
+from autojit.tensor.state import made_like, quietly, state
+from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
+
+
+def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
+    """Set the flag on a fresh tensor after checking dtype and device."""
+    if place is not None or default_device() is not CPU:
+        t = placed(t, where_to(place))
+    if state.inference and t._storage is None and t._view is None:
+        mark_inference(t)
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def tensor(
+    data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """A new leaf with a copy of the data: numbers, nested sequences, arrays, tensors.
+
+    Python floats take the default dtype, integers int64, bools bool; arrays keep theirs.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.tensor([1.0, 2.0])
+        tensor([1., 2.])
+    """
+    return finish(_from_data(data, dtype, copy=True), requires_grad, device)
+
+
+def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
+    if isinstance(data, Tensor):
+        found = clone(data.detach()) if copy else data
+        return found if dtype is None else cast(found, dtype)
+    if is_symbolic(data) or hasattr(type(data), "as_operand"):
+        made = _number_of_step(data)
+        return made if dtype is None else cast(made, dtype)
+    if isinstance(data, list | tuple) and _holds_tensors(data):
+        parts = [_from_data(d, dtype, copy=False) for d in data]
+        return stack(parts).detach()
+    found = array_from(data, dtype, copy)
+    return constant(found) if copy or not may_share(found, data) else on_memory_of(found)
+
+
+def _holds_tensors(data: Any) -> bool:
+    while isinstance(data, list | tuple):
+        if not data:
+            return False
+        if any(isinstance(d, Tensor) or hasattr(type(d), "as_operand") for d in data):
+            return True
+        data = data[0]
+    return False
+
+
+def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
+    """A NumPy array of one of our dtypes."""
+    if isinstance(data, np.ndarray | np.generic):
+        wanted = dtype_of_numpy(data.dtype) if dtype is None else dtype
+        return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
+    if is_foreign_array(data):
+        return array_from(array_of_foreign(data), dtype, copy)
+    plain = array_of_numbers(data)
+    if plain.dtype.kind in "OSU":
+        if plain.dtype.kind == "O" and plain.size and isinstance(plain.reshape(-1)[0], int):
+            raise UsageError("Overflow when unpacking long")
+        raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")
+    wanted = dtype if dtype is not None else _literal_dtype(plain, data)
+    if wanted.category == 1 and wanted is not int64 and plain.dtype.kind in "iu" and plain.size:
+        in_range(plain.min(), wanted)  # of numbers that are written down; arrays wrap around
+        in_range(plain.max(), wanted)
+    return quietly(lambda: plain.astype(wanted.numpy, copy=False))
+
+
+def _literal_dtype(plain: Any, data: Any) -> DType:
+    if plain.size == 0:
+        return default_dtype()
+    if plain.dtype.kind in "iu" and not _came_from_arrays(data):
+        return int64
+    if plain.dtype.kind == "f" and not _came_from_arrays(data):
+        return default_dtype()
+    if plain.dtype.kind == "c" and not _came_from_arrays(data):
+        return default_dtype().to_complex()
+    return dtype_of_numpy(plain.dtype)
+
+
+def _came_from_arrays(data: Any) -> bool:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return isinstance(data, np.ndarray | np.generic)
+
+
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """The data as a tensor, sharing memory where possible."""
+    return finish(_from_data(data, dtype, copy=False), False, device)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The data as a tensor: sharing memory where possible, a copy with ``copy=True``; a tensor keeps its history.
+
+    Raises:
+        ValueError: ``copy=False`` but another dtype asks for a copy.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.asarray([1.0, 2.0])
+        tensor([1., 2.])
+    """
+    if copy:
+        made = clone(obj) if isinstance(obj, Tensor) else tensor(obj, dtype=dtype)
+        found = made if dtype is None else cast(made, dtype)
+    else:
+        found = _from_data(obj, dtype, copy=False)
+    if copy is False and isinstance(obj, Tensor) and found is not obj:
+        raise ValueError("can't alias tensor: another dtype needs a copy; pass copy=None")
+    return finish(found, requires_grad, device)
+
+
+def from_numpy(ndarray: Any) -> Tensor:
+    """A tensor that shares memory with a NumPy array."""
+    if isinstance(ndarray, Tensor) and (state.trace is not None or state.detour == "eager"):
+        return ndarray  # a step is given its arrays as tensors
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtype_of_numpy(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ArgumentError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+            "currently not supported.",
+            {"dtype": str(ndarray.dtype)},
+            'convert it: array.astype(array.dtype.newbyteorder("=")), or copy it with aj.tensor(array)',
+        )
+    if any(s < 0 for s in ndarray.strides):
+        raise ArgumentError("At least one stride in the given numpy array is negative; copy the array first")
+    return on_memory_of(ndarray)
+
+
+@declared(method=False, factory=True)
+def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A 0-d tensor of the default dtype."""
+    return tensor(s, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
+
+
+def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
+    shape = tuple(shape)
+    if any(n < 0 for n in shape):
+        raise UsageError(f"Trying to create tensor with negative dimension: {list(shape)}")
+    if state.trace is not None:
+        return literal_of(value, TensorType(shape, dtype))
+    if dtype.category == 1 and type(value) is int and value:
+        value = number(value, dtype)._array  # checked, and wrapped around where it is negative
+    if type(value) is int and value == 0:
+        return wrap(np.zeros(shape, dtype.numpy))  # the system gives zeros: no pass over the memory
+    require_numbers(value)
+    return wrap(quietly(np.full, shape, value, dtype.numpy))
+
+
+@declared(method=False, factory=True, out=True)
+def full(
+    size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A value repeated in a shape."""
+    if is_symbolic(fill_value) or hasattr(type(fill_value), "as_operand"):
+        fill_value = _number_of_step(fill_value)
+    if isinstance(fill_value, Tensor):
+        return finish(
+            cast(fill_value, dtype or type_of(fill_value).dtype).expand(sizes_of((size,))).clone(),
+            requires_grad,
+            device,
+        )
+    wanted = dtype_of_number(fill_value) if dtype is None else dtype
+    return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
+
+
+def _number_of_step(value: Any) -> Tensor:
+    """A number that changes from call to call of a captured step, in the dtype of a Python number of its kind."""
+    if is_symbolic(value):
+        return number(value, int64)
+    made: Tensor = value.as_operand()
+    return made if type_of(made).dtype is int64 else cast(made, default_dtype())
+
+
+@declared(method=False, factory=True, out=True)
+def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of a shape."""
+    return finish(_filled(0, sizes_of(size), dtype or default_dtype()), requires_grad, device)
+
+
+@declared(method=False, factory=True, out=True)
+def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones of a shape."""
+    return finish(_filled(1, sizes_of(size), dtype or default_dtype()), requires_grad, device)
+
+
+@declared(method=False, factory=True, out=True)
+def empty(
+    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
+    """A tensor of a shape with unspecified elements (zeros, so that results repeat)."""
+    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@declared(method=False, factory=True)
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A value repeated in the shape and dtype of a tensor."""
+    t = type_of(input)
+    place = t.device if device is None else device
+    made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
+    return made_like(input, made) if state.layers else made
+
+
+@declared(method=False, factory=True)
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Zeros in the shape and dtype of a tensor."""
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@declared(method=False, factory=True)
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """Ones in the shape and dtype of a tensor."""
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@declared(method=False, factory=True)
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A tensor in the shape and dtype of another with unspecified elements."""
+    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, Tensor) else value
+    return value.concrete() if hasattr(type(value), "concrete") else value  # a shape needs a traced number's digits
+
+
+def _counts(value: Any) -> bool:
+    """Whether a value is a whole number that a step computes."""
+    return hasattr(type(value), "as_size") and value.kind is int
+
+
+def _counted_arange(start: Any, end: Any, step: int, dtype: DType) -> Tensor:
+    """``arange`` between whole numbers that a step computes."""
+    low, high = as_operand(start), as_operand(end)
+    span = (high - low) * step
+    count = where(span < 0, -1, -floor_divide(low - high, step)).item()
+    return _ramp(start, step, count.as_size(None, "upper bound and lower bound inconsistent with step sign"), dtype)
+
+
+class ZeroStepError(ArgumentError, RuntimeError):
+    """A range that does not advance: torch raises RuntimeError, or ValueError for a fraction cut off."""
+
+
+@declared(method=False, factory=True, out=True)
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``start, start + step, ...`` below ``end``; integers give int64."""
+    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    if end is None:
+        start, end = 0, start
+    if start is None or end is None or isinstance(start, str) or isinstance(end, str):
+        raise ArgumentKindError(f"arange(): the ends of a range must be numbers, not {start!r} and {end!r}")
+    is_whole = all(isinstance(v, int) or _counts(v) for v in (start, end))
+    if type(step) is int and step and is_whole and (_counts(start) or _counts(end)):
+        return finish(_counted_arange(start, end, step, dtype or int64), requires_grad, device)
+    start, end, step = _plain(start), _plain(end), _plain(step)
+    if not all(isinstance(v, int) or isfinite(v) for v in (start, end)):
+        raise UsageError(f"unsupported range: {start} -> {end}")
+    if dtype is int64:
+        start, end, step = map(_whole, (start, end, step))  # torch counts in int64, else in float64
+    if step == 0:
+        raise ZeroStepError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise UsageError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(v, int | np.integer) for v in (start, end, step))
+    wanted = dtype or (int64 if whole else default_dtype())
+    count = size_max(0, -((start - end) // step)) if whole else max(0, ceil((end - start) / step))
+    if wanted.category == 1:
+        start, step = _whole(start), _whole(step)
+    return finish(_ramp(start, step, count, wanted), requires_grad, device)
+
+
+@declared(method=False, factory=True, out=True)
+def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+    """``arange`` with both ends included."""
+    return arange(start, end + step * 0.5, step, dtype=dtype or default_dtype(), requires_grad=requires_grad)
+
+
+def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
+    wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
+    if state.trace is not None:
+        return cast(_iota(count, wide) * step + start, dtype)
+    if wide is int64 and isinstance(count, int):
+        ramp: Any = np.arange
+        return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
+    values = np.arange(count, dtype=wide.numpy)
+    values *= step
+    values += start
+    return wrap(values.astype(dtype.numpy, copy=False))
+
+
+def _iota(count: int, dtype: DType) -> Tensor:
+    assert state.trace is not None
+    return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
+
+
+@declared(method=False, factory=True, out=True)
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
+    if steps < 0:
+        raise UsageError("number of steps must be non-negative")
+    start, end = _ends(start, end, dtype)
+    complex_ends = isinstance(start, complex) or isinstance(end, complex)
+    wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
+    if is_symbolic(steps) and not complex_ends:
+        place = _iota(steps, float64)
+        line = place * ((end - start) / (steps - 1)) + start
+        return finish(cast(where(eq(place, steps - 1), end, line), wanted), requires_grad, device)
+    values = np.linspace(start, end, steps)
+    return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
+
+
+@declared(method=False, factory=True, out=True)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``base`` to equally spaced powers."""
+    if steps < 0:
+        raise UsageError("number of steps must be non-negative")
+    values = np.power(float(base), np.linspace(*_ends(start, end, dtype), steps))
+    return finish(constant(values.astype((dtype or default_dtype()).numpy)), requires_grad, device)
+
+
+def _ends(start: Any, end: Any, dtype: DType | None) -> tuple[Any, Any]:
+    """The ends of a range as Python numbers, whole ones for integers."""
+    ends = _plain(start), _plain(end)
+    return (_whole(ends[0]), _whole(ends[1])) if dtype is not None and dtype.category == 1 else ends
+
+
+def _whole(n: Any) -> int:
+    """A number without its fraction; a size keeps its expression."""
+    return int(n) if isinstance(n, float | np.floating) else as_extent(n)
+
+
+@declared(method=False, factory=True, out=True)
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere."""
+    wanted = dtype or default_dtype()
+    n, columns = as_size(n), as_size(n if m is None else m)
+    for name, extent in (("n", n), ("m", columns)):
+        if extent < 0:
+            raise UsageError(f"{name} must be greater or equal to 0, got {extent}")
+    if state.trace is None:
+        return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
+    rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])
+    places = wrap_value(state.trace.apply(Iota((n, columns), 1, int64), ())[0])
+    return finish(cast(eq(rows, places), wanted), requires_grad, device)
+
+
+def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    """``Tensor(sequence)`` and ``Tensor(2, 3)``."""
+    if data and (all(isinstance(d, int) for d in data) or (len(data) == 1 and isinstance(data[0], Size))):
+        found = zeros(*data)
+    elif not data:
+        found = zeros(0)
+    else:
+        found = tensor(data[0], dtype=default_dtype() if not isinstance(data[0], Tensor) else None)
+    return found if cls is Tensor else Tensor._make_subclass(cls, found)
+
+
+METHODS: dict[str, Any] = {
+    "_construct": staticmethod(construct),
+}

@@ -1,0 +1,130 @@
+"""``FloatTensor`` and its like: names for tensors of one dtype, as constructors, in ``isinstance`` and ``type()``."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from autojit.core.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    set_default_dtype,
+    uint8,
+)  # fmt: skip
+from autojit.core.errors import ArgumentError
+from autojit.dispatch.promotion import cast
+from autojit.functions.factories import tensor, zeros
+from autojit.tensor.size import Size
+from autojit.tensor.tensor import Tensor, type_of
+
+
+class TensorKind(type):
+    """The class of ``FloatTensor`` and its like: calling one makes a tensor, any tensor of the dtype is an instance."""
+
+    dtype: DType
+
+    def __call__(cls, *data: Any, **options: Any) -> Tensor:
+        if not data:
+            return zeros(0, dtype=cls.dtype)
+        (first, *_) = data
+        if all(type(d) is int for d in data) or (len(data) == 1 and isinstance(first, Size)):
+            return zeros(*data, dtype=cls.dtype)
+        if isinstance(first, Tensor):
+            if type_of(first).dtype is not cls.dtype:
+                raise TypeError(f"expected {cls!r} (got {first.type()})")
+            return first.detach()
+        return tensor(first, dtype=cls.dtype)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and type_of(instance).dtype is cls.dtype
+
+    def __repr__(cls) -> str:
+        return f"<class 'autojit.{cls.__name__}'>"
+
+
+_DTYPES = {
+    "FloatTensor": float32, "DoubleTensor": float64, "HalfTensor": float16, "BFloat16Tensor": bfloat16,
+    "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16, "IntTensor": int32, "LongTensor": int64,
+    "BoolTensor": bool_, "ComplexFloatTensor": complex64, "ComplexDoubleTensor": complex128,
+}  # fmt: skip
+KINDS: dict[str, TensorKind] = {
+    name: TensorKind(name, (), {"dtype": dtype, "__doc__": f"A tensor of {dtype.name} from data or extents."})
+    for name, dtype in _DTYPES.items()
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+def kind_name(t: Tensor) -> str:
+    """``autojit.FloatTensor`` and its like; on another device than the CPU its name comes between."""
+    spec = type_of(t)
+    place = "" if spec.device.type == "cpu" else f"{spec.device.type}."
+    return f"autojit.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """``set_default_dtype`` of a class such as ``DoubleTensor``, or of its name.
+
+    Raises:
+        TypeError: there is no such class, or its dtype is not floating.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.set_default_tensor_type("autojit.DoubleTensor")
+        >>> aj.ones(1).dtype
+        autojit.float64
+        >>> aj.set_default_tensor_type(aj.FloatTensor)
+    """
+    kind = KINDS.get(t.rpartition(".")[2]) if isinstance(t, str) else t
+    if not isinstance(kind, TensorKind):
+        raise TypeError(f"invalid type object: {t!r}; known are {', '.join(KINDS)}")
+    set_default_dtype(kind.dtype)
+
+
+@overload
+def type_(self: Tensor, dtype: None = None, non_blocking: bool = False) -> str: ...
+@overload
+def type_(self: Tensor, dtype: str | DType | TensorKind, non_blocking: bool = False) -> Tensor: ...
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the tensor's type; with a dtype, a class or a name, the tensor converted to it.
+
+    Raises:
+        ValueError: there is no such type.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.zeros(2)
+        >>> x.type()
+        'autojit.FloatTensor'
+        >>> x.type("autojit.LongTensor")
+        tensor([0, 0])
+    """
+    if dtype is None:
+        return kind_name(self)
+    if isinstance(dtype, str):
+        kind = KINDS.get(dtype.rpartition(".")[2])
+        if kind is None:
+            raise ArgumentError(f"invalid type: {dtype!r}", {"known": ", ".join(KINDS)})
+        dtype = kind
+    if isinstance(dtype, TensorKind):
+        dtype = dtype.dtype
+    if not isinstance(dtype, DType):
+        raise TypeError(f"dtype must be a type, str, or dtype object, not {type(dtype).__name__}")
+    return cast(self, dtype)
+
+
+def new(self: Tensor, *data: Any, **options: Any) -> Tensor:
+    """A tensor of this tensor's dtype from data or extents, as its class would make it."""
+    made: Tensor = KINDS[_NAMES[type_of(self).dtype]](*data)
+    return made
+
+
+METHODS: dict[str, Any] = {"type": type_, "new": new}

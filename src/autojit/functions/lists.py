@@ -1,0 +1,100 @@
+"""Functions of lists of tensors (``_foreach_add_``, ``_foreach_exp``, ...): an ordinary function applied in turn.
+
+``_foreach_f`` is made from the function ``f``, ``_foreach_f_`` from the method ``f_``. Every argument that is a list
+has one entry per tensor; any other is the same for all tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.dispatch.declared import DECLARED
+from autojit.history.op_node import rename_node
+from autojit.tensor.tensor import Tensor
+
+
+def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """The functions of lists by name.
+
+    Example:
+        >>> import autojit as aj
+        >>> weights = [aj.tensor(1.0), aj.tensor([2.0, 3.0])]
+        >>> aj._foreach_mul_(weights, 2)
+        >>> aj._foreach_add(weights, [aj.tensor(1.0), aj.tensor(10.0)])
+        [tensor(3.), tensor([14., 16.])]
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for d in DECLARED.values():
+        if d.lists:
+            name = f"_foreach_{d.name}"
+            if d.lists is not True:
+                found[name] = _of_lists(name, _extreme(functions[d.name], functions[d.lists], d.name))
+            elif not d.name.endswith("_"):
+                found[name] = _of_lists(name, functions[d.name])
+            in_place = d.name if d.name.endswith("_") else f"{d.name}_"
+            if hasattr(Tensor, in_place):
+                found[f"_foreach_{in_place}"] = _in_place(f"_foreach_{in_place}", getattr(Tensor, in_place))
+    return found
+
+
+def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    def of_lists(self: Any, *arguments: Any, **options: Any) -> list[Any]:
+        given = _by_tensor(name, (self, *arguments))
+        results = [function(*each, **options) for each in given]
+        second: Any = arguments[0] if arguments else None
+        has_numbers = isinstance(second, list | tuple) and not isinstance(second[0], Tensor)
+        if has_numbers and not name.endswith("_"):
+            for y in results:
+                rename_node(y, _node_of(name), scalars=tuple(second))
+        return results
+
+    of_lists.__name__ = of_lists.__qualname__ = name
+    of_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` of every tensor of a list; the list of results."
+    return of_lists
+
+
+def _node_of(name: str) -> str:
+    """What the node of a function with a list of numbers is called: ``ForeachAddBackward1``."""
+    return "Foreach" + name.removeprefix("_foreach_").title().replace("_", "") + "Backward1"
+
+
+def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The larger (smaller) of each element and those of a tensor, or a number."""
+
+    def extreme(x: Tensor, other: Any) -> Any:
+        if isinstance(other, Tensor):
+            return of_tensors(x, other)
+        return rename_node(of_number(x, other), f"Foreach{name.title()}Backward0", scalar=other)
+
+    return extreme
+
+
+def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:
+    run = _of_lists(name, method)
+
+    def change_lists(self: Any, *arguments: Any, **options: Any) -> None:
+        run(self, *arguments, **options)
+
+    change_lists.__name__ = change_lists.__qualname__ = name
+    change_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` on every tensor of a list."
+    return change_lists
+
+
+def _by_tensor(name: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The arguments of each call."""
+    tensors = arguments[0]
+    if not isinstance(tensors, list | tuple) or not tensors:
+        raise UsageError(f"{name}: Tensor list must have at least one tensor.")
+    columns = []
+    for given in arguments:
+        if isinstance(given, list | tuple):
+            if len(given) != len(tensors):
+                raise UsageError(
+                    f"{name}: Tensor lists must have the same number of tensors, got {len(tensors)} and {len(given)}"
+                )
+            columns.append(list(given))
+        else:
+            columns.append([given] * len(tensors))
+    return list(zip(*columns, strict=True))

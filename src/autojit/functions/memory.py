@@ -1,0 +1,369 @@
+"""Where a tensor's elements are: strides, storages, contiguity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from autojit.core.device_array import first_address, host_copy, layout_in_memory
+from autojit.core.dtypes import DType, default_dtype
+from autojit.core.errors import TraceError, UsageError
+from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.top_level import top_level
+from autojit.dispatch.composite_nodes import in_one_node
+from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.on_device import placed, where_to
+from autojit.dispatch.promotion import cast_to
+from autojit.functions.elementwise import clone
+from autojit.history.op_node import rename_node
+from autojit.history.recording import wants_grad
+from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
+from autojit.tensor.state import quietly, state
+from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from autojit.ir.graph import Value
+
+
+class MemoryFormat:
+    """An order of the axes in memory: ``contiguous_format``, ``channels_last``, ``preserve_format``, ..."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"autojit.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format = MemoryFormat("contiguous_format")
+preserve_format = MemoryFormat("preserve_format")
+channels_last = MemoryFormat("channels_last")
+channels_last_3d = MemoryFormat("channels_last_3d")
+_CHANNELS_LAST_RANK = {channels_last: 4, channels_last_3d: 5}
+
+
+def _axis_order(x: Tensor, memory_format: Any) -> list[int]:
+    """The axes from the outermost in memory to the innermost."""
+    ndim = type_of(x).ndim
+    rank = _CHANNELS_LAST_RANK.get(memory_format)
+    if rank is None:
+        return list(range(ndim))
+    if ndim != rank:
+        raise UsageError(f"required rank {rank} tensor to use {memory_format.name} format", {"x": x})
+    return [0, *range(2, ndim), 1]
+
+
+def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
+    """In row-major memory (or in another format); the tensor itself if it already is."""
+    if is_contiguous(self, memory_format=memory_format):
+        return self
+    array = self._array
+    if memory_format is contiguous_format and type(array) is np.ndarray and state.divert is None:
+        copied = in_one_node(cast_to(type_of(self).dtype), (self,), lambda: wrap(quietly(array.copy)))
+        return rename_node(copied, "CloneBackward0")
+    return laid_out(clone(self), _axis_order(self, memory_format))
+
+
+def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
+    """A tensor nobody else looks at, with its elements moved so that the axes are in memory in this order."""
+    array = fresh._array if fresh._array is not None else layout_of(fresh)
+    if array.transpose(order).flags.c_contiguous:
+        return fresh
+    if fresh._array is None:
+        if state.trace is not None and fresh._value is not None:
+            memory = np.empty([array.shape[axis] for axis in order], array.dtype)
+            state.trace.set_order(fresh._value, memory.transpose(places_of(order)))
+        return fresh
+    fresh._array = array.transpose(order).copy(order="C").transpose(places_of(order))
+    if fresh._storage is not None:
+        fresh._storage.array = fresh._array
+    return fresh
+
+
+def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bool:
+    """Whether the elements are row by row in memory (or in another format) without gaps."""
+    if memory_format is contiguous_format:
+        return bool(layout_of(self).flags.c_contiguous)
+    rank = _CHANNELS_LAST_RANK.get(memory_format, type_of(self).ndim)
+    if rank != type_of(self).ndim:
+        return False
+    return bool(layout_of(self).transpose(_axis_order(self, memory_format)).flags.c_contiguous)
+
+
+@overload
+def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
+@overload
+def stride(self: Tensor, dim: int) -> int: ...
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """Steps between neighbours per axis, in elements."""
+    layout = layout_of(self)
+    if self._array is None and state.trace is not None:
+        state.trace.note_steps(self)
+    if self._array is None and any(map(is_symbolic, type_of(self).shape)):
+        steps = _open_steps(layout, type_of(self).shape)
+        return steps if dim is None else steps[dim]
+    steps = tuple(s // layout.itemsize for s in layout.strides)
+    if not layout.size:  # NumPy has no steps for empty arrays
+        steps = row_major_steps(layout.shape)
+    return steps if dim is None else steps[dim]
+
+
+def _open_steps(layout: NDArray[Any], shape: Sequence[int]) -> tuple[int, ...]:
+    """The steps of a tensor with open sizes: they are open too where it has no gaps; else its sizes are asked for."""
+    order = order_of(layout)
+    if order is None or order[:1] != ("strides",):
+        axes = tuple(range(len(shape))) if order is None else order
+        steps = row_major_steps([shape[axis] for axis in axes])
+        found = tuple(steps[place] for place in places_of(axes))
+        if has_steps(layout, found):
+            return found
+    for n in shape:
+        int(n)
+    return tuple(s // layout.itemsize for s in layout.strides)  # with gaps, or steps of axes of size 1
+
+
+def row_major_steps(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a shape in row-major order."""
+    steps, step = [], 1
+    for n in reversed(shape):
+        steps.append(step)
+        step *= size_max(n, 1)
+    return tuple(reversed(steps))
+
+
+def storage_offset(self: Tensor) -> int:
+    """Where the first element is in the storage, in elements."""
+    storage = self._storage
+    if storage is None and (self._array is not None or state.trace is None):
+        return 0
+    storage = storage_of(self)
+    before = 0 if state.trace is None or storage.array is not None else state.trace.offset_of(storage)
+    if self._array is not None and storage.array is not None:
+        return (first_address(self._array) - first_address(storage.array)) // int(self._array.itemsize)
+    if self._view is None:
+        return before
+    root = storage.array if storage.value is None else _lying_as(storage.value)
+    assert root is not None
+    seen = seen_through(layout_in_memory(root), storage_chain(self))
+    return before + (first_address(seen) - first_address(root)) // int(root.itemsize)
+
+
+def _lying_as(value: Value) -> NDArray[Any]:
+    """An array that is laid out like a traced value."""
+    shape = tuple(int(n) for n in value.type.shape)
+    assert state.trace is not None
+    found: NDArray[Any] | None = state.trace.order_of(value)
+    return np.empty(shape, np.bool_) if found is None else found
+
+
+def _concrete(t: Tensor) -> NDArray[Any]:
+    if state.trace is not None:
+        return state.trace.concretize(value_of(t))
+    if t._array is None:
+        raise _without_memory(t)
+    array: NDArray[Any] = t._array
+    return array
+
+
+def _without_memory(t: Tensor) -> TraceError:
+    return TraceError("a tensor of a captured step has no memory outside the capture", {"tensor": t})
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element; in a capture, one that tells alike which tensors share memory."""
+    if self._array is not None:
+        return first_address(self._array)
+    if state.trace is None:
+        return first_address(_concrete(self))
+    storage = storage_of(self)
+    root = storage.array if storage.array is not None else state.trace.memory_of(storage)
+    return first_address(seen_through(layout_in_memory(root), storage_chain(self)))
+
+
+@top_level
+class UntypedStorage:
+    """The memory that a tensor, its views and its aliases share, as bytes."""
+
+    def __init__(self, owner: Tensor) -> None:
+        if owner._array is None and state.trace is None:
+            raise _without_memory(owner)
+        storage = storage_of(owner)
+        array = storage.array
+        if array is None:
+            assert state.trace is not None
+            array = state.trace.memory_of(storage)
+        self._array = array
+        self.device = owner.device
+        self._owner = owner
+
+    def _ask(self, what: str, always: bool = False) -> None:
+        if state.trace is not None:
+            state.trace.asked_memory(self._owner, what, always)
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        assert self._array is not None
+        return first_address(self._array)
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        self._ask("the size of the storage")
+        assert self._array is not None
+        return int(self._array.nbytes)
+
+    size = __len__ = nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
+
+    def __hash__(self) -> int:
+        return self.data_ptr()
+
+
+class TypedStorage(UntypedStorage):
+    """The same memory as elements of the tensor's dtype."""
+
+    def size(self) -> int:
+        """The number of elements."""
+        self._ask("the size of the storage")
+        assert self._array is not None
+        return int(self._array.size)
+
+    __len__ = size
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        self._ask("the elements of the storage", always=True)
+        assert self._array is not None
+        return host_copy(self._array).reshape(-1).tolist()
+
+    def __getitem__(self, place: int) -> Any:
+        return self.tolist()[place]
+
+
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory the tensor looks at."""
+    return UntypedStorage(self)
+
+
+def storage(self: Tensor) -> TypedStorage:
+    """The memory the tensor looks at, as elements of its dtype."""
+    return TypedStorage(self)
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both look at the same elements of the same memory in the same way."""
+    a, b = (_concrete(t) if t._array is None else t._array for t in (self, tensor))
+    return self is tensor or bool(
+        first_address(a) == first_address(b) and a.shape == b.shape and a.strides == b.strides
+    )
+
+
+def is_pinned(self: Tensor) -> bool:
+    """Whether the memory is page-locked for a GPU; never on the CPU alone."""
+    return False
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether other processes see the memory; never."""
+    return False
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Memory that other processes see is not offered.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise UsageError("share_memory_: tensors cannot be shared between processes", {"tensor": self}, "send a copy")
+
+
+def nbytes(self: Tensor) -> int:
+    """Bytes of all elements."""
+    return type_of(self).size_bytes
+
+
+def itemsize(self: Tensor) -> int:
+    """Bytes per element."""
+    return type_of(self).dtype.size_bytes
+
+
+def as_subclass(self: Tensor, cls: type[T]) -> T:
+    """The same tensor, history included, as an object of a subclass."""
+    made = alias(self, cls)
+    made._requires_grad = wants_grad(self)
+    made._grad_fn, made._output_nr, made._accumulator = self._grad_fn, self._output_nr, self._accumulator
+    return made
+
+
+@declared(function=False, factory=True)
+def new_empty_strided(
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``empty_strided`` in this tensor's dtype."""
+    t = type_of(self)
+    place = t.device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or t.dtype, device=place, requires_grad=requires_grad)
+
+
+def _never(what: str) -> property:
+    return property(lambda self: False, doc=f"Whether the tensor is {what}; never.")
+
+
+def _is_on(kind: str) -> property:
+    return property(lambda self: type_of(self).device.type == kind, doc=f"Whether the tensor is on a {kind} device.")
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
+    wanted = dtype or default_dtype()
+    span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
+    flat = quietly(np.zeros, span, wanted.numpy)
+    steps = [step * wanted.size_bytes for step in stride]
+    made = placed(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps)), where_to(device))
+    made.requires_grad = requires_grad
+    return made
+
+
+METHODS: dict[str, Any] = {
+    "contiguous": contiguous,
+    "is_contiguous": is_contiguous,
+    "stride": stride,
+    "storage_offset": storage_offset,
+    "data_ptr": data_ptr,
+    "untyped_storage": untyped_storage,
+    "storage": storage,
+    "is_set_to": is_set_to,
+    "is_pinned": is_pinned,
+    "is_shared": is_shared,
+    "share_memory_": share_memory_,
+    "nbytes": property(nbytes),
+    "itemsize": property(itemsize),
+    "as_subclass": as_subclass,
+    "name": property(lambda self: None, doc="Tensors have no name."),
+    **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
+    **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},
+}

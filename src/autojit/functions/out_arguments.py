@@ -1,0 +1,227 @@
+"""The keyword ``out=`` of functions: the result goes into a tensor (or tensors) that the caller gives.
+
+A function is written without it; ``with_out`` adds it. Nothing is recorded for such a call, so gradients may flow
+neither into the operands nor into ``out``. ``out`` takes the result's shape; its dtype must hold the result's kind of
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import CO_VARARGS, unwrap
+from typing import Any
+
+from autojit.core.device_array import share_memory
+from autojit.core.errors import UsageError, out_of_memory
+from autojit.core.layout import strided
+from autojit.core.source import relay, stand_in
+from autojit.core.user_warnings import warn
+from autojit.dispatch.declared import PLAIN_OUT, Out
+from autojit.dispatch.inplace import copy_into
+from autojit.functions.argument_errors import raise_for_kinds
+from autojit.functions.method_forms import F, called_like, in_our_names, parameter_names
+from autojit.functions.other_memory import resize_
+from autojit.history.recording import shows_grad
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor, type_of
+
+
+def with_out(function: F, out: Out = PLAIN_OUT) -> F:
+    """The function with the keyword ``out``: a tensor, or a tuple of them for several results; it is returned.
+
+    Raises:
+        RuntimeError: an operand or ``out`` requires gradients, or ``out`` cannot hold the result's kind of numbers.
+
+    Example:
+        >>> import autojit as aj
+        >>> y = aj.zeros(2)
+        >>> aj.exp(aj.zeros(2), out=y) is y
+        True
+        >>> y
+        tensor([1., 1.])
+    """
+    names, rule = parameter_names(function), out
+    inner = unwrap(function)
+    is_short = (inner.__defaults__, inner.__kwdefaults__) == (None, None)
+    if is_short and names == ("input",):  # short ways: what every call pays counts
+
+        def of_one(input: Any, *, out: Any = None) -> Any:
+            try:
+                return function(input) if out is None else _into(out, rule, function, (input,), {})
+            except Exception as error:
+                raise_for_kinds(function, (input,), {}, error)
+                raise
+
+        return called_like(function, of_one)
+
+    if is_short and names == ("input", "other"):
+
+        def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
+            try:
+                return function(input, other) if out is None else _into(out, rule, function, (input, other), {})
+            except Exception as error:
+                raise_for_kinds(function, (input, other), {}, error)
+                raise
+
+        return called_like(function, of_two)
+
+    own_names = frozenset(names)
+
+    def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
+        try:
+            if options:
+                options = in_our_names(options, own_names)
+            if out is None:
+                return function(*arguments, **options)
+            return _into(out, rule, function, arguments, options)
+        except Exception as error:
+            raise_for_kinds(function, arguments, options, error)
+            raise
+
+    stand_in(taking_out)
+    return called_like(function, taking_out)
+
+
+def _into(
+    out: Any, rule: Out, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Call the function and put what it gives into ``out``, as ``rule`` asks."""
+    name = function.__name__
+    places = tuple(out) if isinstance(out, list | tuple) else (out,)
+    _refuse_gradients(name, (*arguments, *options.values(), *places))
+    if rule.is_apart:
+        _refuse_shared_memory((*arguments, *options.values()), places)
+    with grad_mode(False):
+        found = function(*arguments, **options)
+    results = found if isinstance(found, tuple) else (found,)
+    if len(results) != len(places):
+        raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")
+    for place, result in zip(places, results, strict=True):
+        _put(name, place, result, rule.is_exact)
+    return out if not isinstance(found, tuple) else _like(found, places)
+
+
+def with_layout(function: F) -> F:
+    """The factory with the keywords ``layout`` (a sparse one converts the result) and ``pin_memory`` (no effect).
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.zeros_like(aj.ones(2), layout=aj.strided, pin_memory=False)
+        tensor([0., 0.])
+    """
+
+    def making(*arguments: Any, **options: Any) -> Any:
+        layout = _layout_among(options) if options else None
+        try:
+            found = function(*arguments, **options)
+        except MemoryError as error:
+            raise out_of_memory(error) from None
+        return found if layout is None else found.to_sparse(layout=layout)
+
+    relay(making)
+    return called_like(function, making)
+
+
+def _layout_among(options: dict[str, Any]) -> Any:
+    """The sparse layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
+    options.pop("pin_memory", None)
+    if options.get("names", True) is None:
+        del options["names"]
+    layout = options.pop("layout", None)
+    return None if layout is strided else layout
+
+
+def making_out(function: F, out: Out) -> F:
+    """The factory with the keywords ``out`` (whose dtype is then the default) and ``size``, where extents are listed.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.ones(size=(2,), out=aj.empty(0))
+        tensor([1., 1.])
+    """
+    rule, lists_extents = out, bool(function.__code__.co_flags & CO_VARARGS)
+    keeps_dtype = "dtype" in (function.__kwdefaults__ or {})
+
+    def making(*arguments: Any, out: Any = None, **options: Any) -> Any:
+        if lists_extents and "size" in options:
+            arguments = (options.pop("size"),)
+        if out is None:
+            layout = _layout_among(options) if options else None
+            try:
+                found = function(*arguments, **options)
+            except MemoryError as error:
+                raise out_of_memory(error) from None
+            return found if layout is None else found.to_sparse(layout=layout)
+        if keeps_dtype:
+            options.setdefault("dtype", type_of(out).dtype)
+        return _into(out, rule, function, arguments, options)
+
+    relay(making)
+    return called_like(function, making)
+
+
+def _like(found: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
+    made = getattr(type(found), "_make", None)
+    return tuple(places) if made is None else made(places)
+
+
+def _refuse_gradients(name: str, given: Sequence[Any]) -> None:
+    if state.layers:
+        _refuse_tangents(name, given)
+    if not state.grad_enabled:
+        return
+    for item in given:
+        members = item if isinstance(item, list | tuple) else (item,)
+        if any(isinstance(t, Tensor) and shows_grad(t) for t in members):
+            raise UsageError(
+                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad.",
+                fix="call it under no_grad(), or without out=",
+            )
+
+
+def _refuse_tangents(name: str, given: Sequence[Any]) -> None:
+    members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
+    tensors = [t for t in members if isinstance(t, Tensor)]
+    for level in state.layers:
+        tangent = getattr(level, "tangent", None)  # of a ForwardLevel
+        if tangent is not None and any(tangent(t) is not None for t in tensors):
+            raise NotImplementedError(
+                f"Trying to use forward AD with {name}_out that does not support it because it is an out= function. "
+                "Call it without out=."
+            )
+
+
+def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
+    members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
+    arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
+    for place in places:
+        overlaps = place._array is not None and any(share_memory(place._array, array) for array in arrays)
+        if overlaps or any(t is place for t in members):
+            raise UsageError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation.",
+                {"out": place},
+            )
+
+
+def _put(name: str, place: Tensor, result: Tensor, is_exact: bool) -> None:
+    made, wanted = type_of(result), type_of(place)
+    if made.dtype is not wanted.dtype and is_exact:
+        raise UsageError(f"Expected out tensor to have dtype {made.dtype.name}, but got {wanted.dtype.name} instead")
+    if made.dtype.category > wanted.dtype.category:
+        raise UsageError(f"result type {made.dtype.name} can't be cast to the desired output type {wanted.dtype.name}")
+    with grad_mode(False):
+        if made.shape != wanted.shape:
+            _resize(place, made.shape)
+        copy_into(place, result, name)
+
+
+def _resize(place: Tensor, shape: tuple[int, ...]) -> None:
+    if type_of(place).size:
+        warn(
+            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which "
+            f"does not match the required output shape {list(shape)}; give it no elements before: out.resize_(0)",
+            UserWarning,
+        )
+    resize_(place, *shape)

@@ -1,0 +1,41 @@
+"""Functions whose results have memory of their own, also where their values are the operand's unchanged.
+
+What ops make of special cases (a roll by 0, a window of 1) may be a view, or the operand itself; torch copies, and a
+caller may write to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from autojit.core.device_array import DeviceArray, share_memory
+from autojit.functions.elementwise import clone
+from autojit.tensor.tensor import Tensor
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def own_memory(function: Function) -> Function:
+    """The function, whose result never shows memory of its first operand."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        found = function(*arguments, **options)
+        operand = arguments[0] if arguments else next(iter(options.values()))
+        return clone(found) if isinstance(operand, Tensor) and _shows(found, operand) else found
+
+    wrapped: Any = wraps(function)(call)
+    found: Function = wrapped
+    return found
+
+
+def _shows(found: Any, operand: Tensor) -> bool:
+    if not isinstance(found, Tensor):
+        return False
+    if found is operand or (found._storage is not None and found._storage is operand._storage):
+        return True
+    a, b = found._array, operand._array
+    return all(type(x) in (np.ndarray, DeviceArray) for x in (a, b)) and share_memory(a, b)

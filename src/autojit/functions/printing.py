@@ -1,0 +1,198 @@
+"""How tensors print: torch's format, ``tensor([1., 2.], requires_grad=True)``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from autojit.core.device import CPU
+from autojit.core.device_array import host_copy
+from autojit.core.dtypes import bool_, default_dtype, int64
+from autojit.core.errors import ArgumentError, DifferentiationError
+from autojit.core.top_level import top_level
+from autojit.history.recording import require_unchanged, wants_grad
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+
+
+class PrintOptions:
+    """``set_printoptions``: digits, elements before summarising, elements at the edges, characters per line."""
+
+    precision = 4
+    threshold = 1000
+    edgeitems = 3
+    linewidth = 80
+    sci_mode: bool | None = None
+
+
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": sys.maxsize, "edgeitems": 3, "linewidth": 80},
+}
+
+
+@top_level
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Change how tensors print."""
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    if profile is not None and profile not in _PROFILES:
+        raise ArgumentError(
+            f"set_printoptions: there is no profile {profile!r}", {}, 'one of "default", "short", "full"'
+        )
+    for name, value in {} if profile is None else _PROFILES[profile].items():
+        setattr(PrintOptions, name, value)
+    for name, value in given.items():
+        if value is not None:
+            setattr(PrintOptions, name, value)
+    PrintOptions.sci_mode = sci_mode
+
+
+class _Numbers:
+    """Formats the numbers of one tensor alike: width and notation are chosen from all that are shown."""
+
+    def __init__(self, values: Any) -> None:
+        self.is_float = values.dtype.kind == "f"
+        finite = values[np.isfinite(values) & (values != 0)] if self.is_float else values
+        self.whole = self.is_float and bool(finite.size == 0 or np.all(finite == np.ceil(finite)))
+        self.scientific = self.is_float and finite.size > 0 and self._is_wide(np.abs(finite))
+        if PrintOptions.sci_mode is not None and self.is_float:
+            self.scientific = PrintOptions.sci_mode
+        self.width = max((len(self._text(v)) for v in values.ravel()), default=0)
+
+    def _is_wide(self, sizes: Any) -> bool:
+        low, high = float(sizes.min()), float(sizes.max())
+        if self.whole:
+            return high / low > 1000.0 or high > 1.0e8
+        return high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
+
+    def _text(self, value: Any) -> str:
+        if not self.is_float:
+            return str(value)
+        if not np.isfinite(value):
+            return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")
+        if self.scientific:
+            return f"{value:.{PrintOptions.precision}e}"
+        return f"{value:.0f}." if self.whole else f"{value:.{PrintOptions.precision}f}"
+
+    def __call__(self, value: Any) -> str:
+        return self._text(value).rjust(self.width)
+
+
+def _complex_text(values: Any) -> Any:
+    real, imag = _Numbers(values.real), _Numbers(np.abs(values.imag))
+
+    def text(value: Any) -> str:
+        sign = "-" if np.signbit(value.imag) else "+"
+        return f"{real(value.real)}{sign}{imag(np.abs(value.imag)).strip()}j"
+
+    return text
+
+
+def _lines(array: Any, text: Any, indent: int, summary: bool) -> str:
+    if array.ndim == 0:
+        return str(text(array[()]))
+    edge = PrintOptions.edgeitems
+    cut = summary and array.shape[0] > 2 * edge
+    rows = [*range(edge), None, *range(array.shape[0] - edge, array.shape[0])] if cut else [*range(array.shape[0])]
+    if array.ndim == 1:
+        parts = [" ..." if k is None else str(text(array[k])) for k in rows]
+        return _wrapped(parts, indent)
+    parts = ["..." if k is None else _lines(array[k], text, indent + 1, summary) for k in rows]
+    apart = "," + "\n" * int(array.ndim - 1) + " " * (indent + 1)
+    return f"[{apart.join(parts)}]"
+
+
+def _wrapped(parts: list[str], indent: int) -> str:
+    width = max((len(p) for p in parts), default=1) + 2
+    per_line = max(1, int((PrintOptions.linewidth - indent) // width))
+    lines = [", ".join(parts[k : k + per_line]) for k in range(0, max(len(parts), 1), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def _shown(array: Any, summary: bool) -> Any:
+    """The elements that will be printed, for choosing the notation."""
+    if not summary or array.ndim == 0:
+        return array
+    edge = PrintOptions.edgeitems
+    for axis, n in enumerate(array.shape):
+        if n > 2 * edge:
+            array = np.take(array, [*range(edge), *range(n - edge, n)], axis=axis)
+    return array
+
+
+def body(array: Any, indent: int) -> str:
+    """The nested brackets."""
+    array = _printable(array)
+    return _lines(array, number_format(array), indent, array.size > PrintOptions.threshold)
+
+
+def _printable(array: Any) -> Any:
+    small = array.dtype.kind == "V" or array.dtype == np.float16 or array.dtype.name == "bfloat16"
+    return array.astype(np.float32) if small else array
+
+
+def number_format(array: Any) -> Any:
+    """The function that writes an element of the array as all that are shown are written."""
+    shown = _shown(_printable(array), array.size > PrintOptions.threshold)
+    return _complex_text(shown) if array.dtype.kind == "c" else _Numbers(shown)
+
+
+def to_text(self: Tensor) -> str:
+    """torch's ``repr`` of a tensor; a traced tensor whose values nobody knows shows its type."""
+    t = type_of(self)
+    suffixes = []
+    array = self._array if state.trace is None else state.trace.shown(self)
+    if array is None:
+        return f"tensor(<{t}>)"
+    array = host_copy(array)
+    if array.size == 0:
+        shown = "[]"
+        if array.ndim != 1:
+            suffixes.append(f"size={array.shape}")
+        has_default = t.dtype is default_dtype()
+    else:
+        shown = body(array, len("tensor("))
+        has_default = t.dtype in (default_dtype(), int64, bool_) or t.dtype is default_dtype().to_complex()
+    if t.device != CPU:
+        suffixes.append(f"device='{t.device}'")
+    if not has_default:
+        suffixes.append(f"dtype={t.dtype!r}")
+    history = _history(self)
+    if history:
+        suffixes.append(history)
+    for layer in state.layers:
+        suffixes.extend(layer.shown(self))
+    return _joined("tensor(" + shown, suffixes)
+
+
+def _history(t: Tensor) -> str:
+    try:
+        is_recorded = wants_grad(t)
+        require_unchanged(t)
+    except DifferentiationError:
+        return "grad_fn=<Invalid>"  # a view that may not be used since its memory has changed
+    if not is_recorded:
+        return ""
+    return "requires_grad=True" if t._grad_fn is None else f"grad_fn=<{t._grad_fn.name_of(t._output_nr)}>"
+
+
+def _joined(text: str, suffixes: list[str]) -> str:
+    line = len(text) - text.rfind("\n") - 1
+    for suffix in suffixes:
+        if line + len(suffix) + 2 > PrintOptions.linewidth:
+            text += ",\n" + " " * len("tensor(") + suffix
+            line = len("tensor(") + len(suffix)
+        else:
+            text += ", " + suffix
+            line += len(suffix) + 2
+    return text + ")"

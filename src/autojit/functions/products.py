@@ -1,0 +1,110 @@
+"""Products of vectors and matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit import ops
+from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import apply_pair
+from autojit.dispatch.kernels import in_one_step
+from autojit.dispatch.promotion import as_operand, together
+from autojit.history.op_node import rename_node
+from autojit.ops.matmul import MATMUL
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+
+
+def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    a, b = as_operand(x, name), as_operand(y, name)
+    if type_of(a).dtype is not type_of(b).dtype:
+        raise UsageError(
+            f"{name}: expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}",
+            fix="convert one of them: x.to(w.dtype)",
+        )
+    return a, b
+
+
+@declared(out=True)
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Matrix product of any ranks, torch's rules."""
+    if state.autocast is not None:
+        return state.autocast.lower(matmul, input, other)
+    if type(input) is Tensor and type(other) is Tensor:
+        a, b = input._array, other._array
+        if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
+            return apply_pair(MATMUL, MATMUL.eager, input, other)
+    x, y = _products("matmul", input, other)
+    return rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
+
+
+_PRODUCT_NODES = {
+    (1, 1): "DotBackward0", (2, 1): "MvBackward0", (1, 2): "SqueezeBackward4", (2, 2): "MmBackward0",
+}  # fmt: skip
+
+
+@declared(out=True)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices."""
+    if state.autocast is not None:
+        return state.autocast.lower(mm, input, mat2)
+    return ops.mm(*_products("mm", input, mat2))
+
+
+@declared(out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Products of two stacks of matrices."""
+    if state.autocast is not None:
+        return state.autocast.lower(bmm, input, mat2)
+    return rename_node(ops.bmm(*_products("bmm", input, mat2)), "BmmBackward0")
+
+
+@declared(out=True)
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Matrix times vector."""
+    return rename_node(ops.mv(*_products("mv", input, vec)), "MvBackward0")
+
+
+@declared(out=True)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of products of two vectors."""
+    x, y = _products("dot", input, tensor)
+    if type_of(x).ndim == type_of(y).ndim == 1 and type_of(x).shape == type_of(y).shape:
+        return in_one_step("inner_product", (), x, y, node="DotBackward0")
+    return rename_node(ops.dot(x, y), "DotBackward0")
+
+
+@declared(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """``dot`` with the first operand conjugated."""
+    return ops.vdot(*_products("vdot", input, other))
+
+
+@declared(out=True)
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last axes."""
+    if state.autocast is not None:
+        return state.autocast.lower(inner, input, other)
+    return ops.inner(*_products("inner", input, other))
+
+
+@declared(aliases="ger", out=True)
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of two vectors' elements."""
+    x, y = together(input, vec2, "outer")
+    return in_one_step("outer", (), x, y, node="MulBackward0")
+
+
+@declared(out=True)
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product."""
+    x, y = together(input, other, "kron")
+    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0")
+
+
+@declared(method=False, out=True)
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Contraction over pairs of axes."""
+    pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
+    return ops.tensordot(a, b, pairs)

@@ -1,0 +1,496 @@
+"""Random tensors: generators, and the distributions drawn from them.
+
+A generator's state is an int64[2] tensor (seed, offset). Each draw is a pure op of the state, then the offset moves on
+by
+the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager mode.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from math import log, pi, prod
+from typing import Any
+
+import numpy as np
+
+from autojit import ops
+from autojit.core.device import CPU, Device, require_available
+from autojit.core.device import device as parsed
+from autojit.core.device_array import host_copy
+from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
+from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
+from autojit.core.locks import new_lock
+from autojit.core.sizes import is_symbolic
+from autojit.core.types import TensorType
+from autojit.dispatch.declared import Out, declared
+from autojit.dispatch.dispatch import number
+from autojit.dispatch.fast_paths import drawn_by_kernel
+from autojit.dispatch.inplace import check_writable, copy_into
+from autojit.dispatch.kernels import LARGE
+from autojit.dispatch.on_device import moved, where_to
+from autojit.dispatch.promotion import cast
+from autojit.dispatch.requirements import is_known, require
+from autojit.functions.comparison import clamp, where
+from autojit.functions.elementwise import add, ceil, exp, log1p, mul, neg, sub, tan
+from autojit.functions.exchange import require_numbers
+from autojit.functions.factories import finish
+from autojit.functions.shape import sizes_of
+from autojit.history.recording import wants_grad
+from autojit.ops import random as draws
+from autojit.tensor.of_arrays import constant
+from autojit.tensor.state import grad_mode, quietly, state
+from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
+
+_DEFAULT_SEED = 67280421310721  # torch's
+
+
+_drawing = new_lock()  # no two threads draw with one key
+
+
+class Generator:
+    """A source of random numbers with its own state; ``manual_seed`` makes it repeat."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        require_available(parsed(device))
+        self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
+        self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start over from a seed; returns the generator."""
+        value = int(seed) & 0xFFFFFFFFFFFFFFFF
+        if not -(1 << 63) <= int(seed) < 1 << 64:
+            raise ArgumentError(f"Overflow when unpacking long long: the seed {seed} does not fit in 64 bits")
+        signed = value - (1 << 64) if value >> 63 else value
+        state.drawn += 1
+        copy_into(self._state, constant(np.array([signed, 0], np.int64)), "manual_seed")
+        return self
+
+    def seed(self) -> int:
+        """Start over from an unpredictable seed; returns it."""
+        found = int.from_bytes(os.urandom(8), "little") >> 1
+        self.manual_seed(found)
+        return found
+
+    def initial_seed(self) -> int:
+        """The seed the generator started from."""
+        return int(self._state[0].item()) & 0xFFFFFFFFFFFFFFFF
+
+    def get_state(self) -> Tensor:
+        """A copy of the state."""
+        return self._state.clone()
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Continue from a state that ``get_state`` gave."""
+        if type_of(new_state) != type_of(self._state):
+            raise UsageError("set_state expects a state that get_state gave")
+        state.drawn += 1
+        copy_into(self._state, new_state, "set_state")
+        return self
+
+    def _take(self, words: int, place: Device = CPU) -> Tensor:
+        """The key for a draw of ``words`` 32-bit words on a device; the state moves on."""
+        key = self._key(words)
+        return key if place == CPU else moved(key, place)
+
+    def _key(self, words: int) -> Tensor:
+        blocks = draws.blocks_of(words)
+        if state.trace is None:
+            state.drawn += 1
+            with _drawing:
+                key = wrap(self._state._array.copy())
+                self._state._array[1] += blocks
+                storage_of(self._state).version += 1
+            return key
+        with grad_mode(False):
+            key = alias(self._state).clone()
+            moved = constant(np.array([0, 1 if is_symbolic(blocks) else blocks], np.int64))
+            moved = mul(moved, number(blocks, int64)) if is_symbolic(blocks) else moved
+            copy_into(self._state, add(key, moved), "advance")
+        return key
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator; returns it."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator unpredictably; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """A copy of the default generator's state."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Continue the default generator from a state."""
+    default_generator.set_state(new_state)
+
+
+def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
+    source = generator or default_generator
+    if dtype.is_complex:
+        both = _uniform((*shape, 2), dtype.to_real(), generator, place)
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
+    key = source._take(prod(shape) * draws.words_per_uniform(dtype), place)
+    if _by_kernel(shape, dtype):
+        return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
+    return draws.uniform(key, tuple(shape), dtype)
+
+
+def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
+    """Whether enough numbers are drawn at once that a kernel is faster than NumPy."""
+    if state.divert is not None or state.reference:
+        return False
+    return dtype in (float32, float64) and prod(shape) >= LARGE
+
+
+def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
+    source = generator or default_generator
+    if dtype.is_complex:
+        both = _normal((*shape, 2), dtype.to_real(), generator, place) * 0.5**0.5
+        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
+    key = source._take(prod(shape) * draws.words_per_normal(dtype), place)
+    if _by_kernel(shape, dtype):
+        return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
+    return draws.normal(key, tuple(shape), dtype)
+
+
+def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+    shape = sizes_of(size)
+    if any(n < 0 for n in shape):
+        raise UsageError(f"{name}: Trying to create tensor with negative dimension: {list(shape)}")
+    return shape
+
+
+@declared(method=False, factory=True, out=True)
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Uniform numbers in [0, 1)."""
+    return finish(
+        _uniform(_extents("rand", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
+    )
+
+
+@declared(method=False, factory=True, out=True)
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Standard normal numbers."""
+    return finish(
+        _normal(_extents("randn", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
+    )
+
+
+@declared(method=False, factory=True, out=True)
+def randint(
+    low: Any = 0,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Integers in [low, high); ``randint(high, size)`` starts at 0."""
+    if size is None:
+        low, high, size = 0, low, high
+    shape = _extents("randint", (size,))
+    if low >= high:
+        raise UsageError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    source = generator or default_generator
+    words = prod(shape) * (1 if high - low <= 2**32 else 2)
+    drawn = draws.randint(source._take(words, where_to(device)), low, high, shape, int64)
+    return finish(cast(drawn, dtype or int64), requires_grad, device)
+
+
+@declared(method=False, factory=True, out=True)
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A random permutation of 0 .. n - 1."""
+    if n < 0:
+        raise UsageError(f"n must be non-negative, got {n}")
+    key = (generator or default_generator)._take(ops.words_per_place(n) * n, where_to(device))
+    return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
+
+
+@declared(method=False, factory=True)
+def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
+    """Uniform numbers in the shape and dtype of a tensor."""
+    t = type_of(input)
+    return rand(t.shape, dtype=dtype or t.dtype, requires_grad=requires_grad, **_known(options, t))
+
+
+@declared(method=False, factory=True)
+def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
+    """Standard normal numbers in the shape and dtype of a tensor."""
+    t = type_of(input)
+    return randn(t.shape, dtype=dtype or t.dtype, requires_grad=requires_grad, **_known(options, t))
+
+
+def _known(options: dict[str, Any], like: TensorType) -> dict[str, Any]:
+    """The options of a draw in the likeness of a tensor, which is on that tensor's device if nothing else is said."""
+    return {"device": like.device, **{k: v for k, v in options.items() if k in ("device", "generator")}}
+
+
+@declared(method=False, factory=True)
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, **options: Any
+) -> Tensor:
+    """Integers in the shape and dtype of a tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    t = type_of(input)
+    return randint(low, high, t.shape, dtype=dtype or t.dtype, **_known(options, t))
+
+
+@declared(method=False, factory=True, out=True)
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal numbers with given means and standard deviations (tensors or numbers)."""
+    given = next((v for v in (mean, std) if isinstance(v, Tensor)), None)
+    shape = sizes_of((size,)) if given is None else None
+    if shape is None:
+        pair = [v for v in (mean, std) if isinstance(v, Tensor)]
+        shape = pair[0].shape if len(pair) == 1 else (pair[0] + pair[1]).shape
+    kind = dtype or (type_of(given).dtype if given is not None else default_dtype())
+    _require_spread(std)
+    place = where_to(device) if given is None else type_of(given).device
+    drawn = add(mul(_normal(shape, kind, generator, place), _data(std)), _data(mean))
+    return finish(_with_zero_slope(drawn, mean, std), requires_grad, device)
+
+
+def _require_spread(std: Any) -> None:
+    """RuntimeError for a negative standard deviation."""
+    if not isinstance(std, Tensor):
+        if std < 0:
+            raise UsageError(f"normal expects std >= 0.0, but found std {std}")
+    elif not is_known(std) or (host_copy(std._array) < 0).any():
+        require(std, lambda s: ~(s < 0), _NEGATIVE_SPREAD, "0 and more", named="std")
+
+
+_NEGATIVE_SPREAD = "normal expects all elements of std >= 0.0"
+
+
+def _data(parameter: Any) -> Any:
+    return parameter.detach() if isinstance(parameter, Tensor) else parameter
+
+
+def _with_zero_slope(drawn: Tensor, *parameters: Any) -> Tensor:
+    """The numbers drawn, whose derivative by the distribution's parameters is 0 (and not absent), as in torch."""
+    for parameter in parameters:
+        if isinstance(parameter, Tensor) and state.grad_enabled and wants_grad(parameter):
+            drawn = where(number(False, bool_), cast(parameter, type_of(drawn).dtype), drawn)
+    return drawn
+
+
+@declared(out=Out(is_apart=True))
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that the element (or ``p``) gives, else 0."""
+    t = type_of(input)
+    if not t.dtype.is_floating_point and p is None:
+        raise UnsupportedDTypeError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
+    if p is not None:
+        require_numbers(p)
+    chance = (
+        input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
+    )
+    _require_probability(chance if p is None else p)
+    words = t.size * draws.words_per_uniform(float64 if type_of(chance).dtype is float64 else float32)
+    key = (generator or default_generator)._take(words, t.device)
+    drawn = cast(draws.bernoulli(key, chance), t.dtype)
+    return _with_zero_slope(drawn, input) if p is None else drawn
+
+
+def _are_probabilities(p: Any) -> bool:
+    return bool(((p >= 0) & (p <= 1)).all())
+
+
+def _require_probability(p: Any) -> None:
+    """RuntimeError for a probability outside [0, 1]."""
+    if isinstance(p, Tensor):
+        if not is_known(p) or not quietly(_are_probabilities, host_copy(p._array)):
+            require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
+    elif not 0 <= p <= 1:
+        raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
+
+
+@declared(out=Out(is_exact=True))
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Positions drawn in proportion to the weights along the last axis."""
+    t = type_of(input)
+    _require_weights(input, num_samples)
+    count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
+    key = (generator or default_generator)._take(2 * count, t.device)
+    return ops.multinomial(key, input.detach(), num_samples, replacement)
+
+
+_MOST_CATEGORIES = 2**24  # torch's limit
+
+
+def _require_weights(input: Tensor, num_samples: int) -> None:
+    """RuntimeError for what cannot be drawn from."""
+    t = type_of(input)
+    if not t.dtype.is_floating_point:
+        raise UsageError(f"multinomial only supports floating-point dtypes for input, got: {t.dtype}")
+    if num_samples <= 0:
+        raise UsageError("cannot sample n_sample <= 0 samples")
+    if t.ndim and t.shape[-1] > _MOST_CATEGORIES:
+        raise UsageError("number of categories cannot exceed 2^24")
+    if t.ndim not in (1, 2):
+        return
+    if not is_known(input):
+        _require_finite_weights(input)
+        _require_choice(input)
+        return
+    weights = host_copy(input._array)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        _require_finite_weights(input)
+    if (weights.astype(np.float64).sum(-1) == 0).any():
+        _require_choice(input)
+
+
+def _require_finite_weights(input: Tensor) -> None:
+    require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
+
+
+def _require_choice(input: Tensor) -> None:
+    require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
+
+
+_NO_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"
+_NO_CHOICE = "invalid multinomial distribution (sum of probabilities <= 0)"
+
+
+def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:
+    """Numbers drawn take the place of the old ones, whose gradient is 0 from then on."""
+    check_writable(self, method)
+    return copy_into(self, values.detach(), method)
+
+
+def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fill with uniform numbers from ``from_`` up to, but without, ``to``."""
+    if from_ > to:
+        raise UsageError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
+    t = type_of(self)
+    return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator, t.device), to - from_), from_), "uniform_")
+
+
+def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fill with normal numbers."""
+    _require_spread(std)
+    t = type_of(self)
+    return _fill(self, add(mul(_normal(t.shape, t.dtype, generator, t.device), std), mean), "normal_")
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill with 1 in probability ``p`` (a number or a tensor), else 0."""
+    t = type_of(self)
+    chance = p.expand(t.shape) if isinstance(p, Tensor) else self._literal(p, t.with_dtype(float32))
+    return _fill(self, cast(bernoulli(chance, generator=generator), t.dtype), "bernoulli_")
+
+
+def _continuous(self: Tensor, name: str) -> TensorType:
+    """The type of a tensor that is filled with real numbers."""
+    t = type_of(self)
+    if not t.dtype.is_floating_point:
+        raise UnsupportedDTypeError(
+            f"{name}: the distribution is continuous: dtype must be a floating point but you specified {t.dtype}",
+            {"self": self},
+        )
+    return t
+
+
+def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fill with exponential numbers of a rate."""
+    if not lambd > 0:
+        raise UsageError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    t = _continuous(self, "exponential_")
+    key = (generator or default_generator)._take(t.size * draws.words_per_uniform(t.dtype), t.device)
+    return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")
+
+
+def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers of the Cauchy distribution."""
+    if not sigma > 0:
+        raise UsageError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    t = _continuous(self, "cauchy_")
+    angle = mul(sub(_uniform(t.shape, t.dtype, generator, t.device), 0.5), pi)
+    return _fill(self, add(mul(tan(angle), sigma), median), "cauchy_")
+
+
+def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers whose logarithms are normal."""
+    if not std > 0:
+        raise UsageError(f"log_normal_ expects std > 0.0, but found std={std}")
+    t = _continuous(self, "log_normal_")
+    return _fill(self, exp(add(mul(_normal(t.shape, t.dtype, generator, t.device), std), mean)), "log_normal_")
+
+
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Fill with the number of trials until the first success, each successful in probability ``p``."""
+    if not 0 < p < 1:
+        raise UsageError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    t = type_of(self)
+    if t.dtype.kind in ("bool", "complex"):
+        raise UnsupportedDTypeError(f'"geometric_" not implemented for {t.dtype}', {"self": self})
+    wide = t.dtype if t.dtype.is_floating_point else float32
+    trials = ceil(mul(log1p(neg(_uniform(t.shape, wide, generator, t.device))), 1.0 / log(1.0 - p)))
+    return _fill(self, cast(clamp(trials, min=1), t.dtype), "geometric_")
+
+
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Fill with integers in [low, high), or in [0, low) when only one bound is given."""
+    t = type_of(self)
+    if high is None:
+        low, high = 0, low or (2**24 if t.dtype.is_floating_point else 2 ** (8 * t.dtype.size_bytes - 1) - 1)
+    return _fill(self, cast(randint(low, high, t.shape, generator=generator, device=t.device), t.dtype), "random_")
+
+
+METHODS: dict[str, Any] = {
+    "uniform_": uniform_,
+    "normal_": normal_,
+    "bernoulli_": bernoulli_,
+    "exponential_": exponential_,
+    "random_": random_,
+    "cauchy_": cauchy_,
+    "log_normal_": log_normal_,
+    "geometric_": geometric_,
+}

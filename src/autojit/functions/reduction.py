@@ -1,0 +1,434 @@
+"""Reductions along axes, scans and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from autojit import ops
+from autojit.core.dtypes import DType, bool_, float32, int64, uint8
+from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
+from autojit.dispatch.composite_nodes import in_one_node
+from autojit.dispatch.declared import declared
+from autojit.dispatch.dispatch import apply_single
+from autojit.dispatch.kernels import by_parts, in_one_step
+from autojit.dispatch.promotion import as_operand, cast, floating
+from autojit.dispatch.requirements import require_some
+from autojit.dispatch.view_nodes import no_view
+from autojit.functions.comparison import isnan, maximum, minimum, ne, where
+from autojit.functions.elementwise import div, sub
+from autojit.functions.refused_dtypes import refuses
+from autojit.history.op_node import rename_node
+from autojit.ir.op import Op
+from autojit.ops.base import normalize_axes, normalize_axis
+from autojit.ops.composed import StdMean, VarMean, is_common
+from autojit.ops.reductions import fold_over
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+Dims = int | Sequence[int] | None
+
+
+class ValuesIndices(NamedTuple):
+    """What an ordering function found and where: ``values``, ``indices``."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _whole(input: Any, dtype: DType | None, what: str) -> Tensor:
+    """The operand of sum and prod: in ``dtype``, integers and bools in int64."""
+    t = as_operand(input, what)
+    if dtype is not None:
+        return cast(t, dtype)
+    if t._array is not None and t._array.dtype.kind in "fc":
+        return t
+    return cast(t, int64) if type_of(t).dtype.category < 2 else t
+
+
+def _require_float(t: Tensor, what: str) -> None:
+    if type_of(t).dtype.category < 2:
+        raise DTypeError(
+            f"{what}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {type_of(t).dtype.name}",
+            {"input": t},
+            "convert it: x.float()",
+        )
+
+
+@declared(out=True)
+def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
+    if not keepdim and dtype is None and isinstance(input, Tensor):
+        array = input._array
+        if array is not None and array.dtype.kind in "fc" and (dim is None or type(dim) is int):
+            return apply_single(_reduction_over("sum", dim, array.ndim), input)
+        t = _whole(input, None, "sum")
+        op = _reduction("sum", dim, t.ndim)
+        if op is not None:
+            return apply_single(op, t)
+    return _counted(ops.sum, _whole(input, dtype, "sum"), dim, keepdim)
+
+
+def _reduction(name: str, dim: Dims, ndim: int) -> Op | None:
+    """The reduction over ``dim`` (None and ints, and tuples of these); None for other ways to say it."""
+    make = _reduction_over if state.trace is None else _reduction_over.__wrapped__  # no table holds a step's sizes
+    return make(name, dim, ndim) if dim is None or type(dim) in (int, tuple) else None
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
+    return fold_over(name, normalize_axes(dim, ndim, name))
+
+
+@declared(out=True)
+def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
+    x = _whole(input, dtype, "prod")
+    if type_of(x).dtype.kind == "float":
+        options = (normalize_axes(dim, type_of(x).ndim, "prod"), keepdim)
+        return in_one_step("prod", options, x, node=f"ProdBackward{int(dim is not None)}")
+    return _counted(ops.prod, _whole(input, dtype, "prod"), dim, keepdim)
+
+
+def _counted(function: Callable[..., Tensor], x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """A sum or product; of bools in int64, and True where that is not 0."""
+    if type_of(x).dtype is bool_:
+        return cast(function(cast(x, int64), dim, keepdim), bool_)
+    found = function(x, dim, keepdim)
+    return no_view(found, x) if keepdim else found
+
+
+@declared(out=True)
+def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
+    if dtype is None and state.divert is None and isinstance(input, Tensor):
+        array = input._array
+        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+            if dim is None:
+                return apply_single(_mean_over(None, keepdim, array.ndim), input)
+            if type(dim) is int or type(dim) is tuple:
+                return rename_node(apply_single(_mean_over(dim, keepdim, array.ndim), input), "MeanBackward1")
+    t = as_operand(input, "mean")
+    t = t if dtype is None else cast(t, dtype)
+    _require_float(t, "mean")
+    axes, name = normalize_axes(dim, type_of(t).ndim, "mean"), "MeanBackward0" if dim is None else "MeanBackward1"
+    if not axes or not is_common(type_of(t).dtype):  # in whose place nothing is kept as one op
+        return rename_node(ops.mean(t, dim, keepdim), name)
+    op = ops.Mean(axes, bool(keepdim))  # keeps nothing, where a division would keep the number of elements
+    return rename_node(in_one_node(op, (t,), lambda: no_view(ops.mean(t, dim, keepdim), t)), name)
+
+
+_COMMON = "fd"
+"""NumPy's letters for float32 and float64, in which composed ops (``ops.composed``) compute."""
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
+    return ops.Mean(normalize_axes(dim, ndim, "mean"), bool(keepdim))
+
+
+@declared(out=True)
+@refuses("complex")
+def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Sum with NaN counted as 0."""
+    t = as_operand(input, "nansum")
+    if dtype is None and type_of(t).dtype.kind == "float":
+        axes = normalize_axes(dim, type_of(t).ndim, "nansum")
+        return in_one_step("nansum", (axes, keepdim), t, node="NansumBackward0")
+    return sum(t if type_of(t).dtype.category < 2 else where(isnan(t), 0, t), dim, keepdim, dtype=dtype)
+
+
+@declared(out=True)
+@refuses("complex")
+def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Mean of the elements that are not NaN."""
+    t = as_operand(input, "nanmean")
+    _require_float(t, "nanmean")
+    counted = sum(cast(isnan(t).logical_not(), type_of(t).dtype), dim, keepdim)
+    return div(nansum(t, dim, keepdim, dtype=dtype), counted)
+
+
+def _correction(unbiased: bool | None, correction: Any) -> Any:
+    if unbiased is not None:
+        return 1 if unbiased else 0
+    return 1 if correction is None else correction
+
+
+def _dims(dim: Any, unbiased: bool | None) -> tuple[Dims, bool | None]:
+    """torch's overload var(input, unbiased): a bool in the place of ``dim``."""
+    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+
+
+@declared(out=True)
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
+    dim, unbiased = _dims(dim, unbiased)
+    _require_float(input, "var")
+    options = (normalize_axes(dim, input.ndim, "var"), _correction(unbiased, correction), keepdim)
+    return in_one_step("var", options, input, node="VarBackward0")
+
+
+@declared(out=True)
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Standard deviation: the square root of ``var``."""
+    dim, unbiased = _dims(dim, unbiased)
+    _require_float(input, "std")
+    options = (normalize_axes(dim, input.ndim, "std"), _correction(unbiased, correction), keepdim)
+    return in_one_step("std", options, input, node="StdBackward0")
+
+
+@declared()
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean)."""
+    return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)
+
+
+@declared()
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(standard deviation, mean)."""
+    return _with_mean(std, StdMean, input, dim, unbiased, keepdim, correction)
+
+
+def _with_mean(
+    first: Callable[..., Tensor], op: type[Op], input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any
+) -> tuple[Tensor, Tensor]:
+    dims, is_unbiased = _dims(dim, unbiased)
+    _require_float(input, first.__name__)
+
+    def compute() -> tuple[Tensor, Tensor]:
+        return first(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+
+    if type_of(input).dtype.is_complex or not type_of(input).shape:
+        return compute()
+    found = op(normalize_axes(dims, input.ndim, first.__name__), float(_correction(is_unbiased, correction)), keepdim)
+    return in_one_node(found, (input,), compute)
+
+
+@declared(out=True)
+def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements along ``dim`` are true."""
+    return cast(ops.all(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
+
+
+@declared(out=True)
+def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether any element along ``dim`` is true."""
+    return cast(ops.any(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
+
+
+@declared()
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements along ``dim`` are not 0."""
+    array = input._array
+    if dim is None and type(array) is np.ndarray and state.divert is None:
+        return wrap(np.asarray(np.count_nonzero(array), np.int64))
+    return sum(ne(input, 0), dim)
+
+
+@declared(out=True)
+def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Largest element over ``dim``; gradients are shared among equals."""
+    return _extreme(ops.amax, "amax", input, dim, keepdim)
+
+
+@declared(out=True)
+def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Smallest element over ``dim``; gradients are shared among equals."""
+    return _extreme(ops.amin, "amin", input, dim, keepdim)
+
+
+def _extreme(function: Callable[..., Tensor], what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    t = type_of(input)
+    if dim is None or dim == ():
+        require_some(t.size, what, _EMPTY_EXTREME, "usage")
+    else:
+        _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
+    if t.dtype.is_complex:
+        raise UnsupportedDTypeError(f'"{what}" not implemented for {t.dtype}', {"input": input})
+    if t.dtype is bool_:
+        return cast(function(cast(input, int64), dim, keepdim), bool_)
+    op = None if keepdim else _reduction(what, dim, t.ndim)
+    if op is not None:
+        return apply_single(op, input)
+    found = function(input, dim, keepdim)
+    return no_view(found, input) if keepdim else found
+
+
+def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    for axis in axes:
+        require_some(shape[axis], what, f"Expected reduction dim {axis} to have non-zero size.", "index")
+
+
+_EMPTY = "Expected reduction dim to be specified for input.numel() == 0."
+_EMPTY_EXTREME = f"{_EMPTY} Specify the reduction dim with the 'dim' argument."
+
+
+@declared(out=True)
+@refuses("bool complex")
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Position of the largest element along ``dim`` (in the flattened operand by default)."""
+    return _position(ops.argmax, "argmax", input, dim, keepdim)
+
+
+@declared(out=True)
+@refuses("bool complex")
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Position of the smallest element along ``dim`` (in the flattened operand by default)."""
+    return _position(ops.argmin, "argmin", input, dim, keepdim)
+
+
+def _position(function: Callable[..., Tensor], what: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    t = type_of(input)
+    if dim is None:
+        require_some(t.size, what, _EMPTY, "index")
+    elif t.ndim:
+        _refuse_empty(what, t.shape, (normalize_axis(dim, t.ndim, what),))
+    source = cast(input, int64) if t.dtype is bool_ else input
+    return function(source, dim, keepdim)
+
+
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def max(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
+@declared(out=True)
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
+    if dim is None and other is None:
+        array = input._array
+        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+            return apply_single(_reduction_over("amax", None, array.ndim), input)
+    return _max_or_min(input, dim, keepdim, other, maximum, amax, argmax, "max")
+
+
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def min(input: Tensor, dim: Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Tensor: ...
+@declared(out=True)
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
+    if dim is None and other is None:
+        array = input._array
+        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+            return apply_single(_reduction_over("amin", None, array.ndim), input)
+    return _max_or_min(input, dim, keepdim, other, minimum, amin, argmin, "min")
+
+
+def _max_or_min(
+    input: Tensor, dim: Any, keepdim: bool, other: Any, pair: Any, extreme: Any, position: Any, what: str
+) -> Any:
+    if type_of(input).dtype.is_complex:
+        raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(input).dtype}', {"input": input})
+    if isinstance(dim, Tensor):
+        return pair(input, dim)
+    if other is not None:
+        return pair(input, other)
+    if dim is None:
+        require_some(type_of(input).size, what, _EMPTY, "usage")
+        return extreme(input)
+    index = position(input, dim, True)
+    if type_of(input).ndim == 0:
+        return ValuesIndices(input.clone(), index)
+    axis = normalize_axis(dim, type_of(input).ndim, what)
+    values = ops.gather(input, axis, index)
+    if keepdim:
+        return ValuesIndices(values, index)
+    return ValuesIndices(values.squeeze(axis), index.squeeze(axis))
+
+
+@declared(out=True)
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
+    x = floating(input, "logsumexp")
+    options = (normalize_axes(dim, type_of(x).ndim, "logsumexp"), keepdim)
+    return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")
+
+
+@declared(out=True)
+def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+    """The vector p-norm over ``dim`` (all axes by default); its gradient at 0 is 0."""
+    x = input if dtype is None else cast(input, dtype)
+    _require_float(x, "linalg.vector_norm")
+    if p == "nuc":
+        return _nuclear_norm(x, dim, keepdim)
+    order = 2.0 if p is None or p == "fro" else float(p)
+    narrow = type_of(x).dtype
+    if narrow.size_bytes == 2:  # powers and their sums would overflow and lose digits
+        return cast(ops.norm(cast(x, float32), order, dim, keepdim), narrow)
+    options = (order, normalize_axes(dim, type_of(x).ndim, "linalg.vector_norm"), keepdim)
+    return in_one_step("norm", options, x, node="LinalgVectorNormBackward0")
+
+
+def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """The sum of the singular values of the matrices on two axes."""
+    axes = normalize_axes(dim, type_of(x).ndim, "nuclear_norm")
+    if len(axes) != 2:
+        raise UsageError(f"nuclear_norm expects exactly two axes, got {list(axes)}", {"input": x})
+    found = ops.svdvals(x.movedim(axes, (-2, -1))).sum(-1)
+    for axis in axes if keepdim else ():
+        found = found.unsqueeze(axis)
+    return found
+
+
+@declared()
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of the difference."""
+    return norm(sub(input, other), p)
+
+
+def _is_common(x: Tensor) -> bool:
+    """Whether a composed op can compute at once: concrete elements, of a common dtype, along an axis."""
+    array = x._array
+    return (
+        state.divert is None
+        and type(array) is np.ndarray
+        and array.dtype.char in _COMMON
+        and array.size != 0
+        and array.ndim != 0
+    )
+
+
+@lru_cache(maxsize=256, typed=True)
+def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
+    return kind(normalize_axis(dim, ndim, kind.name))
+
+
+def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:
+    """The operand in ``dtype``; NotImplementedError if these are not real floats."""
+    x = input if dtype is None else cast(input, dtype)
+    if type_of(x).dtype.kind != "float":
+        raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(x).dtype}', {"input": x})
+    return x
+
+
+@declared(out=True)
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Exponentials over their sum along ``dim``."""
+    x = _floats(input, dtype, "softmax")
+    if _is_common(x):
+        return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
+    op = ops.Softmax(normalize_axis(dim, type_of(x).ndim, "softmax"))
+    return by_parts(op, x, lambda x: ops.softmax(x, op.axis), "SoftmaxBackward0")
+
+
+@declared(out=True)
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """The logarithm of ``softmax``, without overflow."""
+    x = _floats(input, dtype, "log_softmax")
+    if _is_common(x):
+        return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
+    op = ops.LogSoftmax(normalize_axis(dim, type_of(x).ndim, "log_softmax"))
+    return by_parts(op, x, lambda x: ops.log_softmax(x, op.axis), "LogSoftmaxBackward0")

@@ -1,0 +1,198 @@
+"""Special functions (the error function, the gamma family, steps) and linear algebra under torch's top-level names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autojit import ops
+from autojit.core.dtypes import bfloat16, float16, float32
+from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import cast, floating, floating_together, together
+from autojit.functions.comparison import eq, where
+from autojit.functions.elementwise import div
+from autojit.functions.matrix_forms import one_triangle
+from autojit.functions.own_memory import own_memory
+from autojit.functions.refused_dtypes import refuses
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+
+
+@declared(in_place="values", out=True, lists=True)
+@refuses("complex")
+def erf(input: Any) -> Tensor:
+    """The error function."""
+    return ops.erf(floating(input, "erf"))
+
+
+@declared(in_place="values", out=True, lists=True)
+@refuses("complex")
+def erfc(input: Any) -> Tensor:
+    """``1 - erf(x)``, accurate for large ``x``."""
+    return ops.erfc(floating(input, "erfc"))
+
+
+@declared(in_place="values", out=True)
+@refuses("complex")
+def erfinv(input: Any) -> Tensor:
+    """The inverse of ``erf``."""
+    return ops.erfinv(floating(input, "erfinv"))
+
+
+@declared(in_place="values", out=True, lists=True)
+@refuses("complex")
+def lgamma(input: Any) -> Tensor:
+    """Logarithm of the absolute value of the gamma function."""
+    return ops.lgamma(floating(input, "lgamma"))
+
+
+@declared(in_place="values", out=True)
+@refuses("complex")
+def digamma(input: Any) -> Tensor:
+    """Derivative of ``lgamma``."""
+    return ops.digamma(floating(input, "digamma"))
+
+
+@declared(in_place="values", out=True, numpy="sinc")
+def sinc(input: Tensor) -> Tensor:
+    """``sin(pi x) / (pi x)``, 1 at 0."""
+    given = floating(input, "sinc")
+    dtype = type_of(given).dtype
+    x = cast(given, float32) if dtype in (bfloat16, float16) else given
+    whole = x.detach().round()
+    is_odd = eq(whole - 2 * (whole / 2).floor(), 1)
+    rest = (x - whole) * math.pi  # exact before the product, so that zeros are zeros however large x is
+    sine = where(is_odd, -rest.sin(), rest.sin())
+    is_near = whole.eq(0) & (x.detach().abs() < 0.25)
+    away = div(sine, where(is_near, 1.0, x * math.pi))
+    return cast(where(is_near, sinc_near_zero(where(is_near, rest, 0.0).square()), away), dtype)
+
+
+_SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! is 1e-19 at pi / 4
+
+
+def sinc_near_zero(square: Tensor) -> Tensor:
+    """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
+    last, *others = reversed(_SINC_TERMS)
+    found = 1 - square / last * 1.0
+    for divisor in others:
+        found = 1 - square / divisor * found
+    return found
+
+
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of ``digamma``."""
+    return polygamma(n, self)
+
+
+@declared(method=_polygamma_method, in_place="values", out=True)
+def polygamma(n: int, input: Any) -> Tensor:
+    """The n-th derivative of ``digamma``."""
+    return ops.polygamma(n, floating(input, "polygamma"))
+
+
+@declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
+def igamma(input: Any, other: Any) -> Tensor:
+    """The regularised lower incomplete gamma function ``P(input, other)``; differentiable in ``other``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.igamma(aj.tensor(1.0), aj.tensor(1.0))
+        tensor(0.6321)
+    """
+    x, y = floating_together(input, other, "igamma")
+    return ops.igamma(x, y)
+
+
+@declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
+def igammac(input: Any, other: Any) -> Tensor:
+    """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
+    x, y = floating_together(input, other, "igammac")
+    return ops.igammac(x, y)
+
+
+@declared()
+def det(input: Tensor) -> Tensor:
+    """The determinant of square matrices."""
+    return ops.det(input)
+
+
+@declared()
+@refuses("bool int")
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant."""
+    return ops.logdet(input)
+
+
+@declared()
+def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
+    """(sign, log of the absolute value) of the determinant."""
+    return ops.slogdet(input)
+
+
+@declared(out=True)
+def inverse(input: Tensor) -> Tensor:
+    """The inverse of square matrices."""
+    if state.autocast is not None:
+        return state.autocast.full(inverse, input)
+    return ops.inv(input)
+
+
+@declared()
+@refuses("bool int")
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The Moore-Penrose inverse."""
+    if state.autocast is not None:
+        return state.autocast.full(pinverse, input, rcond)
+    return ops.pinv(input, rcond)
+
+
+@declared(out=True)
+@refuses("bool int")
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The triangular factor of Hermitian positive definite matrices."""
+    if state.autocast is not None:
+        return state.autocast.full(cholesky, input, upper)
+    a = one_triangle(input, upper)
+    return ops.cholesky(a, upper)
+
+
+@declared(out=True)
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """Solve with a Cholesky factor."""
+    return ops.cholesky_solve(input, input2, upper)
+
+
+@declared(out=True)
+@refuses("bool int")
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+    """The inverse from a Cholesky factor."""
+    return ops.cholesky_inverse(input, upper)
+
+
+@declared(out=True)
+@own_memory
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """A square matrix multiplied ``n`` times with itself."""
+    if state.autocast is not None:
+        return state.autocast.lower(matrix_power, input, n)
+    return ops.matrix_power(input, n)
+
+
+@declared(method=False)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector as columns."""
+    return ops.vander(x, type_of(x).size if N is None else N, increasing)
+
+
+@declared(in_place="values", out=True, numbers="none")
+@refuses("complex")
+def heaviside(input: Any, values: Any) -> Tensor:
+    """0 below 0, 1 above, ``values`` at 0."""
+    x, y = together(input, values, "heaviside")
+    if len({type_of(t).dtype for t in (input, values) if isinstance(t, Tensor)}) == 2:
+        raise UsageError("heaviside is not yet implemented for tensors with different dtypes.", {"values": values})
+    return ops.heaviside(x, y)

@@ -1,0 +1,1 @@
+"""What remembers how a tensor came to be: nodes, what they keep, and views."""

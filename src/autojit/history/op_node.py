@@ -1,0 +1,248 @@
+"""OpNode: the node of the history that one op of ``autojit.ops`` leaves, and what users see of it.
+
+It runs the op's own VJP rule on what the rule reads, which ``recording`` kept for it. Its class carries torch's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from autojit.core.errors import DifferentiationError
+from autojit.core.types import TensorType
+from autojit.history.node_arguments import argument_of, extents_of, is_saved
+from autojit.history.saved import (
+    Packed,
+    SavedTensor,
+    TypeOnly,
+    accumulator_of,
+    changed_error,
+    changed_unseen_error,
+    connected,
+    freed_error,
+    saved_places,
+    type_only,
+)
+from autojit.ir.op import Op
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence, node_type, type_of_meta
+from autojit.tensor.state import carry, state
+from autojit.tensor.tensor import Tensor, alias, type_of
+from autojit.transforms.adjoint import accumulate
+
+Rule = Callable[..., list[Any]]  # as ``transforms.adjoint.accumulate``
+_UNSAVED = ("parameter", "constant")  # what a node shows without having saved a tensor
+
+
+class OpNode(Node):
+    """One op of ``autojit.ops``: runs the op's own VJP rule on what the rule reads.
+
+    ``primals`` holds, per operand, the tensor itself where the rule reads it, else only its meta; ``results`` holds
+    detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
+    """
+
+    __slots__ = ("arguments", "mask", "op", "primals", "results", "versions")
+    arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was given them
+    op: Op
+    mask: int
+    primals: list[Any]
+    results: list[Any]
+    versions: Sequence[int]
+    changes: Sequence[int] = ()  # of a captured function: the storages' changes, as ``versions``
+
+    def __init__(self, sequence: int | None = None) -> None:
+        self.sequence = next_sequence() if sequence is None else sequence
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        is_call = self.op.is_call  # which tells what has a gradient of zeros from what has none, and what has a history
+        if is_call:
+            grads = [self._zeros(k) if g is ZERO else g for k, g in enumerate(grads)]
+        bars = [None if g is ZERO else g for g in grads]
+        if not any([g is not None for g in bars]):  # noqa: C419  (a list is faster than a generator)
+            nothing = ZERO if any(g is ZERO for g in grads) else None
+            return [nothing] * len(self.edges)
+        read = self._read_by_call(bars) if is_call else None
+        place = 0
+        primals = []
+        for entry in self.primals:
+            is_read = read is None or place in read
+            primals.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place, is_read=is_read))
+            place += 1
+        results = []
+        for number, entry in enumerate(self.results):
+            is_read = read is None or place + number in read
+            is_type = type(entry) is tuple
+            results.append(type_only(entry) if is_type else self._unpack(entry, place + number, number, is_read))
+        found = accumulate(self.op, primals, results, bars, wanted)
+        for place, want in enumerate(wanted):
+            if want and found[place] is None and not is_call:
+                found[place] = ZERO
+        if state.grad_enabled and not is_call:
+            _connect_constants(found, (*primals, *results))
+        return found
+
+    def _read_by_call(self, bars: Sequence[Any]) -> Collection[int]:
+        """Which operands, and then results, a captured function's derivative reads, or eager mode keeps for it.
+
+        Raises:
+            RuntimeError: the memory of one was changed in a way that its version does not count.
+        """
+        read: Collection[int] = self.op.operands_read(bars)
+        for place in read if self.changes else ():
+            entry = self.primals[place] if place < len(self.primals) else self.results[place - len(self.primals)]
+            storage = entry._storage if isinstance(entry, Tensor) else None
+            if storage is None or storage.version != self.versions[place]:
+                continue  # which is said where it is read
+            if storage.changes != self.changes[place]:
+                raise changed_unseen_error(self, entry)
+        return read
+
+    def _zeros(self, number: int) -> Tensor:
+        found: Tensor = Tensor._literal_of(0, type_of_meta(self.out_metas[number]))
+        return found
+
+    def _unpack(self, entry: Any, place: int, result: int = -1, is_read: bool = True) -> Any:
+        kind = type(entry)
+        if kind is tuple or kind is TensorType:
+            return type_only(entry)
+        if entry is FREED:
+            raise freed_error(self)
+        if kind is Packed:
+            return entry.unpack(self, result)
+        if is_read and entry._storage is not None and entry._storage.version != self.versions[place]:
+            raise changed_error(self, entry, self.versions[place], result)
+        if result >= 0:
+            return as_result(entry, self, result)
+        if entry._grad_fn is None and not entry._requires_grad:
+            self.check_not_detached(entry, place)
+        return entry
+
+    def name_of(self, number: int) -> str:
+        return self.op.node_name(number) or self.name()
+
+    def check_not_detached(self, t: Tensor, place: int) -> None:
+        """Raise torch's error for a saved operand without history if it had one when it was saved."""
+        edge = self.edges[place]
+        if edge is not None and type(edge[0]) is not AccumulateGrad:
+            raise DifferentiationError(
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                "supported, please use out-of-place `.detach()` instead",
+                {"tensor": t, "needed by": f"{self.name()}  {self.source}"},
+            )
+
+    def release(self) -> None:
+        for kept in (self.primals, self.results):
+            for i, entry in enumerate(kept):
+                kind = type(entry)
+                if kind is not tuple and kind is not TensorType:
+                    kept[i] = FREED
+
+    def _kept(self) -> Any:
+        return self.primals[:], self.results[:]
+
+    def _keep_again(self, kept: Any) -> None:
+        self.primals[:], self.results[:] = kept
+
+    def __getattr__(self, attribute: str) -> Any:
+        is_raw = attribute.startswith("_raw_saved_")
+        if is_raw or attribute.startswith("_saved_"):
+            name = attribute[11 if is_raw else 7 :]
+            shown = getattr(self, "arguments", {})
+            if name in shown and (is_saved(shown[name]) or not is_raw):
+                return argument_of(self, name, is_raw)
+            found = saved_places(self.op, len(self.primals), len(self.results)).get(name)
+            if found is not None and not (is_raw and found[0] in _UNSAVED):
+                return self._raw(*found) if is_raw else self._saved(*found)
+            extents = None if is_raw else extents_of(self, name)
+            if extents is not None:
+                return extents
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
+
+    def __dir__(self) -> list[str]:
+        places = saved_places(self.op, len(self.primals), len(self.results))
+        shown = getattr(self, "arguments", {})
+        raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind not in _UNSAVED]
+        raw += [f"_raw_saved_{name}" for name, value in shown.items() if is_saved(value)]
+        return [*super().__dir__(), *(f"_saved_{name}" for name in {**places, **shown}), *raw]
+
+    def _saved(self, kind: str, place: Any) -> Any:
+        if kind == "parameter":
+            return getattr(self.op, place)
+        if kind == "constant":
+            return place
+        if kind == "primal":
+            found = self._unpack(self.primals[place], place)
+        else:
+            found = self._unpack(self.results[place], len(self.primals) + place, place)
+        return None if type(found) is TypeOnly else found
+
+    def _raw(self, kind: str, place: int) -> SavedTensor:
+        kept = self.primals if kind == "primal" else self.results
+        result = -1 if kind == "primal" else place
+        return SavedTensor.of(
+            lambda: kept[place],
+            lambda packed: kept.__setitem__(place, packed),
+            lambda: self._saved(kind, place),
+            result,
+        )
+
+
+class ZeroDerivative(Node):
+    """Behind a gradient that was computed from saved values but is constant in them, such as the mask of ``relu``."""
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        return [ZERO] * len(self.edges)
+
+
+def _connect_constants(grads: list[Any], read: Sequence[Any]) -> None:
+    """Let gradients that no history leads to depend on the saved values they were computed from, with derivative zero:
+    they can be differentiated again, like all others.
+    """
+    saved = [t for t in read if type(t) is not TypeOnly and t._requires_grad]
+    if not saved:
+        return
+    for place, grad in enumerate(grads):
+        if grad is None or grad is ZERO or grad._requires_grad:
+            continue
+        node = ZeroDerivative()
+        node.edges = [(accumulator_of(t) if t._grad_fn is None else t._grad_fn, t._output_nr) for t in saved]
+        node.out_metas = [type_of(grad)]
+        made = alias(grad)
+        carry(grad, made)
+        made._requires_grad, made._grad_fn = True, node
+        grads[place] = made
+
+
+class NotImplementedNode(OpNode):
+    """An op whose derivative nobody has written down: reaching it in backward is an error."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "NotImplemented"
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        rule: Any = type(self.op).vjp
+        raise NotImplementedError(
+            f"the derivative for '{self.op.name}' is not implemented: {rule.not_differentiable}\n"
+            f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"
+        )
+
+
+def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
+    """Let the node of a fresh result be called after the function that the user called; returns ``t``.
+
+    ``arguments`` are what the node shows as ``_saved_<name>``: plain values, a tensor, ``KeptBy`` or a tuple of them.
+    """
+    node = t._grad_fn
+    if isinstance(node, OpNode):
+        node.__class__ = node_type(OpNode, name)
+        if arguments:
+            node.arguments = arguments
+    elif node is not None:
+        node.rename(name)
+    return t
+
+
+def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
+    """A saved result as an operand of a rule: connected to its node again when a graph of the derivative is wanted."""
+    return connected(shell, (node, number)) if state.grad_enabled else shell

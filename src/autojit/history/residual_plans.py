@@ -1,0 +1,120 @@
+"""Residual plans: which operands and results the VJP rule of an op reads, and so which a node keeps.
+
+Found once per op and kind of operands by a dry run of the rule with tracers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from autojit.core.sizes import is_symbolic
+from autojit.core.types import TensorType
+from autojit.history.op_node import NotImplementedNode, OpNode
+from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.op import Op
+from autojit.ir.result_types import is_plain
+from autojit.tensor.node import backward_name, node_type
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of
+from autojit.transforms.adjoint import accumulate
+
+_PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
+_PLAN_LIMIT = 4096
+UNKNOWN: Any = object()  # a plan that is not made yet
+
+
+class ResidualPlan(NamedTuple):
+    """Which operands and results the VJP rule reads, per position, and the class of the node that runs it."""
+
+    primals: tuple[bool, ...]
+    results: tuple[bool, ...]
+    node: type[OpNode]
+
+
+def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
+    """What the rule of ``op`` reads for the operands in ``mask``; None when nothing can be differentiated.
+
+    Kept per op, mask, dtype and shapes. A rule may choose what it reads by which extents are 0, 1 or more, not by their
+    exact sizes, so a dry run is needed only once per such pattern.
+    """
+    first = operands[0]._array
+    if first is not None and state.trace is None:  # in a capture some operands may hold no array
+        key: Any = (mask, first.dtype, *[t._array.shape for t in operands])
+    else:
+        key = (mask, *[type_of(t) for t in operands])
+    plans = op.__dict__.get("_plans")
+    if plans is None:
+        plans = plans_of(op)
+    try:
+        return plans[key]
+    except KeyError:  # another thread may empty them at any time
+        return new_plan(op, operands, mask, plans, key)
+
+
+def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
+    """The plans of an op by what it was applied to, kept on the op itself.
+
+    Equal ops share them, unless their parameters hold what users made (graphs of captures with their tensors,
+    functions): nobody here keeps such an op alive.
+    """
+    plans = _PLANS.get(op)
+    if plans is None:
+        plans = {}
+        if is_plain(op):
+            if len(_PLANS) >= _PLAN_LIMIT:
+                _PLANS.clear()
+            _PLANS[op] = plans
+    object.__setattr__(op, "_plans", plans)
+    return plans
+
+
+def new_plan(
+    op: Op, operands: Sequence[Tensor], mask: int, plans: dict[Any, ResidualPlan | None], key: Any
+) -> ResidualPlan | None:
+    """The plan under a key that ``plans`` does not have yet."""
+    types = [type_of(t) for t in operands]
+    extents = [tuple([2 if is_symbolic(n) else min(n, 2) for n in t.shape]) for t in types]
+    pattern = (mask, types[0].dtype, "pattern", *extents)
+    if len(plans) >= _PLAN_LIMIT:
+        plans.clear()
+    try:
+        plan = plans[pattern]
+    except KeyError:
+        plan = plans[pattern] = plan_of_types(op, types, mask)
+    plans[key] = plan
+    return plan
+
+
+def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
+    """The plan for operands of these types, by a dry run of the rule."""
+    if not op.is_differentiable:
+        rule: Any = type(op).vjp
+        is_missing = rule.is_missing
+        return ResidualPlan((False,) * len(types), (False,) * op.n_outputs, NotImplementedNode) if is_missing else None
+    builder = GraphBuilder()
+    result_types = op.result_type(*types)
+    result_types = (result_types,) if op.n_outputs == 1 else tuple(result_types)
+    if not any(t.dtype.is_differentiable for t in result_types):
+        return None
+    if op.reads_operands:
+        return ResidualPlan(
+            (True,) * len(types), (False,) * len(result_types), node_type(OpNode, backward_name(op.name))
+        )
+    primals = [builder.tracer(builder.input(t)) for t in types]
+    results = [builder.tracer(builder.input(t)) for t in result_types]
+    bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
+    wanted = tuple(bool(mask >> i & 1) for i in range(len(types)))
+    try:
+        cotangents = accumulate(op, primals, results, bars, wanted)
+    except NotImplementedError:  # of one operand: the backward pass says so, if it is asked for that one
+        return ResidualPlan(
+            (True,) * len(types), (True,) * len(result_types), node_type(OpNode, backward_name(op.name))
+        )
+    read = {v for node in builder.nodes for v in node.inputs}
+    read.update(c.value for c in cotangents if isinstance(c, Tracer))
+    return ResidualPlan(
+        tuple(p.value in read for p in primals),
+        tuple(r.value in read for r in results),
+        node_type(OpNode, backward_name(op.name)),
+    )

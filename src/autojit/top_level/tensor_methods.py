@@ -1,0 +1,123 @@
+"""Methods of Tensor that few programs call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.inplace import copy_into
+from autojit.functions.elementwise import div
+from autojit.functions.factories import tensor
+from autojit.functions.memory import UntypedStorage, data_ptr
+from autojit.functions.shape import flip
+from autojit.nn import functional as F
+from autojit.tensor import Tensor
+from autojit.tensor.tensor import layout_of, type_of
+
+
+@declared(function=False)
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    return data_ptr(self)
+
+
+@declared(function=False)
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The axes from the outermost in memory to the innermost.
+
+    Raises:
+        RuntimeError: ``ambiguity_check`` is set and axes have equal strides or extent 1.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.ones(2, 3).t().dim_order()
+        (1, 0)
+    """
+    array = layout_of(self)
+    order = sorted(range(array.ndim), key=lambda axis: (-array.strides[axis], -(array.shape[axis] > 1), axis))
+    if ambiguity_check and (len(set(array.strides)) < array.ndim or 1 in array.shape):
+        raise UsageError("The tensor does not have unique dim order, or cannot map to exact one of the given formats.")
+    return tuple(order)
+
+
+@declared(function=False)
+def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
+    """``nn.functional.hardshrink``."""
+    return F.hardshrink(self, lambd)
+
+
+@declared(function=False)
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replace every element by what a Python function makes of it and the elements of two other tensors.
+
+    Raises:
+        RuntimeError: one of the tensors requires gradients.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.ones(2).map2_(aj.ones(2), aj.ones(2), lambda a, b, c: a + b + c)
+        tensor([3., 3.])
+    """
+    if self.requires_grad or x.requires_grad or y.requires_grad:
+        raise UsageError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
+    spec = type_of(self)
+    rows = [t.expand(spec.shape).reshape(-1).tolist() for t in (self, x, y)]
+    values = [callable(a, b, c) for a, b, c in zip(*rows, strict=True)]
+    return copy_into(self, tensor(values, dtype=spec.dtype).reshape(spec.shape), "map2_")
+
+
+@declared(function=False)
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What ``Module.load_state_dict`` puts here: ``other`` itself if ``assign``, else this tensor with its elements."""
+    if assign:
+        return other.detach()
+    return self.copy_(other).detach()
+
+
+@declared(function=False)
+def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
+    """Memory that a GPU reads directly.
+
+    Raises:
+        RuntimeError: always, as there is no GPU to read it.
+    """
+    raise UsageError("Cannot access accelerator device when none is available.", {"tensor": self})
+
+
+@declared(function=False)
+def record_stream(self: Tensor, s: Any) -> None:
+    """Nothing: memory is free when nobody refers to it."""
+
+
+@declared(function=False)
+def storage_type(self: Tensor) -> type:
+    """The class of the tensor's storage."""
+    return UntypedStorage
+
+
+@declared(function=False)
+def __reversed__(self: Tensor) -> Tensor:
+    """The elements along the first axis, the last one first."""
+    return self if type_of(self).ndim == 0 else flip(self, 0)
+
+
+@declared(function=False)
+def __div__(self: Tensor, other: Any) -> Tensor:
+    """Division under Python 2's name."""
+    return div(self, other)
+
+
+@declared(function=False)
+def __rdiv__(self: Tensor, other: Any) -> Tensor:
+    """Division of another number by this tensor, under Python 2's name."""
+    if not isinstance(self, Tensor):
+        raise TypeError(f"__rdiv__ is a method of Tensor, not of {type(self).__name__}")
+    return div(other, self)
+
+
+@declared(function=False)
+def __idiv__(self: Tensor, other: Any) -> Tensor:
+    """Division in place, under Python 2's name."""
+    return self.div_(other)

@@ -1,0 +1,145 @@
+"""Windows for ``stft``: periodic by default, unlike those of ``signal.windows``, which compute them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.core.dtypes import DType, default_dtype, float64
+from autojit.core.errors import UsageError
+from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import cast
+from autojit.functions.factories import finish
+from autojit.signal import windows
+from autojit.tensor import Tensor
+
+
+def _window(
+    name: str, length: int, periodic: bool, options: dict[str, Any], shape: Any = None, **parameters: Any
+) -> Tensor:
+    dtype: DType = options["dtype"] or default_dtype()
+    if not isinstance(length, int):
+        raise TypeError(f"{name}(): argument 'window_length' must be int, not {type(length).__name__}")
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise UsageError(f"{name} expects floating point dtypes, got: {dtype}")
+    if length < 0:
+        raise UsageError(f"{name} requires non-negative window_length, got window_length={length}")
+    found = cast(shape(length, sym=not periodic, dtype=float64, **parameters), dtype)
+    return finish(found, options["requires_grad"], options["device"])
+
+
+@declared(method=False, factory=True)
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A triangle from 0 over 1 to 0: ``[window_length]``.
+
+    Raises:
+        RuntimeError: a negative length, or a dtype that is not a float.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.bartlett_window(4)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return _window("bartlett_window", window_length, periodic, options, windows.bartlett)
+
+
+@declared(method=False, factory=True)
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Cosines with the weights 0.42, 0.5, 0.08: ``[window_length]``.
+
+    Raises:
+        RuntimeError: a negative length, or a dtype that is not a float.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.blackman_window(5, periodic=False)[2]
+        tensor(1.)
+    """
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return _window("blackman_window", window_length, periodic, options, windows.blackman)
+
+
+@declared(method=False, factory=True)
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``alpha - beta cos``: ``[window_length]``.
+
+    Raises:
+        RuntimeError: a negative length, or a dtype that is not a float.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.hamming_window(4)
+        tensor([0.0800, 0.5400, 1.0000, 0.5400])
+    """
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return _window("hamming_window", window_length, periodic, options, windows.general_cosine, a=[alpha, beta])
+
+
+@declared(method=False, factory=True)
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``0.5 - 0.5 cos``: ``[window_length]``.
+
+    Raises:
+        RuntimeError: a negative length, or a dtype that is not a float.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.hann_window(4)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return _window("hann_window", window_length, periodic, options, windows.hann)
+
+
+@declared(method=False, factory=True)
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``i0(beta sqrt(1 - t**2)) / i0(beta)`` for t from -1 to 1: ``[window_length]``.
+
+    Raises:
+        RuntimeError: a negative length, or a dtype that is not a float.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.kaiser_window(5, periodic=False)[2]
+        tensor(1.)
+    """
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return _window("kaiser_window", window_length, periodic, options, windows.kaiser, beta=beta)
