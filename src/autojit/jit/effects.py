@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from autojit.autograd.engine import run_backward
+from autojit.autograd.engine import Walk
 from autojit.core.device_array import write_array
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
@@ -246,9 +246,8 @@ class Effects:
         for given, grad, write in onward:
             edge = edge_of(given)
             if grad is not None and edge is not None:
-                run_backward(
-                    [(edge, grad)], write.keeps_graph, grad._requires_grad, None, True, is_masked=write.is_masked
-                )
+                walk = Walk(write.keeps_graph, None, True, is_masked=write.is_masked)
+                walk.start([(edge, grad)], grad._requires_grad)
         self.gradients.leave(segment)
 
     def take_forms(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> None:
