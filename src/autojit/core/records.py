@@ -43,7 +43,7 @@ def record(cls: type[Any] | None = None, *, eq: bool = True) -> Any:
     """
 
     def declare(cls: type[Any]) -> type[Any]:
-        def first_init(self: Any, *values: Any, **named: Any) -> None:
+        def first_init(self: object, *values: object, **named: object) -> None:
             finish(cls)
             type(self).__init__(self, *values, **named)
 
@@ -68,17 +68,17 @@ def finish(cls: type) -> None:
                 del _unfinished[base]
 
 
-def _compare_by_fields(cls: Any) -> None:
+def _compare_by_fields(cls: type[Any]) -> None:
     """Give a record ``__eq__`` and ``__hash__``, as ``dataclass`` does where the class has none of its own."""
     names = [f.name for f in fields(cls) if f.compare]
     values_of: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
 
-    def __eq__(self: Any, other: Any) -> bool:
+    def __eq__(self: object, other: object) -> bool:
         if self.__class__ is not other.__class__:
             return NotImplemented
         return bool(structure(values_of(self)) == structure(values_of(other)))
 
-    def __hash__(self: Any) -> int:
+    def __hash__(self: object) -> int:
         return hash(structure(values_of(self)))
 
     for method in (__eq__, __hash__):
@@ -86,7 +86,7 @@ def _compare_by_fields(cls: Any) -> None:
             type.__setattr__(cls, method.__name__, method)
 
 
-def _initializer(cls: Any) -> Callable[..., None]:
+def _initializer(cls: type[Any]) -> Callable[..., None]:
     """The ``__init__`` of a frozen dataclass with the fields of ``cls``."""
     members: dict[str, Any] = {"__annotations__": {f.name: f.type for f in fields(cls)}, "__module__": cls.__module__}
     for f in fields(cls):
