@@ -63,7 +63,7 @@ def record(cls: type[Any] | None = None, *, eq: bool = True, frozen: bool = True
     """
 
     def declare(cls: type[Any]) -> type[Any]:
-        def first_init(self: Any, *values: Any, **named: Any) -> None:
+        def first_init(self: object, *values: object, **named: object) -> None:
             finish(cls)
             type(self).__init__(self, *values, **named)
 
@@ -85,7 +85,7 @@ def finish(cls: type) -> None:
                 del _unfinished[base]
 
 
-def _write(cls: Any, wishes: _Wishes) -> None:
+def _write(cls: type[Any], wishes: _Wishes) -> None:
     """Make a dataclass of a class; ``__init__`` comes last, since other threads wait in the one that is there."""
     inherits_frozen = any(getattr(base, "__dataclass_params__", wishes).frozen for base in cls.__mro__[1:-1])
     dataclass(init=False, repr=False, eq=False, frozen=inherits_frozen)(cls)
@@ -106,7 +106,7 @@ def _write(cls: Any, wishes: _Wishes) -> None:
 
 def _repr(names: Sequence[str]) -> Callable[[Any], str]:
     @recursive_repr()
-    def __repr__(self: Any) -> str:
+    def __repr__(self: object) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     return __repr__
@@ -115,12 +115,12 @@ def _repr(names: Sequence[str]) -> Callable[[Any], str]:
 def _refusals(cls: type, names: frozenset[str]) -> dict[str, Any]:
     """What a frozen class does when somebody assigns to its fields."""
 
-    def __setattr__(self: Any, name: str, value: object) -> None:
+    def __setattr__(self: object, name: str, value: object) -> None:
         if type(self) is cls or name in names:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
         object.__setattr__(self, name, value)
 
-    def __delattr__(self: Any, name: str) -> None:
+    def __delattr__(self: object, name: str) -> None:
         if type(self) is cls or name in names:
             raise FrozenInstanceError(f"cannot delete field {name!r}")
         object.__delattr__(self, name)
@@ -131,14 +131,14 @@ def _refusals(cls: type, names: frozenset[str]) -> dict[str, Any]:
 def _comparison(names: Sequence[str]) -> dict[str, Any]:
     values_of: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
 
-    def __eq__(self: Any, other: Any) -> bool:
+    def __eq__(self: object, other: object) -> bool:
         if self.__class__ is not other.__class__:
             return NotImplemented
         if asked.recorder is None:  # nobody answers for a call: values are compared as they are
             return bool(values_of(self) == values_of(other))
         return bool(structure(values_of(self)) == structure(values_of(other)))
 
-    def __hash__(self: Any) -> int:
+    def __hash__(self: object) -> int:
         return hash(values_of(self) if asked.recorder is None else structure(values_of(self)))
 
     return {"__eq__": __eq__, "__hash__": __hash__}

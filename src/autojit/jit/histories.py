@@ -7,13 +7,13 @@ from typing import Any
 
 from autojit.autograd.engine import Walk
 from autojit.autograd.function_context import BackwardCFunction
-from autojit.core.ports import Trace
 from autojit.core.types import TensorType
 from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of, wants_grad
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.tensor.node import FREED, Edge, Node
 from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.trace import Trace
 
 
 def has_history(t: Tensor) -> bool:

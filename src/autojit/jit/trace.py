@@ -68,7 +68,7 @@ class Trace(
     TraceTaken,
     TraceExact,
 ):
-    """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
+    """What ``tensor`` talks to while a step is captured (``tensor.trace.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; layouts, ``TraceOrders``; which versions move, ``TraceVersions``; what
