@@ -12,6 +12,12 @@ from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = [
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+    "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d",
+    "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+]  # fmt: skip
+
 
 class _InPlace(Layer):
     """An activation with the option to write into its input, which ``repr`` shows where it is set."""

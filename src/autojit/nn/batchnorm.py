@@ -11,6 +11,10 @@ from autojit.nn.layer import AffineLayer
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "SyncBatchNorm",
+]  # fmt: skip
+
 
 class _NormBase(AffineLayer, shows="*num_features eps momentum affine bias track_running_stats"):
     """Parameters and buffers that both kinds share."""

@@ -15,6 +15,8 @@ from autojit.nn.layer import Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
 

@@ -6,6 +6,8 @@ from autojit.nn import functional as F
 from autojit.nn.layer import Layer
 from autojit.tensor import Tensor
 
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
 
 class _Dropout(Layer, shows="p inplace"):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:

@@ -42,6 +42,12 @@ from autojit.nn.parameter import (
 from autojit.tensor import Tensor
 from autojit.tensor.state import outside_trace
 
+__all__ = [
+    "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
+    "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d", "LazyLinear",
+]  # fmt: skip
+
 
 class LazyModuleMixin(Module):
     """The lazy half of a module; ``initialize_parameters(*args)`` makes the parameters for a batch.

@@ -14,6 +14,8 @@ from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Identity", "Linear"]
+
 
 class Identity(Module):
     """Returns its input; takes and ignores any constructor arguments."""

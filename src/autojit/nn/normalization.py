@@ -15,6 +15,8 @@ from autojit.nn.layer import AffineLayer, Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+
 
 def _shape_of(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)

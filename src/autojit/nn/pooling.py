@@ -12,6 +12,13 @@ from autojit.nn.functional.windows import Extents, numbers
 from autojit.nn.layer import Layer
 from autojit.tensor import Tensor
 
+__all__ = [
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "Fold", "FractionalMaxPool2d", "FractionalMaxPool3d",
+    "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d",
+    "MaxUnpool3d", "Unfold",
+]  # fmt: skip
+
 
 class _MaxPool(Layer, shows="kernel_size stride padding dilation ceil_mode"):
     """The greatest element of every window."""

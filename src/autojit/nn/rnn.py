@@ -19,6 +19,8 @@ from autojit.nn.utils.rnn import PackedSequence, pack_like, unpacked
 from autojit.tensor import Tensor
 from autojit.tensor.state import state as thread
 
+__all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
+
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _State = tuple[Tensor, ...]  # (h,) or (h, c), each f[n, size]
 _Weights = tuple[Any, ...]  # weight_hh, bias_hh, weight_hr; None for those that it has not

@@ -18,6 +18,8 @@ from autojit.nn.layer import Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
+
 
 def rnn_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, nonlinearity: str) -> Tensor:
     """h' = act(gates_x + h W^T + b), ``gates_x`` being the input's part with its bias."""

@@ -10,6 +10,13 @@ from autojit.nn.layer import Layer
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
+__all__ = [
+    "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d",
+    "ConstantPad3d", "CosineSimilarity", "Flatten", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle",
+    "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "Unflatten", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+]  # fmt: skip
+
 
 class Flatten(Layer, shows="start_dim end_dim"):
     """Merge the axes ``start_dim`` to ``end_dim``."""
