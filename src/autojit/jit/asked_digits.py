@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, MappingView, Sequence
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
 from functools import partial, reduce
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -76,7 +76,7 @@ def _opened(value: Any) -> Any:
     if type(value) in (tuple, list):
         found = [_opened(part) for part in value]
         return value if all(a is b for a, b in zip(found, value, strict=True)) else type(value)(found)
-    if is_a(value, deque | MappingView | set | frozenset) and any(map(_is_number, value)):
+    if is_a(value, deque | KeysView | ValuesView | ItemsView | set | frozenset) and any(map(_is_number, value)):
         return list(value)
     return value
 
@@ -103,6 +103,3 @@ def _is_users(value: Any) -> bool:
     if type(value).__module__.startswith("_cython"):
         return False
     return callable(value) and (is_user_class(type(value)) or is_own_class(type(value)))
-
-
-__all__ = ["asks_for_type", "beside_values"]

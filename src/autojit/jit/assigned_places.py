@@ -25,10 +25,11 @@ from autojit.jit.guards import stays
 from autojit.jit.held_contents import put, refill
 from autojit.jit.line_by_line import GivenAndChanged
 from autojit.jit.observed_calls import Deferred
-from autojit.jit.observer import Observer, active
+from autojit.jit.observer import Observer
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.read_hooks import active
 from autojit.jit.rebound_values import UNTOUCHED, Refilled, Remade, alone_in, entered_value, entering, left_in, mapped
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state

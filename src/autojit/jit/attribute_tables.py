@@ -9,8 +9,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from autojit.core.source import here, is_own
-from autojit.jit.guards import TableGuard
-from autojit.jit.line_by_line import Uncompiled
+from autojit.jit.guards import WordsGuard, table_word
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, own_code
 from autojit.jit.places import attributes_of, defines, is_a
 
@@ -24,7 +23,7 @@ def note_table(observer: Any, obj: Any) -> None:
         return
     if attributes_of(obj) is table:  # else it is made for everyone who asks
         name = f"{observer.name_of(obj)}.__dict__"
-        observer.note(obj, _TABLE, name, lambda: attributes_of(obj), table, TableGuard(obj))
+        observer.note(obj, _TABLE, name, lambda: attributes_of(obj), table, WordsGuard(obj, table_word))
 
 
 def is_kept_by_c(member: Any) -> bool:
@@ -49,4 +48,4 @@ def refuse_hidden(observer: Any, obj: Any, name: str, member: Any) -> None:
         return
     is_of_library = is_a(member, property) and (not is_user_class(type(obj)) or _is_of_library(member.fset))
     if is_of_library or is_kept_by_c(member):
-        observer.give_up(Uncompiled(f"the step assigns {type(obj).__name__}.{name} at {here()}: ran line by line"))
+        observer.refuse(f"the step assigns {type(obj).__name__}.{name} at {here()}")

@@ -24,7 +24,6 @@ from autojit.core.wrapping import own
 from autojit.jit.draws import outside_of_capture
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import with_digits
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import own_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -106,7 +105,7 @@ class CachedCalls:
         return function(*args, **kwargs)
 
     def _give_up(self, why: str) -> None:
-        self.observer.give_up(Uncompiled(f"{why} ({here()}): ran line by line"))
+        self.observer.refuse(f"{why} ({here()})")
 
     def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         observer = self.observer
@@ -188,6 +187,3 @@ def _key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_typed:
         yield from itertools.chain.from_iterable(kwargs.items())
     if is_typed:
         yield from _kinds(args, kwargs)
-
-
-__all__ = ["CachedCalls", "key_of", "table_of"]

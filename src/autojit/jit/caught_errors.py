@@ -119,6 +119,3 @@ def _is_inside(index: Any, extent: int) -> Any:
 
 def _refusal(trace: Any, op: Op, values: Sequence[Value]) -> Any:
     return bind(Refusal(op), *[trace.builder.tracer(v) for v in values])
-
-
-__all__ = ["may_raise", "raise_where_caught"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, MappingView
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -372,7 +372,7 @@ class ContainerChanges:
 
 def _drawn_from(items: Any) -> Any:
     """Items of which there would be none left, or others, when they are asked for again."""
-    return list(items) if is_a(items, Iterator | MappingView) else items
+    return list(items) if is_a(items, Iterator | KeysView | ValuesView | ItemsView) else items
 
 
 def _by_digits(items: Any) -> Any:
@@ -389,7 +389,8 @@ def _copy_of(container: Any, before: Any) -> Any:
     if is_a(container, array):
         return array(container.typecode, before)
     if is_a(container, memoryview):
-        return memoryview(bytearray(before)).cast("B").cast(container.format, container.shape)
+        memory: Any = memoryview(bytearray(before))
+        return memory.cast("B").cast(container.format, container.shape)
     return before.copy() if is_a(before, np.ndarray) else bytearray(before)
 
 

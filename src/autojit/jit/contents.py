@@ -23,7 +23,6 @@ from autojit.jit.attribute_tables import note_table
 from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a, module_of
 from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
@@ -153,9 +152,7 @@ class Contents(ContainerChanges, Tables):
             self.whole(value, deep=False)
         elif defines(type(value), "__next__") and not is_own_class(type(value)):
             name = f"{self.observer.name_of(value)} ({type(value).__name__})"
-            self.observer.give_up(
-                Uncompiled(f"{name}, walked at {here()}, goes on from call to call: ran line by line")
-            )
+            self.observer.refuse(f"{name}, walked at {here()}, goes on from call to call")
         return value
 
     def looked_at(self, value: Any) -> None:

@@ -11,7 +11,6 @@ from contextvars import ContextVar, copy_context
 from typing import Any
 
 from autojit.core.source import here
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.places import is_a
 
 
@@ -34,5 +33,5 @@ def context_call(observer: Any, function: Any, is_dropped: bool) -> Callable[...
         observer.foreign.note_change(owner)
         return lambda value: observer.foreign.defer(function, value)
     name = function.__name__
-    observer.give_up(Uncompiled(f"{name}() of context variables at {here()} depends on what is set: ran line by line"))
+    observer.refuse(f"{name}() of context variables at {here()} depends on what is set")
     return None

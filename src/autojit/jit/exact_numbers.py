@@ -138,6 +138,3 @@ def as_compared(function: Callable[[Any, Any], Any], threshold: float) -> int | 
     if change is not None:
         return change(threshold)
     return int(threshold) if threshold == int(threshold) else None
-
-
-__all__ = ["TraceExact", "as_compared", "exact", "is_wide", "require_exact_in_floats", "require_negative_exists"]

@@ -30,7 +30,6 @@ from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a, module_of, static_attribute
 from autojit.jit.pytree import flatten
@@ -60,9 +59,7 @@ class ForeignCalls:
             trace.note_memory_asked()
         owner = _owner(function)
         if _runs_elsewhere(owner):
-            self.observer.give_up(
-                Uncompiled(f"the step runs functions in other threads or processes ({here()}): ran line by line")
-            )
+            self.observer.refuse(f"the step runs functions in other threads or processes ({here()})")
         opaque = [part for part in (owner, *arguments) if self.is_opaque(part)]
         if self.is_container_of_step(owner) or (not opaque and (_is_pure(function) or self._is_of_step(owner))):
             return None
@@ -102,7 +99,7 @@ class ForeignCalls:
         known = self._changed.get(id(obj))
         if known is not None:
             name = self.observer.name_of(obj)
-            self.observer.give_up(Uncompiled(f"{name} is read at {here()} and changed at {known[1]}: ran line by line"))
+            self.observer.refuse(f"{name} is read at {here()} and changed at {known[1]}")
 
     def refuse_attribute(self, obj: Any, name: str) -> None:
         """``refuse_if_changed`` for an attribute; a method is no question yet, it may be a second thing to be told."""

@@ -13,7 +13,7 @@ import decimal
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
+from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,64 +26,45 @@ from autojit.history.gradients import hook_keys
 from autojit.jit.histories import freed_node, history_of
 from autojit.jit.places import Location, attributes_of, module_of
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
-from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
+from autojit.runtime.object_layout import TYPE_OFFSET, layout_is_known, words_at
 from autojit.tensor.node import FREED, Node
 from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
 
-class ClassGuard(NamedTuple):
-    """Nothing in a class or its bases has been assigned: its version word."""
+class WordsGuard(NamedTuple):
+    """Words of memory that Python keeps of an object are as they are.
 
-    cls: type
+    ``find``: of a class its version (nothing in it or its bases has been assigned), of a function its code and
+    defaults, of an object its class or its dictionary of attributes; None where this interpreter does not tell.
+    """
 
-    def words(self) -> list[WordGuard]:
-        """The words to compare, as they are now; none where this interpreter does not tell."""
-        return [] if (version := type_version(self.cls)) is None else _as_they_are(version)
-
-
-class CodeGuard(NamedTuple):
-    """A function has the code and defaults that it has."""
-
-    function: FunctionType
+    obj: object
+    find: Callable[[Any], Any]
 
     def words(self) -> list[WordGuard]:
-        """See ``ClassGuard``."""
-        return [] if (words := function_words(self.function)) is None else _as_they_are(words)
+        """The words to compare, as they are now."""
+        words = self.find(self.obj)
+        return [] if words is None else [WordGuard(words[k : k + 1], int(words[k])) for k in range(len(words))]
 
 
-class TypeGuard(NamedTuple):
-    """An object is of the class that it is of."""
-
-    obj: Any
-
-    def words(self) -> list[WordGuard]:
-        """See ``ClassGuard``."""
-        return _as_they_are(words_at(id(self.obj) + TYPE_OFFSET, 1)) if layout_is_known() else []
+def type_word(obj: object) -> Any:
+    """Where an object has its class."""
+    return words_at(id(obj) + TYPE_OFFSET, 1) if layout_is_known() else None
 
 
-class TableGuard(NamedTuple):
-    """An object has the dictionary of attributes that it has."""
-
-    obj: Any
-
-    def words(self) -> list[WordGuard]:
-        """The word to compare, as it is now; none where it cannot be found."""
-        kind = type(self.obj)
-        offset = _MANAGED_OFFSET if kind.__flags__ & _IS_MANAGED else kind.__dictoffset__
-        table = attributes_of(self.obj)
-        if table is None or not layout_is_known() or (offset <= 0 and offset != _MANAGED_OFFSET):
-            return []
-        word = words_at(id(self.obj) + offset, 1)
-        return [WordGuard(word, int(word[0]))] if int(word[0]) == id(table) else []
+def table_word(obj: object) -> Any:
+    """Where an object has its dictionary of attributes; None where it cannot be found."""
+    kind = type(obj)
+    offset = _MANAGED_OFFSET if kind.__flags__ & _IS_MANAGED else kind.__dictoffset__
+    table = attributes_of(obj)
+    if table is None or not layout_is_known() or (offset <= 0 and offset != _MANAGED_OFFSET):
+        return None
+    word = words_at(id(obj) + offset, 1)
+    return word if int(word[0]) == id(table) else None
 
 
-def _as_they_are(words: Any) -> list[WordGuard]:
-    return [WordGuard(words[k : k + 1], int(words[k])) for k in range(len(words))]
-
-
-WordsGuard = ClassGuard | CodeGuard | TypeGuard | TableGuard
 _IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table is before the object
 _MANAGED_OFFSET = -24
 
@@ -274,23 +255,3 @@ def _is_one(a: Any, b: Any) -> bool:
 _OF_VALUES = frozenset(
     ("datetime", "decimal", "fractions", "uuid", "pathlib", "pathlib._local", "zoneinfo", "ipaddress")
 )
-
-
-__all__ = [
-    "PRIMITIVES",
-    "ClassGuard",
-    "CodeGuard",
-    "Guard",
-    "TableGuard",
-    "TypeGuard",
-    "WordsGuard",
-    "broken_guard",
-    "handed_on",
-    "history_guards",
-    "hook_guards",
-    "is_value",
-    "mean_objects",
-    "same",
-    "shown",
-    "stand_ins",
-]

@@ -47,12 +47,12 @@ def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
             {key: dict.get(container, key) for key in keys if dict.__contains__(container, key) and key in kept}
         )
         _fill(container, kept)
-    elif is_a(container, list | deque):
+    elif is_a(container, list):
         items = list(before)
-        for key in [k for k in keys if k < min(len(items), len(container))] if is_a(container, list) else ():
+        for key in [k for k in keys if k < min(len(items), len(container))]:
             items[key] = list.__getitem__(container, key)
         _fill(container, items)
-    elif is_a(container, set):
+    elif is_a(container, deque | set):
         _fill(container, before)
     elif is_a(container, np.ndarray) and container.flags.writeable:
         container[...] = before

@@ -39,15 +39,10 @@ class Late:
 
     def now(self) -> Any:
         """The value that it has in this capture: from here on that holds for its numbers only."""
-        return self.function(*[_now(argument) for argument in self.args])
+        return self.function(*[at_once(argument) for argument in self.args])
 
 
 register(Late, lambda late: (late.args, (late.function,)), lambda parts, rest: rest[0](*parts))
-
-
-def at_once(value: Any) -> Any:
-    """The value that a late one, or a number of the step, has in this capture."""
-    return _now(value)
 
 
 class AsItWas:
@@ -173,16 +168,12 @@ def joined(*parts: str) -> str:
     return "".join(parts)
 
 
-def _now(value: Any) -> Any:
+def at_once(value: Any) -> Any:
+    """The value that a late one, or a number of the step, has in this capture."""
     if type(value) in (Late, AsItWas):
         return value.now()
     if type(value) in (tuple, list):
-        return type(value)([_now(part) for part in value])
+        return type(value)([at_once(part) for part in value])
     if type(value) is dict:
-        return {key: _now(part) for key, part in value.items()}
+        return {key: at_once(part) for key, part in value.items()}
     return value.concrete() if is_a(value, TracedNumber) else value
-
-
-__all__ = [
-    "Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late", "settle", "with_digits",
-]  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any
 
+from autojit.core.wrapping import own
 from autojit.jit.instrumented_code import as_written
 from autojit.jit.observed_functions import ObservedFunctions, is_module, is_user_class
 from autojit.jit.places import attributes_of, cell_content, is_a
@@ -56,7 +57,7 @@ def reduced(value: Any, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, ...
         return CellType, (), None
     if type(value) in (property, staticmethod, classmethod) and holds_of_step(value, outside):
         return type(value), tuple(_behind(value)), None
-    if is_a(value, weakref.ref) and _is_made(value(), outside) and value.__callback__ is None:
+    if is_a(value, weakref.ref) and _is_made(value(), outside) and own(value, "__callback__", None) is None:
         return weakref.ref, (value(),), None
     return None
 
@@ -113,6 +114,3 @@ def _behind(value: Any) -> Iterator[Any]:
         yield from (*value.parameters(), *value.buffers())
     elif not is_a(value, types.ModuleType):
         yield attributes_of(value)
-
-
-__all__ = ["give_function_state", "holds_of_step", "reduced"]

@@ -380,6 +380,3 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
             if leaf._value not in known:
                 assert leaf._value is not None
                 raise foreign_error(leaf._value, trace)
-
-
-__all__ = ["check_outputs", "hands_on", "let_out", "put_together", "with_plain_keys"]

@@ -128,7 +128,7 @@ class ObservedArrays:
         if type(arguments[0]) is TracedArray and is_holding and function.__name__ in _BY_KEY:
             inner = self.observer.replacement(function, [_digits(arguments[0]), *arguments[1:]]) or function
             return lambda key, *rest: inner(_digits(key), *rest)
-        if is_holding or any(function is one for one in known) or (is_a(function, type) and is_a(function, tuple)):
+        if is_holding or any(function is one for one in known):
             return NotImplemented
         raise refused(f"{own(function, '__name__', type(function).__name__)}()")
 
@@ -316,6 +316,3 @@ def _is_autojits(function: Any) -> bool:
         return is_own(plain.__code__)
     owner = own(function, "__self__", None)
     return is_own_class(function if is_a(function, type) else type(function)) or is_a(owner, Tensor)
-
-
-__all__ = ["ObservedArrays"]

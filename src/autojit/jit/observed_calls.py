@@ -36,7 +36,6 @@ from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
 from autojit.jit.late_values import Late, of_digits, power
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
@@ -164,9 +163,7 @@ class ObservedCalls(ObservedTexts):
         if (instead := self.cached.replacement(function, arguments)) is not None:
             return instead
         if is_unseeded(function, arguments):
-            self.give_up(
-                Uncompiled(f"the step makes a random number generator without a seed at {here()}: ran line by line")
-            )
+            self.refuse(f"the step makes a random number generator without a seed at {here()}")
         if function is builtins.len:  # another one while a capture has open sizes
             return self._len
         if is_a(function, BuiltinFunctionType):
@@ -312,7 +309,7 @@ class ObservedCalls(ObservedTexts):
         if function is globals:
             self.enter(sys._getframe(5).f_globals, "globals()")
         elif function is open or function is input:
-            self.give_up(Uncompiled(f"{function.__name__}() at {here()} reads what is outside: ran line by line"))
+            self.refuse(f"{function.__name__}() at {here()} reads what is outside")
         elif function is id or function is hash:
             self._numbered(function, arguments[0])
         elif function is isinstance or function is issubclass:
@@ -358,7 +355,7 @@ class ObservedCalls(ObservedTexts):
         elif (instead := self.contents.repeating(function, self._is_dropped)) is not None:
             return instead
         elif name == "resize":
-            self.give_up(Uncompiled(f"the step resizes {self.name_of(owner)} at {here()}: ran line by line"))
+            self.refuse(f"the step resizes {self.name_of(owner)} at {here()}")
         elif name in _CHANGING:
             self.contents.rearranged(owner)
         else:

@@ -40,8 +40,7 @@ class ObservedDraws:
 
     if TYPE_CHECKING:
 
-        def enter(self, value: Any, name: str = "") -> Any: ...
-        def give_up(self, reason: LineByLine) -> None: ...
+        def enter(self, value: object, name: str = "") -> Any: ...
 
     def __init__(self) -> None:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
@@ -52,6 +51,16 @@ class ObservedDraws:
         self._objects_drawn: dict[int, Any] = {}  # by id
         self._position = 0
         self.body = ""  # what messages call the body that runs: of a loop, or a branch
+
+    def give_up(self, reason: LineByLine) -> None:
+        """End the capture that is in progress, if there is one: its call runs line by line."""
+        trace: Any = state.trace
+        if trace is not None and not self.is_at_once:
+            trace.give_up(reason)
+
+    def refuse(self, what: str) -> None:
+        """``give_up`` for something that no step does."""
+        self.give_up(Uncompiled(f"{what}: ran line by line"))
 
     def mean(self, value: Any) -> None:
         """An object is asked which one it is, or is to stay where it was found: no equal one does instead of it."""
@@ -107,7 +116,7 @@ class ObservedDraws:
 
     def give_up_draw(self, draw: Draw, what: str) -> None:
         """A hidden input that is known only while the function runs: the call runs line by line."""
-        self.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
+        self.refuse(f"{draw.name} {what}, at {draw.source}")
 
     def _refuse_drawn(self, draw: Draw) -> None:
         """What is drawn from an object that was drawn, a cursor or a reader, is known when that one is."""

@@ -313,6 +313,3 @@ def _form(code: CodeType, hooks: Hooks) -> CodeType:
 def _leads_on(value: Any) -> bool:
     """Whether an object may have users' functions behind it: callables, modules, nests of them are looked into."""
     return callable(value) and not is_a(value, Tensor)
-
-
-__all__ = ["ObservedFunctions", "is_module", "is_own_class", "is_user_class", "is_user_module", "own_code"]

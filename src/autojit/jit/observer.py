@@ -37,11 +37,10 @@ from autojit.jit.container_changes import ContainerChanges
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.foreign_calls import ForeignCalls
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, handed_on, mean_objects, same
+from autojit.jit.guards import Guard, WordsGuard, handed_on, mean_objects, same, type_word
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.late_values import settle
 from autojit.jit.library_contexts import note_contexts
-from autojit.jit.line_by_line import LineByLine
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
 from autojit.jit.observed_calls import ObservedCalls
@@ -64,7 +63,7 @@ from autojit.jit.replaced_code import note_class, note_name
 from autojit.jit.tables import Tables
 from autojit.jit.tensor_attributes import TensorAttributes
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
-from autojit.tensor.state import state
+from autojit.runtime.object_layout import function_words, type_version
 from autojit.tensor.tensor import Tensor
 
 
@@ -101,12 +100,6 @@ class Observer(ObservedCalls, ObservedWrites):
         self._switches = switches()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
-
-    def give_up(self, reason: LineByLine) -> None:
-        """End the capture that is in progress, if there is one: its call runs line by line."""
-        trace: Any = state.trace
-        if trace is not None and not self.is_at_once:
-            trace.give_up(reason)
 
     # -- what exists outside
 
@@ -145,7 +138,14 @@ class Observer(ObservedCalls, ObservedWrites):
             elif is_a(value, type):
                 self.note_class_of(value)
             elif kind is not MethodType and is_user_class(kind):
-                self.note(value, _CLASS, f"type({self.name_of(value)})", lambda: type(value), kind, TypeGuard(value))
+                self.note(
+                    value,
+                    _CLASS,
+                    f"type({self.name_of(value)})",
+                    lambda: type(value),
+                    kind,
+                    WordsGuard(value, type_word),
+                )
                 self.note_class_of(value)
         return value
 
@@ -180,10 +180,10 @@ class Observer(ObservedCalls, ObservedWrites):
         cls = value if is_a(value, type) else type(value)
         if is_user_class(cls):
             read, name = functools.partial(special_methods, cls), f"methods of {cls.__name__}"
-            self.note(cls, _CLASS, name, read, read(), ClassGuard(cls))
+            self.note(cls, _CLASS, name, read, read(), WordsGuard(cls, type_version))
             meta = type(cls)
             if is_user_class(meta):  # where Python looks up what is done with the class itself
-                self.note(cls, _META, f"type({cls.__name__})", lambda: type(cls), meta, TypeGuard(cls))
+                self.note(cls, _META, f"type({cls.__name__})", lambda: type(cls), meta, WordsGuard(cls, type_word))
                 self.note_class_of(meta)
 
     def _note_code(self, function: FunctionType) -> None:
@@ -192,7 +192,9 @@ class Observer(ObservedCalls, ObservedWrites):
             for name, value in named.items():
                 self.note_key(named, name, f"default {name} of {function.__name__}", value)
             read: Callable[[], Any] = lambda: (own_code(function), function.__defaults__, function.__kwdefaults__)
-            self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
+            self.note(
+                function, _CLASS, f"code of {function.__name__}", read, read(), WordsGuard(function, function_words)
+            )
 
     def began(self, code: CodeType) -> None:
         """A function runs, whatever has called it: one of those with this code, which no frame tells apart."""
@@ -327,7 +329,9 @@ class Observer(ObservedCalls, ObservedWrites):
         if kind is super:
             cls, after = obj.__self_class__, obj.__thisclass__
             read: Callable[[], Any] = lambda: static_attribute(cls, name, after)
-            self.note(cls, (after, name), f"super({after.__name__}).{name}", read, read(), ClassGuard(cls))
+            self.note(
+                cls, (after, name), f"super({after.__name__}).{name}", read, read(), WordsGuard(cls, type_version)
+            )
             return value
         if id(obj) not in self.outside:
             self._note_class(kind, name)
@@ -390,14 +394,8 @@ class Observer(ObservedCalls, ObservedWrites):
         """A name was looked up in a class: users' classes may be patched."""
         if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")) or self.is_class_made_inside(cls):
             return
-        self.note(
-            cls,
-            name,
-            f"{cls.__name__}.{name}",
-            lambda: static_attribute(cls, name),
-            static_attribute(cls, name),
-            ClassGuard(cls),
-        )
+        read = functools.partial(static_attribute, cls, name)
+        self.note(cls, name, f"{cls.__name__}.{name}", read, read(), WordsGuard(cls, type_version))
 
     def _enter_if_observable(self, value: Any) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
@@ -481,6 +479,3 @@ for _kind in (Observer, ObservedCalls, ObservedDraws, ObservedWrites, Contents, 
     for _relay in vars(_kind).values():
         if is_a(_relay, FunctionType):
             relay(_relay)  # messages speak of the function that is read or called
-
-
-__all__ = ["Observer", "active"]

@@ -230,6 +230,3 @@ def _range(buffer: Any) -> Range:
 
 def _meet(a: Range, b: Range) -> bool:
     return a[0] < b[1] and b[0] < a[1]
-
-
-__all__ = ["ArraysMet", "OutsideArrays", "array_on", "attribute"]

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from threading import local
-from types import CellType
-from typing import Any
+from types import CellType, UnionType
+from typing import TYPE_CHECKING, Any
 
 from autojit.core.counted_dict import CountedDict
 from autojit.runtime.entry_spec import MISSING
@@ -69,9 +69,13 @@ class Location:
             setattr(self.holder, self.key, value)
 
 
-def is_a(value: Any, kinds: Any) -> bool:
-    """``isinstance`` by the object's real class: asking an object for ``__class__`` may run a user's code."""
-    return issubclass(type(value), kinds)
+if TYPE_CHECKING:
+    from builtins import isinstance as is_a
+else:
+
+    def is_a(value: object, kinds: type | UnionType | tuple[type, ...]) -> bool:
+        """``isinstance`` by the object's real class: asking an object for ``__class__`` may run a user's code."""
+        return issubclass(type(value), kinds)
 
 
 def table_of(holder: Any) -> Mapping[Any, Any]:
@@ -134,3 +138,9 @@ def module_of(cls: type) -> str:
 def defines(cls: type, name: str) -> bool:
     """Whether a class or a base has a name; its metaclass, which may answer to any, is not asked."""
     return static_attribute(cls, name) is not MISSING
+
+
+__all__ = [
+    "HOLDERS_LIMIT", "Location", "attributes_of", "cell_content", "defines", "in_use", "is_a", "module_of",
+    "static_attribute", "table_of", "with_more",
+]  # fmt: skip

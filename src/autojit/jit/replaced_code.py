@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.epoch import note_switch
 from autojit.core.wrapping import own
-from autojit.jit.guards import ClassGuard
+from autojit.jit.guards import WordsGuard
 from autojit.jit.observed_functions import is_own_class, is_user_code
 from autojit.jit.traced_math import untraced
 from autojit.runtime.entry_spec import MISSING, DictGuard
+from autojit.runtime.object_layout import type_version
 
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
@@ -91,7 +92,7 @@ def note_class(observer: Observer, cls: type) -> None:
         return
     read: Callable[[], Any] = lambda: _code_in(found)
     held = read()
-    observer.note(found, _CODE, f"code of {found.__name__}", read, held, ClassGuard(found))
+    observer.note(found, _CODE, f"code of {found.__name__}", read, held, WordsGuard(found, type_version))
     for value in held:
         function = own(value, "__func__", value)
         if isinstance(function, FunctionType) and is_user_code(function.__code__, function.__globals__):

@@ -176,6 +176,3 @@ def _references(known: _Taken) -> int:
 
 
 _OWN = _own_references()
-
-
-__all__ = ["TraceTaken"]

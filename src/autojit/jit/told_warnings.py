@@ -144,6 +144,3 @@ def _place(frame: FrameType) -> Place:
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     return Place(frame.f_code.co_filename, frame.f_lineno, names.get("__name__", "<string>"), registry)
-
-
-__all__ = ["ToldWarnings", "issue"]

@@ -25,7 +25,7 @@ from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_tensors import root_array
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
+from autojit.jit.guards import Guard, WordsGuard
 from autojit.jit.histories import nodes_from
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
@@ -256,7 +256,7 @@ class _Reads:
     """
 
     def __init__(self, guards: Sequence[Guard]) -> None:
-        words = [g.native.words() if isinstance(g.native, ClassGuard | CodeGuard | TypeGuard) else [] for g in guards]
+        words = [g.native.words() if isinstance(g.native, WordsGuard) else [] for g in guards]
         self._read = [guard for guard, found in zip(guards, words, strict=True) if not found]
         self._by_words = [(guard, found) for guard, found in zip(guards, words, strict=True) if found]
 
