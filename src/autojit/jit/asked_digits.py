@@ -47,7 +47,7 @@ def asks_for_type(function: Any, arguments: Sequence[Any]) -> Callable[..., Any]
     return partial(_again, function) if any(map(is_value, leaves)) else partial(_attempted, function)
 
 
-def beside_values(left: Any, right: Any) -> tuple[Any, Any]:
+def beside_values(left: object, right: object) -> tuple[Any, Any]:
     """The operands of an operator: decimals, fractions and spans of time are given the digits of numbers."""
     if (_is_number(left) and is_value(right)) or (_is_number(right) and is_value(left)):
         return with_digits(left), with_digits(right)
@@ -66,7 +66,7 @@ def _attempted(function: Any, *args: Any, **options: Any) -> Any:
     return _again(function, *args, **options)  # not inside of ``except``: its errors come of nothing else
 
 
-def _again(function: Any, *args: Any, **options: Any) -> Any:
+def _again(function: Any, *args: object, **options: object) -> Any:
     given, named = with_digits((_opened(args), {name: _opened(value) for name, value in options.items()}))
     return function(*given, **named)
 
@@ -81,19 +81,19 @@ def _opened(value: Any) -> Any:
     return value
 
 
-def _reads_iterators(function: Any) -> bool:
+def _reads_iterators(function: object) -> bool:
     return bool(own(function, "__module__", None) == "statistics")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return type(value) is TracedNumber or bool(is_symbolic(value))
 
 
-def _is_of_library(function: Any) -> bool:
+def _is_of_library(function: object) -> bool:
     return type(function) in (FunctionType, BuiltinFunctionType) and not _is_users(function)
 
 
-def _is_users(value: Any) -> bool:
+def _is_users(value: object) -> bool:
     """Whether something is the user's, or the package's, and takes numbers of the step."""
     if is_a(value, type):
         return is_user_class(value) or is_own_class(value)

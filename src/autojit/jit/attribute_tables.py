@@ -26,7 +26,7 @@ def note_table(observer: Any, obj: Any) -> None:
         observer.note(obj, _TABLE, name, lambda: attributes_of(obj), table, WordsGuard(obj, table_word))
 
 
-def is_kept_by_c(member: Any) -> bool:
+def is_kept_by_c(member: object) -> bool:
     """Whether an attribute that a class defines is kept where Python has no place for it."""
     kind = type(member)
     if is_a(member, MemberDescriptorType | GetSetDescriptorType):
@@ -39,7 +39,7 @@ def _is_of_library(function: Any) -> bool:
     return code is not None and not is_own(code) and not is_user_code(code, function.__globals__)
 
 
-def refuse_hidden(observer: Any, obj: Any, name: str, member: Any) -> None:
+def refuse_hidden(observer: Any, obj: Any, name: str, member: object) -> None:
     """``o.__dict__ = d``, ``f.__code__ = c``, ``c_struct.field = 1`` in a step: what C keeps is no place of Python's.
 
     Nor is what a library's property keeps.

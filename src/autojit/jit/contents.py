@@ -53,18 +53,18 @@ class Contents(ContainerChanges, Tables):
         self._whole: set[int] = set()
         self.arrays = ArrayWrites(observer)
 
-    def is_one(self, value: Any) -> bool:
+    def is_one(self, value: object) -> bool:
         """Whether an object is a container from outside."""
         if id(value) not in self.observer.outside or not is_a(value, _BASES):
             return False
         return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
 
-    def is_changed(self, container: Any) -> bool:
+    def is_changed(self, container: object) -> bool:
         """Whether the step has changed a container from outside."""
         places = (*self.observer.written, *self.observer.rewritten)
         return id(container) in self._before or any(holder == id(container) for holder, _ in places)
 
-    def is_whole(self, value: Any) -> bool:
+    def is_whole(self, value: object) -> bool:
         """Whether all of a container has been read."""
         return id(value) in self._whole
 
@@ -101,7 +101,7 @@ class Contents(ContainerChanges, Tables):
             return value
         return observer.enter(value, where)
 
-    def asked_for(self, container: Any, item: Any) -> bool | None:
+    def asked_for(self, container: object, item: object) -> bool | None:
         """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""
         if not self.is_one(container):
             return None
@@ -121,7 +121,7 @@ class Contents(ContainerChanges, Tables):
         self.whole(container)
         return None
 
-    def length(self, container: Any, is_truth: bool = False) -> None:
+    def length(self, container: object, is_truth: bool = False) -> None:
         """``len(container)``, or whether there is anything in it."""
         if not self.is_one(container):
             return
@@ -136,7 +136,7 @@ class Contents(ContainerChanges, Tables):
             read: Callable[[], Any] = lambda: question(range(measure(container)))
             self.observer.note(container, key, name, read, question(range(length)))
 
-    def _added(self, container: Any) -> int:
+    def _added(self, container: object) -> int:
         """How many keys the step has put into a dictionary, one by one, that were not there."""
         if not is_a(container, dict):
             return 0
@@ -144,7 +144,7 @@ class Contents(ContainerChanges, Tables):
         places = [(place.key, was) for place, was in written if place.holder is container]
         return sum(dict.__contains__(container, key) - (was is not MISSING) for key, was in places)
 
-    def iterated(self, value: Any) -> Any:
+    def iterated(self, value: object) -> Any:
         """Something that is about to be walked."""
         if id(value) not in self.observer.outside:
             return value
@@ -155,14 +155,14 @@ class Contents(ContainerChanges, Tables):
             self.observer.refuse(f"{name}, walked at {here()}, goes on from call to call")
         return value
 
-    def looked_at(self, value: Any) -> None:
+    def looked_at(self, value: object) -> None:
         """Something whose truth, text or order is about to be taken."""
         if self.is_one(value):
             self.whole(value)
         elif id(value) in self.observer.outside and (type(value).__name__ in BAGS or is_without_secrets(type(value))):
             self.object(value)  # is compared, or shown, by code in C
 
-    def matched(self, value: Any) -> None:
+    def matched(self, value: object) -> None:
         """Something whose attributes a class pattern is about to read."""
         if id(value) in self.observer.outside:
             self.object(value)
@@ -190,13 +190,13 @@ class Contents(ContainerChanges, Tables):
                 self.iterated(value)  # refuses
             self.object(value)
 
-    def escape_masks(self, key: Any) -> None:
+    def escape_masks(self, key: object) -> None:
         """Arrays of bools by which a tensor is indexed: NumPy counts what they choose."""
         for part in key if is_a(key, tuple) else (key,):
             if is_a(part, list) or (is_a(part, np.ndarray) and part.dtype == np.bool_):
                 self.escape(part)
 
-    def object(self, value: Any, depth: int = 0) -> None:
+    def object(self, value: object, depth: int = 0) -> None:
         """Everything an instance of a user's class has, or of one that is a bag of attributes, or of NumPy's."""
         kind = type(value)
         is_known = is_user_class(kind) or kind.__name__ in BAGS or is_without_secrets(kind)

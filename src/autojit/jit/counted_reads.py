@@ -129,7 +129,7 @@ class CountedReads:
         self.tables[id(table)] = name, table, dict(table)
 
 
-def _is_option(value: Any) -> bool:
+def _is_option(value: object) -> bool:
     """Whether a layer of autojit's own may compute by an attribute: a number, sizes by axis, a function."""
     return isinstance(value, (*PRIMITIVES, tuple, list)) or (callable(value) and not is_module(value))
 

@@ -33,7 +33,7 @@ def evaluators(observer: ObservedCalls) -> dict[Any, Callable[..., Any]]:
 
 
 def _evaluated(
-    observer: ObservedCalls, function: Any, source: Any, names: Any = None, variables: Any = None, **closure: Any
+    observer: ObservedCalls, function: Any, source: object, names: Any = None, variables: Any = None, **closure: Any
 ) -> Any:
     frame = sys._getframe(1)
     while is_own(frame.f_code) and frame.f_back is not None:

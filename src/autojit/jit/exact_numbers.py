@@ -71,7 +71,7 @@ def raise_or_refuse(executable: Any) -> Refusal:
     return Refusal.SLOW
 
 
-def is_wide(x: Any) -> bool:
+def is_wide(x: object) -> bool:
     """Whether a plain number is an int of more than 64 bits."""
     return type(x) is int and not INT64_LEAST <= x <= INT64_MOST
 

@@ -96,11 +96,11 @@ class Guard:
     def holds(self) -> bool:
         return self.takes(self.read())
 
-    def takes(self, value: Any) -> bool:
+    def takes(self, value: object) -> bool:
         """Whether what a place holds means what was expected there."""
         return _same_objects(value, self.expected, self.meant) if self.meant else same(value, self.expected)
 
-    def is_stand_in(self, value: Any) -> bool:
+    def is_stand_in(self, value: object) -> bool:
         """Whether a value that it takes is another object, which means the same only as long as nobody changes it.
 
         The capture has looked into the object that it found. So the two are compared before every call.
@@ -188,7 +188,7 @@ def _keys_of_hooks(nodes: Iterable[Node]) -> tuple[Any, ...]:
 # ---- values
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in one short line; tensors by type, containers by their first items."""
     if value is MISSING:
         return "<absent>"
@@ -232,23 +232,23 @@ def same(a: Any, b: Any) -> bool:
     return False
 
 
-def stays(now: Any, before: Any) -> bool:
+def stays(now: object, before: object) -> bool:
     """Whether a place holds what it held; an equal list or array is another one, which somebody may change."""
     return now is before or (not may_be_changed(now) and same(now, before))
 
 
-def may_be_changed(value: Any) -> bool:
+def may_be_changed(value: object) -> bool:
     """Whether it is, or has in it, a list or array: such are compared by what is in them."""
     return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(may_be_changed, value)))
 
 
-def is_value(obj: Any) -> bool:
+def is_value(obj: object) -> bool:
     """Whether an object of the standard library never changes and is equal to others that mean the same."""
     is_one = module_of(type(obj)) in _OF_VALUES and type(obj).__hash__ is not None
     return is_one and not isinstance(obj, decimal.Context) and not hasattr(obj, "__next__")
 
 
-def _is_one(a: Any, b: Any) -> bool:
+def _is_one(a: object, b: object) -> bool:
     return a is b or (type(a) is type(b) and is_value(a) and bool(a == b))
 
 

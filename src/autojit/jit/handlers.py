@@ -186,7 +186,7 @@ def _may_be_refusal(kind: Any) -> bool:
     return any(issubclass(known, kind) or issubclass(kind, known) for known in REFUSALS)
 
 
-def _manager_catches(manager: Any, managers: Mapping[tuple[int, int], Any]) -> bool | None:
+def _manager_catches(manager: object, managers: Mapping[tuple[int, int], Any]) -> bool | None:
     """``catches`` of the end of a ``with`` block."""
     if is_a(manager, contextlib.suppress):
         return False if _may_be_refusal(vars(manager)["_exceptions"]) else None

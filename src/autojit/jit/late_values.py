@@ -103,7 +103,7 @@ def as_it_is(value: Any, outside: Mapping[int, Any]) -> Any:
     return value
 
 
-def is_of_step(value: Any) -> bool:
+def is_of_step(value: object) -> bool:
     """Whether a value is known when the step has run: a number or a tensor, or late itself."""
     if state.trace is None:
         return False
@@ -119,7 +119,7 @@ def late(function: Callable[..., Any], args: Sequence[Any], outside: Mapping[int
     return Late(function, [as_it_is(argument, outside) for argument in args])
 
 
-def of_digits(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def of_digits(function: Callable[..., Any], *args: object, **options: object) -> Any:
     """A call of what takes no numbers that are not known, for the numbers of this capture."""
     args, options = with_digits((args, options))
     return function(*args, **options)
@@ -130,7 +130,7 @@ def power(*args: Any, **options: Any) -> Any:
     return of_digits(pow, *args, **options) if len(args) + len(options) > 2 else pow(*args, **options)
 
 
-def with_digits(arguments: Any) -> Any:
+def with_digits(arguments: object) -> Any:
     """Arguments with the digits of numbers and sizes that change from call to call, which are fixed then."""
     leaves, tree = flatten(arguments)
     found = [_digits(leaf) for leaf in leaves]
@@ -150,7 +150,7 @@ def _digits(value: Any) -> Any:
     return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value
 
 
-def formatted(value: Any, conversion: int, form: str) -> str:
+def formatted(value: object, conversion: int, form: str) -> str:
     """What an f-string of a user's puts in the place of ``{value!conversion:form}``."""
     leaves, tree = flatten(value)
     if any(map(is_symbolic, leaves)):

@@ -42,7 +42,7 @@ class _Function:
         return made
 
 
-def reduced(value: Any, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, ...], Any] | None:
+def reduced(value: object, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, ...], Any] | None:
     """(function, its arguments, state) for a value of these kinds that the step has made; None for all others."""
     if is_a(value, MethodType) and _is_made(value.__self__, outside):
         return MethodType, (value.__func__, value.__self__), None
@@ -71,7 +71,7 @@ def give_function_state(made: FunctionType, state: Any) -> None:
         made.__closure__[place].cell_contents = content  # type: ignore[index]
 
 
-def _is_made(owner: Any, outside: Mapping[int, Any]) -> bool:
+def _is_made(owner: object, outside: Mapping[int, Any]) -> bool:
     """Whether the object of a method is one that every call makes again."""
     if is_a(owner, Tensor):
         return owner._array is None
@@ -80,7 +80,7 @@ def _is_made(owner: Any, outside: Mapping[int, Any]) -> bool:
     return is_a(owner, TracedNumber) or is_user_class(type(owner)) or holds_of_step(owner, outside)
 
 
-def holds_of_step(value: Any, outside: Mapping[int, Any]) -> bool:
+def holds_of_step(value: object, outside: Mapping[int, Any]) -> bool:
     """Whether tensors or numbers of the step are behind a function, a method, a class or a plain object."""
     seen = {id(value)}
     waiting = list(_behind(value))

@@ -101,20 +101,20 @@ class ObservedCalls(ObservedTexts):
 
     if TYPE_CHECKING:
 
-        def item(self, container: Any, key: Any) -> Any: ...
-        def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any: ...
-        def set_attribute(self, obj: Any, name: str, value: Any) -> None: ...
-        def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None: ...
-        def delete_attribute(self, obj: Any, name: str) -> None: ...
-        def enter(self, value: Any, name: str = "") -> Any: ...
-        def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None: ...
+        def item(self, container: object, key: object) -> Any: ...
+        def attribute(self, obj: object, name: str, read: Callable[[Any, str], Any] = getattr) -> Any: ...
+        def set_attribute(self, obj: object, name: str, value: object) -> None: ...
+        def changing_attribute(self, obj: object, name: str, change: Callable[[], None]) -> None: ...
+        def delete_attribute(self, obj: object, name: str) -> None: ...
+        def enter(self, value: object, name: str = "") -> Any: ...
+        def late(self, holder: object, key: object, name: str, read: Callable[[], Any]) -> None: ...
         def all_guards(self) -> list[Guard]: ...
         def is_made_inside(self, function: FunctionType) -> bool: ...
-        def observe(self, value: Any) -> None: ...
-        def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
-        def name_of(self, value: Any) -> str: ...
-        def used_as_key(self, value: Any) -> None: ...
-        def identified(self, left: Any, right: Any) -> None: ...
+        def observe(self, value: object) -> None: ...
+        def note(self, holder: object, key: object, name: str, read: Callable[[], Any], value: object) -> None: ...
+        def name_of(self, value: object) -> str: ...
+        def used_as_key(self, value: object) -> None: ...
+        def identified(self, left: object, right: object) -> None: ...
         def note_parts(self, value: partial[Any]) -> None: ...
 
     def called(self, operands: tuple[Any, ...], kind: int) -> tuple[Any, ...]:
@@ -145,11 +145,11 @@ class ObservedCalls(ObservedTexts):
         instead = self.replacement(function, [*args, *kwargs.values()])
         return (instead or function)(*args, **kwargs)
 
-    def _is_deferring(self, instead: Any) -> bool:
+    def _is_deferring(self, instead: object) -> bool:
         taking = instead.func if type(instead) is partial else instead
         return taking in (self.defer, self.contents.repeat, self._print, *self.foreign.deferring)
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
         if self.arrays.are_there and (type(function) is ArrayMethod or any(map(holds_arrays, arguments))):
             found: Callable[..., Any] | None = self.arrays.instead(function, arguments)
@@ -200,7 +200,7 @@ class ObservedCalls(ObservedTexts):
         function = _OF_NUMPYS_GENERATOR.get(id(function), function)
         return self._hidden(function) if self._is_generator(own(function, "__self__", None)) else None
 
-    def _in_c(self, function: Any) -> Callable[..., Any] | None:
+    def _in_c(self, function: object) -> Callable[..., Any] | None:
         """What is called instead of objects of the standard library that run code which is not observed."""
         if is_a(function, weakref.ref):
             return lambda: self.enter(function())
@@ -247,7 +247,7 @@ class ObservedCalls(ObservedTexts):
         instead = self._replacement(function.__get__(owner, type(owner)), rest)
         return None if instead is None else lambda _, *args, **kwargs: instead(*args, **kwargs)
 
-    def _function(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _function(self, function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
         if type(function) is MethodType and self._is_generator(function.__self__):
             return self._hidden(function)
@@ -298,11 +298,11 @@ class ObservedCalls(ObservedTexts):
             return None
         return self._of_library(function, arguments)
 
-    def _is_generator(self, owner: Any) -> bool:
+    def _is_generator(self, owner: object) -> bool:
         """Whether an object is a random number generator that goes on from call to call; not one made by the step."""
         return is_a(owner, GENERATORS) and (id(owner) in self.outside or owner in _GLOBAL_GENERATORS)
 
-    def _of_builtins(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _of_builtins(self, function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         instead = self._instead.get(function)
         if instead is not None and (arguments or function is print):
             return instead
@@ -331,14 +331,14 @@ class ObservedCalls(ObservedTexts):
         if any(is_a(cls, ABCMeta) and is_user_class(cls) for cls in asked):
             self.note(ABCMeta, "token", "classes registered", get_cache_token, get_cache_token())
 
-    def _walk(self, function: Any, arguments: Sequence[Any]) -> None:
+    def _walk(self, function: object, arguments: Sequence[Any]) -> None:
         """Builtins walk what they are given: an iterator from outside is refused."""
         if function.__module__ == "builtins":
             for argument in arguments:
                 if defines(type(argument), "__next__"):
                     self.contents.iterated(argument)
 
-    def _method(self, function: Any, owner: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _method(self, function: Any, owner: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
         name = function.__name__
         self._escape(arguments)
@@ -368,7 +368,7 @@ class ObservedCalls(ObservedTexts):
 
     # -- builtins
 
-    def _getattr(self, obj: Any, name: str, *default: Any) -> Any:
+    def _getattr(self, obj: object, name: str, *default: object) -> Any:
         if not default:
             return self.attribute(obj, name)
         try:
@@ -376,14 +376,14 @@ class ObservedCalls(ObservedTexts):
         except AttributeError:
             return default[0]
 
-    def _hasattr(self, obj: Any, name: str) -> bool:
+    def _hasattr(self, obj: object, name: str) -> bool:
         try:
             self.attribute(obj, name)
         except AttributeError:
             return False
         return True
 
-    def _vars(self, obj: Any) -> Any:
+    def _vars(self, obj: object) -> Any:
         if is_a(obj, Tensor):
             self.attributes.read(obj, "__dict__")
         self.foreign.refuse_if_changed(obj)
@@ -393,7 +393,7 @@ class ObservedCalls(ObservedTexts):
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
 
-    def _dir(self, obj: Any) -> list[str]:
+    def _dir(self, obj: object) -> list[str]:
         if is_a(obj, Tensor):
             self.attributes.read(obj, "__dict__")
         found = dir(obj)
@@ -432,7 +432,7 @@ class ObservedCalls(ObservedTexts):
         return partial(self.draw, function)
 
 
-def _of_number(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+def _of_number(function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
     """What is called instead of a class, for a size that is open or a number of the step."""
     if len(arguments) != 1 or not (
         is_symbolic(arguments[0]) or (function is type and is_a(arguments[0], TracedNumber))
@@ -441,7 +441,7 @@ def _of_number(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | 
     return next((instead for cls, instead in _NUMBERS.items() if cls is function), None)
 
 
-def _items(value: Any) -> Sequence[Any]:
+def _items(value: object) -> Sequence[Any]:
     return value if is_a(value, list | tuple) else ()
 
 

@@ -62,14 +62,14 @@ class ObservedDraws:
         """``give_up`` for something that no step does."""
         self.give_up(Uncompiled(f"{what}: ran line by line"))
 
-    def mean(self, value: Any) -> None:
+    def mean(self, value: object) -> None:
         """An object is asked which one it is, or is to stay where it was found: no equal one does instead of it."""
         for part in value if type(value) is tuple else ():
             self.mean(part)
         if is_a(value, list | np.ndarray) or is_drawn_from(value):
             self.meant[id(value)] = value
 
-    def note_place(self, guard: Guard, value: Any) -> None:
+    def note_place(self, guard: Guard, value: object) -> None:
         """A place may hold what is drawn from; where the function finds that in two, both are to keep it."""
         if is_a(value, BuiltinFunctionType | MethodType | MethodWrapperType):
             self.mean(value.__self__)
@@ -86,7 +86,7 @@ class ObservedDraws:
                 "autojit's own functions",
             )
 
-    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw(self, function: object, *args: object, **kwargs: object) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         self.arrays.refuse("what is drawn", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
@@ -124,13 +124,13 @@ class ObservedDraws:
         if any(id(part) in self._objects_drawn for part in asked):
             self.give_up_draw(draw, "asks an object that is another one in every call")
 
-    def _is_of_step(self, value: Any) -> bool:
+    def _is_of_step(self, value: object) -> bool:
         """Whether a container that something is drawn from is another one when the step begins."""
         if not is_a(value, list | tuple | deque | dict | set):
             return is_a(value, Tensor) and value._array is None
         return self.contents.is_changed(value) or any(map(self._is_of_step, value))
 
-    def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw_unless_of_tensors(self, function: object, *args: object, **kwargs: object) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""
         self.arrays.refuse("what is read", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
@@ -157,7 +157,7 @@ class ObservedDraws:
             place = ArgumentPlace(number, owner)
         return Draw(function, args, kwargs, here(), place)
 
-    def enter_drawn(self, args: Any, kwargs: Any) -> None:
+    def enter_drawn(self, args: object, kwargs: object) -> None:
         """Arguments from which something is drawn, for a call line by line."""
         for leaf in flatten((args, kwargs))[0]:
             if is_drawn_from(leaf):
@@ -180,13 +180,13 @@ class ObservedDraws:
             raise known[1].error
         return self._to_draw_from(known[1])
 
-    def _drawn(self, draw: Draw, value: Any) -> Any:
+    def _drawn(self, draw: Draw, value: object) -> Any:
         self._position += 1
         self._note_decisions(draw)
         self.drawn.append((draw, value))
         return self._to_draw_from(value)
 
-    def _to_draw_from(self, value: Any) -> Any:
+    def _to_draw_from(self, value: object) -> Any:
         """What has been drawn; if something can be drawn from it, or a part of it, that was there before the step."""
         for part in (value, *flatten(value)[0]):
             if not is_a(part, PRIMITIVES):

@@ -39,7 +39,7 @@ class ObservedTexts(ObservedDraws):
 
     if TYPE_CHECKING:
 
-        def defer(self, function: Any, *args: Any, **kwargs: Any) -> None: ...
+        def defer(self, function: object, *args: object, **kwargs: object) -> None: ...
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
@@ -98,7 +98,7 @@ def can_wait(use: int) -> bool:
 _CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
 
 
-def _has_text(function: Any, value: Any) -> bool:
+def _has_text(function: object, value: object) -> bool:
     """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
     return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
 

@@ -25,9 +25,9 @@ class ObservedWrites:
 
     if TYPE_CHECKING:
 
-        def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any: ...
+        def calling(self, function: object, *args: object, **kwargs: object) -> Any: ...
 
-        def name_of(self, value: Any) -> str: ...
+        def name_of(self, value: object) -> str: ...
 
     outside: dict[int, Any]
     rebound: frozenset[tuple[int, Any]]
@@ -39,19 +39,19 @@ class ObservedWrites:
         self.rewritten: dict[tuple[int, Any], tuple[Location, Any]] = {}  # the same for those that are rebound
         self._first_class = class_number()
 
-    def note_write(self, location: Location, before: Any) -> None:
+    def note_write(self, location: Location, before: object) -> None:
         self.outside.setdefault(id(location.holder), location.holder)
         places = self.rewritten if location.identity in self.rebound else self.written
         places.setdefault(location.identity, (location, before))
 
-    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+    def set_attribute(self, obj: object, name: str, value: object) -> None:
         """``obj.name = value``."""
         if (instead := by_container(obj, "__setattr__")) is not None:
             self.calling(instead, name, value)
         else:
             self.changing_attribute(obj, name, lambda: setattr(obj, name, value))
 
-    def delete_attribute(self, obj: Any, name: str) -> None:
+    def delete_attribute(self, obj: object, name: str) -> None:
         """``del obj.name``."""
         if (instead := by_container(obj, "__delattr__")) is not None:
             self.calling(instead, name)

@@ -149,7 +149,7 @@ class Observer(ObservedCalls, ObservedWrites):
                 self.note_class_of(value)
         return value
 
-    def observe(self, value: Any) -> None:
+    def observe(self, value: object) -> None:
         """Something callable is about to run that may have been made inside: its functions report what they read."""
         plain = getattr(value, "__func__", value) if type(value) is MethodType else value
         if is_a(value, functools.partial):
@@ -175,7 +175,7 @@ class Observer(ObservedCalls, ObservedWrites):
         """See ``ObservedFunctions``."""
         return self._functions.is_made_inside(function)
 
-    def note_class_of(self, value: Any) -> None:
+    def note_class_of(self, value: object) -> None:
         """The methods that Python looks up by itself, in the class."""
         cls = value if is_a(value, type) else type(value)
         if is_user_class(cls):
@@ -203,7 +203,7 @@ class Observer(ObservedCalls, ObservedWrites):
             if is_user_names(function.__globals__):
                 self._note_code(function)
 
-    def _met(self, part: Any) -> None:
+    def _met(self, part: object) -> None:
         if is_a(part, FunctionType):
             self.outside.setdefault(id(part), part)
             self._enter_function(part)
@@ -225,12 +225,12 @@ class Observer(ObservedCalls, ObservedWrites):
         for k, value in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
             self.enter(value, f"default {k} of {function.__name__}")
 
-    def is_of_step(self, holder: Any, key: Any) -> bool:
+    def is_of_step(self, holder: object, key: object) -> bool:
         """Whether what a place holds comes from the step: its argument, or what it has assigned."""
         identity = id(holder), key
         return identity in self.rebound or identity in self.written
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: object) -> str:
         """What a user would call an object."""
         if is_a(value, ModuleType | type | FunctionType):
             return str(value.__name__)
@@ -240,11 +240,11 @@ class Observer(ObservedCalls, ObservedWrites):
 
     def note(
         self,
-        holder: Any,
-        key: Any,
+        holder: object,
+        key: object,
         name: str,
         read: Callable[[], Any],
-        value: Any,
+        value: object,
         native: CellGuard | DictGuard | WordsGuard | None = None,
         held: bool = False,
     ) -> None:
@@ -266,7 +266,7 @@ class Observer(ObservedCalls, ObservedWrites):
         if guard.held_by is not None:
             self.note_place(guard, value)
 
-    def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None:
+    def late(self, holder: object, key: object, name: str, read: Callable[[], Any]) -> None:
         """Like ``note``, of what the capture leaves there."""
         self._late.setdefault((id(holder), key), (holder, key, name, read))
 
@@ -307,7 +307,7 @@ class Observer(ObservedCalls, ObservedWrites):
             return value
         return self._note_attribute(obj, name, before, value)
 
-    def _note_attribute(self, obj: Any, name: str, held: Any, value: Any) -> Any:
+    def _note_attribute(self, obj: Any, name: str, held: object, value: object) -> Any:
         """Guard an attribute that was read; ``held``: what the object's own dictionary had."""
         kind = type(obj)
         where = f"{self.name_of(obj)}.{name}"
@@ -353,7 +353,7 @@ class Observer(ObservedCalls, ObservedWrites):
         self._note_of_instance(obj, name, where, held, value)
         return self.enter(value, where)
 
-    def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
+    def _note_of_instance(self, obj: object, name: str, where: str, held: object, value: object) -> None:
         kind = type(obj)
         member = static_attribute(kind, name)
         if is_kept_by_c(member) or is_a(obj, threading.local):
@@ -374,7 +374,7 @@ class Observer(ObservedCalls, ObservedWrites):
             self.foreign.refuse_if_changed(obj)
             self.note_again(obj, name, where, lambda: getattr(obj, name, MISSING), value)
 
-    def note_again(self, obj: Any, key: Any, where: str, read: Callable[[], Any], value: Any) -> None:
+    def note_again(self, obj: object, key: object, where: str, read: Callable[[], Any], value: object) -> None:
         """What a library's object gives when it is asked, if it gives the same when it is asked again."""
         if same(read(), value):
             self.note(obj, key, where, read, value)
@@ -397,7 +397,7 @@ class Observer(ObservedCalls, ObservedWrites):
         read = functools.partial(static_attribute, cls, name)
         self.note(cls, name, f"{cls.__name__}.{name}", read, read(), WordsGuard(cls, type_version))
 
-    def _enter_if_observable(self, value: Any) -> Any:
+    def _enter_if_observable(self, value: object) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
         if is_a(value, type):
             note_class(self, value)
@@ -416,7 +416,7 @@ class Observer(ObservedCalls, ObservedWrites):
             return container[key]
         return self.contents.item(container, key)
 
-    def identified(self, left: Any, right: Any) -> None:
+    def identified(self, left: object, right: object) -> None:
         """``left is right``: a stand-in for an argument is not a tensor from outside; the argument may be."""
         self.arrays.identified(left, right)
         self.nests.identified(left, right)
@@ -427,7 +427,7 @@ class Observer(ObservedCalls, ObservedWrites):
                 if one._array is None and other._array is not None:
                     self.told_apart.append((one, other))
 
-    def used_as_key(self, value: Any) -> None:
+    def used_as_key(self, value: object) -> None:
         """The identity of an object is asked for, as that of keys is: a stand-in has none."""
         self.mean(value)
         self.arrays.refuse("the identity", value)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
 
 
-def note_setting(observer: ObservedCalls, function: Any) -> None:
+def note_setting(observer: ObservedCalls, function: object) -> None:
     """A function of autojit's is about to be called."""
     if function is get_num_threads:
         observer.note(function, "asked", f"{function.__name__}()", function, function())

@@ -91,7 +91,7 @@ def cell_content(cell: Any) -> Any:
         return MISSING
 
 
-def attributes_of(obj: Any) -> dict[str, Any] | None:
+def attributes_of(obj: object) -> dict[str, Any] | None:
     """The dictionary of an object's own attributes; None for objects that have one for every thread."""
     if is_a(obj, local):
         return None

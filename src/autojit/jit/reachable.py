@@ -54,7 +54,7 @@ class Walk:
         for path, value in roots:
             self._visit(path, value, 0)
 
-    def _visit(self, path: str, value: Any, depth: int) -> None:
+    def _visit(self, path: str, value: object, depth: int) -> None:
         if isinstance(value, PRIMITIVES):
             self.parts.append(Part(path, value))
             return
@@ -161,7 +161,7 @@ class Walk:
                     self.parts.append(Part(f"{path}.{name}", Location(name, base, name), member))
                     self._visit(f"{path}.{name}", member, depth)
 
-    def _random(self, path: str, source: Any, depth: int) -> None:
+    def _random(self, path: str, source: object, depth: int) -> None:
         self.parts.append(Part(path, source, _state_of(source)))
 
     def _instance(self, path: str, value: Any, depth: int) -> None:
@@ -187,7 +187,7 @@ class Walk:
 class _Slot(Location):
     """A slot of an object, whatever its class does when it is assigned to."""
 
-    def write(self, value: Any) -> None:
+    def write(self, value: object) -> None:
         object.__setattr__(self.holder, self.key, value)
 
 
@@ -212,7 +212,7 @@ GENERATOR: list[tuple[str, Any]] = [("the default generator", default_generator)
 """What every call may reach and other threads may move on meanwhile."""
 
 
-def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def world_of(function: object, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     """The roots of a call: its arguments, the function, and Python's sources of random numbers."""
     roots: list[tuple[str, Any]] = [(f"argument {k}", value) for k, value in enumerate(args)]
     roots += [(f"argument {name}", value) for name, value in kwargs.items()]
@@ -290,7 +290,7 @@ class Saved:
 
 
 class _SavedTensor:
-    def __init__(self, t: Tensor, content: Any) -> None:
+    def __init__(self, t: Tensor, content: object) -> None:
         self.t = t
         self.content = content
         self.slots = [(name, getattr(t, name)) for name in SLOTS]

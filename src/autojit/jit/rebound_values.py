@@ -130,7 +130,7 @@ def alone_in(location: Location, others: Sequence[Location], observer: Observer)
     return Guard(f"whether {location.name}, which the step changes, is in other places", is_elsewhere, False)
 
 
-def _leaving(value: Any, given: Any) -> Any:
+def _leaving(value: Any, given: object) -> Any:
     is_made = isinstance(value, Tensor) and value._array is None
     if is_made and type(value) not in (Tensor, TracedArray) and value is not given:
         return Remade(type(value), value._requires_grad, value.detach())

@@ -36,7 +36,7 @@ _first: dict[Place, Any] = {}  # what was there
 class _Module(ModuleType):
     """A module of the package; reading from it is as before."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         _note(self, name, value)
         super().__setattr__(name, value)
 
@@ -45,7 +45,7 @@ class _Module(ModuleType):
         super().__delattr__(name)
 
 
-def _note(module: ModuleType, name: str, value: Any) -> None:
+def _note(module: ModuleType, name: str, value: object) -> None:
     held, place = vars(module).get(name, MISSING), (module.__name__, name)
     if held is MISSING or held is value or name.startswith("_"):
         return  # modules are given new names as they are imported; private ones are nobody's to replace

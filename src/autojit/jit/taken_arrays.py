@@ -104,7 +104,7 @@ class TraceTaken:
         given = (*self.arguments, *self.gradients_given, *self.arrays)
         return memory.array is not None or any(t._storage is not None and t._storage.memory is memory for t in given)
 
-    def note_shown(self, array: Any) -> None:
+    def note_shown(self, array: object) -> None:
         """A tensor is made on the memory of an array: note it if that is the memory of another tensor."""
         if any(known.is_seen() and np.may_share_memory(known.owner, array) for known in self.taken):
             self.note_uncompiled(f"a tensor is made on a NumPy array that shares the memory of another; {_FIX}")

@@ -73,7 +73,9 @@ class ToldWarnings:
         self._observer = observer
         self._first = _Filters.now()
 
-    def warn(self, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **options: Any) -> None:
+    def warn(
+        self, message: Any, category: object = None, stacklevel: int = 1, source: Any = None, **options: Any
+    ) -> None:
         """``warnings.warn``, called by the captured function."""
         found = _Filters.now()
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
