@@ -32,7 +32,7 @@ class ArrayWrites:
         self.written: list[Any] = []
         self._unknown: list[Any] = []  # those of them that do not hold what the step has assigned
 
-    def assign(self, container: Any, key: Any, value: Any) -> None:
+    def assign(self, container: Any, key: object, value: object) -> None:
         """``container[key] = value`` after every run, and now if all is known."""
         if self.observer.is_at_once:
             container[key] = value

@@ -30,7 +30,7 @@ from autojit.tensor.state import state
 _CALLING: tuple[Any, ...] = (map, filter, reduce, itertools.starmap, itertools.accumulate)
 
 
-def asks_for_type(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+def asks_for_type(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
     """What is called instead of a function that cannot be observed and may ask numbers for their type; None: itself."""
     trace: Any = state.trace
     if trace is None or not (trace.has_numbers or trace.sizes):
@@ -55,7 +55,7 @@ def beside_values(left: object, right: object) -> tuple[Any, Any]:
 
 
 @for_users
-def _attempted(function: Any, *args: Any, **options: Any) -> Any:
+def _attempted(function: Callable[..., Any], *args: object, **options: object) -> Any:
     if _reads_iterators(function):
         args = tuple([list(argument) if is_a(argument, Iterator) else argument for argument in args])
     try:
@@ -66,7 +66,7 @@ def _attempted(function: Any, *args: Any, **options: Any) -> Any:
     return _again(function, *args, **options)  # not inside of ``except``: its errors come of nothing else
 
 
-def _again(function: Any, *args: object, **options: object) -> Any:
+def _again(function: Callable[..., Any], *args: object, **options: object) -> Any:
     given, named = with_digits((_opened(args), {name: _opened(value) for name, value in options.items()}))
     return function(*given, **named)
 

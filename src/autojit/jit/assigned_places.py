@@ -9,7 +9,7 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -256,7 +256,7 @@ class Rebinding:
             call.function(*call.args, **call.kwargs)
         return result
 
-    def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
+    def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """A call without a step, given what has been drawn for it."""
         if not given:
             with late_interrupts.at_once(), eager():

@@ -6,17 +6,20 @@ What a step reads of an object are keys of its dictionary. That the object still
 from __future__ import annotations
 
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.core.source import here, is_own
 from autojit.jit.guards import WordsGuard, table_word
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, own_code
 from autojit.jit.places import attributes_of, defines, is_a
 
+if TYPE_CHECKING:
+    from autojit.jit.observed_objects import ObservedObjects
+
 _TABLE = object()  # the key of "which dictionary has an object's attributes"
 
 
-def note_table(observer: Any, obj: Any) -> None:
+def note_table(observer: ObservedObjects, obj: Any) -> None:
     """Guard that an object from outside has the table that it has."""
     table = attributes_of(obj)
     if table is None or id(obj) not in observer.outside or (id(obj), _TABLE) in observer.places_read:
@@ -34,12 +37,14 @@ def is_kept_by_c(member: object) -> bool:
     return kind is not property and defines(kind, "__set__") and not is_own_class(kind) and not is_user_class(kind)
 
 
-def _is_of_library(function: Any) -> bool:
-    code = own_code(function) if type(function) is FunctionType else None
-    return code is not None and not is_own(code) and not is_user_code(code, function.__globals__)
+def _is_of_library(function: object) -> bool:
+    if not is_a(function, FunctionType):
+        return False
+    code = own_code(function)
+    return not is_own(code) and not is_user_code(code, function.__globals__)
 
 
-def refuse_hidden(observer: Any, obj: Any, name: str, member: object) -> None:
+def refuse_hidden(observer: ObservedObjects, obj: object, name: str, member: object) -> None:
     """``o.__dict__ = d``, ``f.__code__ = c``, ``c_struct.field = 1`` in a step: what C keeps is no place of Python's.
 
     Nor is what a library's property keeps.

@@ -95,11 +95,11 @@ class CachedCalls:
     def _is_outside(self, function: object) -> bool:
         return id(function) in self.observer.outside
 
-    def _handed_on(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _handed_on(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         args = tuple([self._instead(value) or value for value in args])
         return function(*args, **{name: self._instead(value) or value for name, value in kwargs.items()})
 
-    def _about(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _about(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """``cache_info()``, ``cache_clear()``: how often it was asked, and what is remembered, is every call's own."""
         self._give_up(f"the step calls {function.__name__}() of a function that remembers its results")
         return function(*args, **kwargs)
@@ -107,7 +107,7 @@ class CachedCalls:
     def _give_up(self, why: str) -> None:
         self.observer.refuse(f"{why} ({here()})")
 
-    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         observer = self.observer
         for value in (*args, *kwargs.values()):
             if type(value).__hash__ is not _BY_IDENTITY:  # else nothing in it is looked at

@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterator, KeysView, ValuesView
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
+    from autojit.jit.places import Method
 
 WHOLE = object()  # the key of "everything in it"
 LENGTH = object()
@@ -81,7 +82,7 @@ class ContainerChanges:
             return False
         return kind in (dict, OrderedDict) or (kind is set and is_a(operand, set | frozenset))
 
-    def repeating(self, function: Any, is_dropped: bool) -> Callable[..., Any] | None:
+    def repeating(self, function: Method, is_dropped: bool) -> Callable[..., Any] | None:
         """What is called instead of a method in C of a list, deque or set from outside; None: it is not one of these.
 
         ``is_dropped``: nobody looks at what it gives.
@@ -99,12 +100,12 @@ class ContainerChanges:
             self._give_up(owner)  # which item it gives depends on more than what is in the set
         return partial(self.repeat, function)
 
-    def _drop(self, function: Any, *place: Any) -> None:
+    def _drop(self, function: Method, *place: object) -> None:
         """Take an item away that nobody looks at."""
         self._reaches(function.__self__, place[0] if place else 0 if function.__name__ == "popleft" else -1)
         self.repeat(function, *place)
 
-    def repeat(self, function: Any, *args: Any) -> Any:
+    def repeat(self, function: Method, *args: object) -> Any:
         """Call a container's method now, for the rest of the capture, and after every run of the step."""
         container, name = function.__self__, function.__name__
         if name in _OF_MANY:
@@ -136,7 +137,7 @@ class ContainerChanges:
         """How much longer a container is than before the step; None: that depends on what was in it."""
         return self._longer.get(id(container), None if id(container) in self._before else 0)
 
-    def _reaches(self, container: Any, place: Any) -> None:
+    def _reaches(self, container: Collection[Any], place: object) -> None:
         """An item is replaced or deleted, which fails where there is none."""
         longer = self.longer(container)
         if longer is None or not is_a(place, int):
@@ -150,7 +151,7 @@ class ContainerChanges:
 
     # -- items
 
-    def changing_item(self, container: object, function: Callable[..., Any], key: object, *value: object) -> None:
+    def changing_item(self, container: Any, function: Callable[..., Any], key: object, *value: object) -> None:
         """Assign to an item or a part of a list or deque, or delete it."""
         key = digits(key)
         if is_a(container, list) and function is operator.setitem and is_a(key, int) and not self._is_moved(container):
@@ -168,7 +169,7 @@ class ContainerChanges:
         """Whether the step has changed a list in other ways than item by item."""
         return id(items) in self._before
 
-    def _assign_in_place(self, items: Any, place: int, value: Any) -> None:
+    def _assign_in_place(self, items: list[Any], place: int, value: object) -> None:
         if -len(items) <= place < 0:
             self.length(items)
             place += len(items)
@@ -195,12 +196,12 @@ class ContainerChanges:
         if before is MISSING and key in self._orders.get(id(container), ((), ()))[1]:
             self._give_up(container)
 
-    def note_keys(self, table: Any) -> None:
+    def note_keys(self, table: dict[Any, Any]) -> None:
         """The keys of a dictionary have been read, those too whose items the step assigns to."""
         name = f"keys of {self.observer.name_of(table)}"
         self.observer.note(table, _KEYS, name, lambda: tuple(table), self._held(table)[0])
 
-    def assign(self, container: Any, key: Any, value: Any) -> None:
+    def assign(self, container: Any, key: object, value: object) -> None:
         """``container[key] = value``."""
         kind = type(container)
         if not self.is_one(container):
@@ -217,7 +218,7 @@ class ContainerChanges:
         else:
             self.changing(container, key, lambda k: operator.setitem(container, k, value))
 
-    def delete(self, container: Any, key: Any) -> None:
+    def delete(self, container: Any, key: object) -> None:
         """``del container[key]``."""
         kind = type(container)
         is_plain = is_a(container, list | deque) and kind.__delitem__ in (list.__delitem__, deque.__delitem__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import BuiltinFunctionType, MappingProxyType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -70,7 +70,7 @@ class Contents(ContainerChanges, Tables):
 
     # -- reads
 
-    def item(self, container: Any, key: Any) -> Any:
+    def item(self, container: Any, key: object) -> Any:
         """``container[key]``."""
         observer = self.observer
         kind = type(container)
@@ -160,12 +160,12 @@ class Contents(ContainerChanges, Tables):
         if self.is_one(value):
             self.whole(value)
         elif id(value) in self.observer.outside and (type(value).__name__ in BAGS or is_without_secrets(type(value))):
-            self.object(value)  # is compared, or shown, by code in C
+            self.instance(value)  # is compared, or shown, by code in C
 
     def matched(self, value: object) -> None:
         """Something whose attributes a class pattern is about to read."""
         if id(value) in self.observer.outside:
-            self.object(value)
+            self.instance(value)
 
     def escape(self, value: Any, within: tuple[Any, ...] = ()) -> None:
         """Something that goes into code that cannot be observed; ``within`` what the step has made around it."""
@@ -188,7 +188,7 @@ class Contents(ContainerChanges, Tables):
         elif id(value) in self.observer.outside:
             if defines(kind, "__next__") and module_of(kind) != "_io" and not is_user_class(kind):
                 self.iterated(value)  # refuses
-            self.object(value)
+            self.instance(value)
 
     def escape_masks(self, key: object) -> None:
         """Arrays of bools by which a tensor is indexed: NumPy counts what they choose."""
@@ -196,7 +196,7 @@ class Contents(ContainerChanges, Tables):
             if is_a(part, list) or (is_a(part, np.ndarray) and part.dtype == np.bool_):
                 self.escape(part)
 
-    def object(self, value: object, depth: int = 0) -> None:
+    def instance(self, value: object, depth: int = 0) -> None:
         """Everything an instance of a user's class has, or of one that is a bag of attributes, or of NumPy's."""
         kind = type(value)
         is_known = is_user_class(kind) or kind.__name__ in BAGS or is_without_secrets(kind)
@@ -219,10 +219,10 @@ class Contents(ContainerChanges, Tables):
                 observer.late(table, LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
 
-    def of_library(self, value: Any) -> None:
+    def of_library(self, value: object) -> None:
         """An instance of a library's class that is about to be called, or asked for an item."""
         if id(value) in self.observer.outside and is_without_secrets(type(value)):
-            self.object(value)
+            self.instance(value)
 
     def module(self, value: Any) -> None:
         """What a module and its parts keep besides parameters, buffers and hooks, which count their changes."""
@@ -259,11 +259,11 @@ class Contents(ContainerChanges, Tables):
                 if keys and is_a(value, dict):  # which are there, and in what order
                     self.note_keys(value)
             if is_a(value, np.ndarray) and type(value) is not np.ndarray:
-                self.object(value, depth)  # masks and the like
+                self.instance(value, depth)  # masks and the like
         if id(value) not in self.refilled:
             self._parts_of(value, deep, depth)
 
-    def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
+    def _parts_of(self, value: Collection[Any], deep: bool, depth: int) -> None:
         observer = self.observer
         for place, part in self._from_outside(value):
             observer.enter(part, f"{observer.name_of(value)}[{shown_key(place)}]")
@@ -271,15 +271,15 @@ class Contents(ContainerChanges, Tables):
                 self.whole(part, deep, depth + 1)
             elif deep and not is_a(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
                 self._whole.add(id(part))
-                self.object(part, depth + 1)
+                self.instance(part, depth + 1)
 
-    def _from_outside(self, value: Any) -> list[tuple[Any, Any]]:
+    def _from_outside(self, value: Collection[Any]) -> list[tuple[Any, Any]]:
         """The items of a container with their keys, without those that the step has put there."""
         keys, known = self._own_keys(value), self._before.get(id(value))
         parts = parts_of(value) if known is None else items_of(value, known[1])
         return [(place, part) for place, part in parts if not keys or place not in keys]
 
-    def _own_keys(self, value: Any) -> frozenset[Any]:
+    def _own_keys(self, value: object) -> frozenset[Any]:
         """Keys of a container that are the step's: its arguments, or what it has written."""
         places = (*self.observer.rebound, *self.observer.written)
         return frozenset(key for holder, key in places if holder == id(value))
@@ -290,7 +290,7 @@ class Contents(ContainerChanges, Tables):
         if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:
             raise self._refusal(value, f"has {len(value)} items")
 
-    def _refusal(self, value: Any, why: str) -> TraceError:
+    def _refusal(self, value: object, why: str) -> TraceError:
         return TraceError(
             "jit: the step reads all of a container that is too large to be compared before every call",
             {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},

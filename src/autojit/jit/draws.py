@@ -104,7 +104,7 @@ class ArgumentPlace:
         self.number = number
         self.owner = owner
 
-    def now(self, arguments: Any) -> Any:
+    def now(self, arguments: tuple[object, ...] | None) -> Any:
         """The object that this call is given."""
         leaves = () if arguments is None else flatten(arguments[-2:])[0]
         found = leaves[self.number] if self.number < len(leaves) else self.owner
@@ -125,20 +125,20 @@ class Draw:
     source: SourceLocation
     place: Place | ArgumentPlace | None = None
 
-    def make(self, arguments: object = None) -> Any:
+    def make(self, arguments: tuple[Any, ...] | None = None) -> Any:
         """Fetch one; what that reads is not the step's, and what it computes is not part of it.
 
         ``arguments``: of the call, the user's last.
         """
         return outside_of_capture(self._now(arguments), _plain(self.args_now(arguments)), _plain(self.kwargs))
 
-    def _now(self, arguments: object) -> Callable[..., Any]:
+    def _now(self, arguments: tuple[Any, ...] | None) -> Callable[..., Any]:
         if self.place is None or self.function is next:
             return self.function
         found: Callable[..., Any] = getattr(self.place.now(arguments), self.function.__name__)
         return found
 
-    def args_now(self, arguments: object = None) -> tuple[Any, ...]:
+    def args_now(self, arguments: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
         """The arguments, with the iterator that is there now."""
         if self.place is None or self.function is not next:
             return self.args
@@ -244,7 +244,7 @@ class Plans:
         found: Plan = self._mine.__dict__.get("plan", _NOTHING)
         return found
 
-    def draw(self, drawn: Drawn, arguments: object) -> list[Any] | DrawnOtherwise:
+    def draw(self, drawn: Drawn, arguments: tuple[Any, ...] | None) -> list[Any] | DrawnOtherwise:
         """What is drawn for a call, if it can be had; ``drawn``: what was drawn for it before; the rest is added."""
         if not self.plans:
             return drawn.values

@@ -8,7 +8,7 @@ import __future__
 
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,12 @@ def evaluators(observer: ObservedCalls) -> dict[Any, Callable[..., Any]]:
 
 
 def _evaluated(
-    observer: ObservedCalls, function: Any, source: object, names: Any = None, variables: Any = None, **closure: Any
+    observer: ObservedCalls,
+    function: Callable[..., Any],
+    source: CodeType | str | bytes | bytearray,
+    names: dict[str, Any] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    **closure: object,
 ) -> Any:
     frame = sys._getframe(1)
     while is_own(frame.f_code) and frame.f_back is not None:
@@ -56,7 +61,7 @@ def _evaluated(
     return function(instrumented(code, HOOKS), names, variables, **closure)
 
 
-def _compiled(function: Any, source: Any, flags: int) -> CodeType:
+def _compiled(function: Callable[..., Any], source: str | bytes | bytearray, flags: int) -> CodeType:
     if function is eval and is_a(source, str | bytes | bytearray):
         source = source.lstrip(" \t") if is_a(source, str) else source.lstrip(b" \t")
     made: CodeType = compile(source, "<string>", function.__name__, flags, dont_inherit=True)

@@ -50,7 +50,9 @@ class ForeignCalls:
         self.warnings = ToldWarnings(observer)
         self._changed: dict[int, tuple[Any, Any]] = {}  # by id: what a deferred call is about, and where it was met
 
-    def replacement(self, function: object, arguments: Sequence[Any], is_statement: bool) -> Callable[..., Any] | None:
+    def replacement(
+        self, function: Callable[..., Any], arguments: Sequence[Any], is_statement: bool
+    ) -> Callable[..., Any] | None:
         """What is called instead of a library's function; None: the function itself, now."""
         if function is warnings.warn and not self.observer.is_at_once:
             return self.warnings.warn
@@ -82,7 +84,7 @@ class ForeignCalls:
         return partial(self._read, function)
 
     @staticmethod
-    def _is_log(function: object) -> bool:
+    def _is_log(function: Callable[..., Any]) -> bool:
         """Whether a call writes only: no step asks a log or a warning what is in it."""
         return str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
 
@@ -134,13 +136,13 @@ class ForeignCalls:
         """Whether a method's object is a list or the like made by the step, which holds what it is given."""
         return type(owner) in CONTAINERS and id(owner) not in self.observer.outside
 
-    def defer(self, function: object, *args: object, **kwargs: object) -> None:
+    def defer(self, function: Callable[..., Any], *args: object, **kwargs: object) -> None:
         """Make the call after every run. Objects go to the call as they are: the step knows nothing of them."""
         held = {k: _Held(v) for k, v in kwargs.items() if self.is_opaque(v)}
         given = (_Held(value) if self.is_opaque(value) else value for value in args)
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
 
-    def defer_log(self, function: Any, *args: object, **kwargs: Any) -> None:
+    def defer_log(self, function: Callable[..., Any], *args: object, **kwargs: Any) -> None:
         """``defer``, of a call that writes texts of tensors as they are now, from the line where it is."""
         trace: Any = state.trace
         is_of_now = kwargs.get("exc_info") or kwargs.get("stack_info") or own(function, "__name__", "") == "exception"
@@ -156,7 +158,7 @@ class ForeignCalls:
         """The methods that make a call after every run."""
         return self.defer, self.defer_log, self.warnings.warn
 
-    def _read(self, function: object, *args: object, **kwargs: object) -> Any:
+    def _read(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         return self.observer.enter(self.observer.draw_unless_of_tensors(function, *args, **kwargs))
 
 
@@ -173,7 +175,7 @@ class _Held:
         self.value = value
 
 
-def _call(function: Any, *args: object, **kwargs: Any) -> None:
+def _call(function: Callable[..., Any], *args: object, **kwargs: object) -> None:
     given = (value.value if type(value) is _Held else value for value in args)
     function(*given, **{k: value.value if type(value) is _Held else value for k, value in kwargs.items()})
 
@@ -288,5 +290,5 @@ def _from_frames(function: object, count: int) -> Any:
     return function
 
 
-def _calling(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _calling(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     return function(*args, **kwargs)

@@ -77,7 +77,7 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
         _fill(container, items)
 
 
-def put(table: Any, key: Any, value: Any) -> None:
+def put(table: dict[Any, Any], key: object, value: object) -> None:
     """Assign to a key by Python's own method, as ``_fill``."""
     (OrderedDict if is_a(table, OrderedDict) else dict).__setitem__(table, key, value)
 

@@ -14,7 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import BuiltinFunctionType, MethodType
+from types import BuiltinFunctionType, MethodType, UnionType
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class Given(TreeSpec):
         return found_at(leaves.given, self.keys)
 
 
-def _give_state(made: Any, given: Any) -> None:
+def _give_state(made: object, given: Any) -> None:
     if type(made) is types.FunctionType:
         give_function_state(made, given)
         return
@@ -145,7 +145,7 @@ def hands_on(tree: TreeSpec) -> bool:
     return _has(tree, Given)
 
 
-def _has(tree: TreeSpec, kinds: Any) -> bool:
+def _has(tree: TreeSpec, kinds: type | UnionType) -> bool:
     return isinstance(tree, kinds) or any(_has(child, kinds) for child in tree.children)
 
 
@@ -286,7 +286,7 @@ def _is_made_parameter(value: object) -> bool:
     return is_traced and not any(value is given for given in trace.arguments)
 
 
-def _parts_of_parameter(value: Any) -> tuple[Any, ...]:
+def _parts_of_parameter(value: Tensor) -> tuple[Any, ...]:
     kind = type(value)
     slots = (name for cls in kind.__mro__[: kind.__mro__.index(Tensor)] for name in vars(cls).get("__slots__", ()))
     held = {**vars(value), **{name: getattr(value, name) for name in slots if hasattr(value, name)}}

@@ -11,7 +11,7 @@ call runs line by line, with the arrays themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.state import state
 from autojit.tensor.tensor import SLOTS, Tensor, alias, type_of, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 _DTYPES = frozenset(map(np.dtype, ("?", "b", "h", "i", "q", "B", "f", "d")))
 _PLAIN = (bool, int, float, str, type(None), type(Ellipsis), type, np.dtype, np.generic, type(np._NoValue))
@@ -75,7 +79,9 @@ class TracedArray(Tensor):
             raise refused(f"np.{ufunc.__name__}.{method}")
         return called(ufunc, inputs, options)
 
-    def __array_function__(self, function: object, types: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return called(function, args, kwargs)
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
@@ -92,7 +98,7 @@ class TracedArray(Tensor):
         return Tensor.__bool__(self)
 
 
-def arriving(array: Any, shape: Sequence[Any] | None) -> TracedArray:
+def arriving(array: NDArray[Any], shape: Sequence[Any] | None) -> TracedArray:
     """An argument that is an array, for which a stand-in is to be made; ``shape``: with open sizes.
 
     Raises:
@@ -107,7 +113,7 @@ def arriving(array: Any, shape: Sequence[Any] | None) -> TracedArray:
     return _paired(plain, array if hinted in (None, array.shape) else _resized(array, hinted))
 
 
-def _resized(array: Any, shape: Any) -> Any:
+def _resized(array: NDArray[Any], shape: tuple[int, ...]) -> Any:
     """An array of another shape, reversed where this one is."""
     return np.flip(np.resize(array, shape), tuple([k for k, step in enumerate(array.strides) if step < 0]))
 
@@ -181,7 +187,12 @@ def holds_key(key: object) -> bool:
 # ---- what is computed of arrays
 
 
-def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], by_numpy: Any = None) -> Any:
+def called(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    by_numpy: Callable[..., Any] | None = None,
+) -> Any:
     """A function of NumPy's, called with arrays of the step; ``by_numpy``: the operator that it is called for.
 
     Raises:
@@ -400,5 +411,5 @@ def _is_sure(name: str, loop: Sequence[Any], args: Sequence[Any]) -> bool:
     return least is not None and type(args[1]) is int and least <= args[1] < 63
 
 
-def _holds(dtype: Any, number: int) -> bool:
+def _holds(dtype: np.dtype[Any], number: int) -> bool:
     return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max

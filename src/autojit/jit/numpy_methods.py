@@ -92,7 +92,7 @@ def _axes_reversed(t: Tensor, *axes: object) -> Tensor:
     return found
 
 
-def _astype(t: Tensor, dtype: Any, copy: bool = True) -> Any:
+def _astype(t: Tensor, dtype: np.dtype[Any] | type, copy: bool = True) -> Any:
     return t.to(dtype_of_numpy(np.dtype(dtype)))
 
 

@@ -87,7 +87,7 @@ class ObservedArrays:
             refusal.asked = refusal
             raise refusal
 
-    def instead(self, function: object, arguments: Sequence[Any]) -> Any:
+    def instead(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """What is called instead of a function that is given arrays; NotImplemented: what else is known of it."""
         if function is builtins.len:
             return NotImplemented
@@ -115,7 +115,7 @@ class ObservedArrays:
             return self._of_autojit(function, arguments)
         return self._held(function, arguments)
 
-    def _held(self, function: Any, arguments: Sequence[Any]) -> Any:
+    def _held(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Functions that only hold what they are given, or that the observer knows."""
         is_itself = any(type(argument) is TracedArray for argument in arguments)
         known = _OF_ARRAYS if is_itself else _AS_USUAL
@@ -231,7 +231,7 @@ class ObservedArrays:
             raise refused(what)
 
 
-def _shown(function: Any, value: Any) -> Any:
+def _shown(function: Callable[..., Any], value: object) -> Any:
     """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array of that layout."""
     if type(value) is not TracedArray:
         return value
@@ -269,7 +269,7 @@ def _key(key: object) -> Any:
     return as_operand(key)
 
 
-def _number(function: Any, array: Any) -> Any:
+def _number(function: Callable[..., Any], array: TracedArray) -> Any:
     if function is abs:
         return called(np.absolute, (array,), {})
     if function is bool:
@@ -280,7 +280,7 @@ def _number(function: Any, array: Any) -> Any:
     return number if type(number) is TracedNumber and number.kind is function else function(number)
 
 
-def _of_math(function: Any, *arguments: object) -> Any:
+def _of_math(function: Callable[..., Any], *arguments: object) -> Any:
     if not all(a.is_scalar and a.shadow.dtype.kind in "if" for a in arguments if type(a) is TracedArray):
         raise refused(f"math.{function.__name__}()")
     numbers = [number_of(a) if type(a) is TracedArray else a for a in arguments]
@@ -295,7 +295,7 @@ def _is_numpys(function: object) -> bool:
     )
 
 
-def _of_numpy(function: object, *args: object, **kwargs: object) -> Any:
+def _of_numpy(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     if is_a(function, type):
         if len(args) != 1 or kwargs or type(args[0]) is not TracedArray:
             raise refused(f"np.{function.__name__}()")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.draws import ArgumentPlace, Draw, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.guards import PRIMITIVES
-from autojit.jit.line_by_line import DrawsByValues, LineByLine, Uncompiled
+from autojit.jit.line_by_line import DrawsByValues
+from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.outcomes import DrawnOtherwise, Turned
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -25,24 +26,18 @@ from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.argument_nests import ArgumentNests
-    from autojit.jit.contents import Contents
     from autojit.jit.guards import Guard
     from autojit.jit.observed_arrays import ObservedArrays
 
 
-class ObservedDraws:
+class ObservedDraws(ObservedWrites):
     """What one capture has drawn, and what it was given."""
 
     arrays: ObservedArrays
-    contents: Contents
     nests: ArgumentNests
-    is_at_once: bool
 
-    if TYPE_CHECKING:
-
-        def enter(self, value: object, name: str = "") -> Any: ...
-
-    def __init__(self) -> None:
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
         self.drawn: list[tuple[Draw, Any]] = []  # and those that were met in this capture
         self.places: dict[int, Place] = {}  # by id: iterators and generators, and where the function found them
@@ -51,16 +46,6 @@ class ObservedDraws:
         self._objects_drawn: dict[int, Any] = {}  # by id
         self._position = 0
         self.body = ""  # what messages call the body that runs: of a loop, or a branch
-
-    def give_up(self, reason: LineByLine) -> None:
-        """End the capture that is in progress, if there is one: its call runs line by line."""
-        trace: Any = state.trace
-        if trace is not None and not self.is_at_once:
-            trace.give_up(reason)
-
-    def refuse(self, what: str) -> None:
-        """``give_up`` for something that no step does."""
-        self.give_up(Uncompiled(f"{what}: ran line by line"))
 
     def mean(self, value: object) -> None:
         """An object is asked which one it is, or is to stay where it was found: no equal one does instead of it."""
@@ -86,7 +71,7 @@ class ObservedDraws:
                 "autojit's own functions",
             )
 
-    def draw(self, function: object, *args: object, **kwargs: object) -> Any:
+    def draw(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         self.arrays.refuse("what is drawn", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
@@ -130,7 +115,7 @@ class ObservedDraws:
             return is_a(value, Tensor) and value._array is None
         return self.contents.is_changed(value) or any(map(self._is_of_step, value))
 
-    def draw_unless_of_tensors(self, function: object, *args: object, **kwargs: object) -> Any:
+    def draw_unless_of_tensors(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""
         self.arrays.refuse("what is read", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
@@ -148,7 +133,7 @@ class ObservedDraws:
         self.refuse_in_body(f"what {draw.name} gives")
         return self._drawn(draw, value)
 
-    def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:
+    def _draw_of(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Draw:
         owner = args[0] if function is next else own(function, "__self__", None)
         place: Place | ArgumentPlace | None = self.places.get(id(owner))
         if place is not None:

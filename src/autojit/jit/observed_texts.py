@@ -30,16 +30,14 @@ class ObservedTexts(ObservedDraws):
     """What one capture makes texts of."""
 
     foreign: ForeignCalls
-    outside: dict[int, Any]
-    is_at_once: bool
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self._stdout = sys.stdout  # of the caller; the step may put another in its place
 
     if TYPE_CHECKING:
 
-        def defer(self, function: object, *args: object, **kwargs: object) -> None: ...
+        def defer(self, function: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
@@ -55,7 +53,7 @@ class ObservedTexts(ObservedDraws):
             made = late(_TEXT_MAKERS[function], arguments, self.outside)
         return None if made is None else lambda *_: made
 
-    def _dumped_late(self, *args: Any, **options: Any) -> Any:
+    def _dumped_late(self, *args: object, **options: Any) -> Any:
         return late(partial(json.dumps, **options), args, self.outside) or of_digits(json.dumps, *args, **options)
 
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:

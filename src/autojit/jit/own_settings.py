@@ -5,7 +5,7 @@ Steps that ask compare what they were told before every call; steps that set run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autojit.core.source import here
 from autojit.runtime.pool import get_num_threads, set_num_threads

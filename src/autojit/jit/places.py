@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from threading import local
 from types import CellType, UnionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.core.counted_dict import CountedDict
 from autojit.runtime.entry_spec import MISSING
@@ -16,6 +16,16 @@ from autojit.tensor.tensor import Tensor
 
 HOLDERS_LIMIT = 16  # objects that held a place of one name and were left alone when the function ran last
 IDENTITIES_LIMIT = 4096
+
+
+class Method(Protocol):
+    """A method bound to its object, of Python or C."""
+
+    @property
+    def __self__(self) -> Any: ...
+    @property
+    def __name__(self) -> str: ...
+    def __call__(self, *args: object, **kwargs: object) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +88,12 @@ else:
         return issubclass(type(value), kinds)
 
 
-def table_of(holder: Any) -> Mapping[Any, Any]:
+def table_of(holder: list[Any] | type) -> Mapping[Any, Any]:
     """A holder's keys and values: of a list its positions, of a class its own attributes."""
     return vars(holder) if isinstance(holder, type) else dict(enumerate(holder))
 
 
-def cell_content(cell: Any) -> Any:
+def cell_content(cell: CellType) -> Any:
     """What a closure cell holds; MISSING while it is empty."""
     try:
         return cell.cell_contents
@@ -141,6 +151,6 @@ def defines(cls: type, name: str) -> bool:
 
 
 __all__ = [
-    "HOLDERS_LIMIT", "Location", "attributes_of", "cell_content", "defines", "in_use", "is_a", "module_of",
+    "HOLDERS_LIMIT", "Location", "Method", "attributes_of", "cell_content", "defines", "in_use", "is_a", "module_of",
     "static_attribute", "table_of", "with_more",
 ]  # fmt: skip

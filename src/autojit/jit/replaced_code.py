@@ -24,7 +24,7 @@ from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.runtime.object_layout import type_version
 
 if TYPE_CHECKING:
-    from autojit.jit.observer import Observer
+    from autojit.jit.observed_objects import ObservedObjects
 
 _CODE = object()  # the key of "the functions in a class"
 _SWITCH = "what autojit's modules hold"
@@ -64,7 +64,7 @@ def _set(wanted: tuple[tuple[Place, Any], ...]) -> None:
 _watched = 0  # how many modules there were when they were looked through
 
 
-def watch(observer: Observer) -> None:
+def watch(observer: ObservedObjects) -> None:
     """From now on assignments to names of the package are seen; what has been assigned is observed."""
     global _watched
     if len(sys.modules) != _watched:
@@ -77,14 +77,14 @@ def watch(observer: Observer) -> None:
             observer.enter(value, name)
 
 
-def note_name(observer: Observer, module: ModuleType, name: str, where: str) -> None:
+def note_name(observer: ObservedObjects, module: ModuleType, name: str, where: str) -> None:
     """Guard what a library's module holds under a name; the package's own modules count what is assigned."""
     if module.__name__.partition(".")[0] != "autojit":
         table, read = vars(module), partial(untraced, module, name)
         observer.note(table, name, where, read, read(), DictGuard(table, name, read()))
 
 
-def note_class(observer: Observer, cls: type) -> None:
+def note_class(observer: ObservedObjects, cls: type) -> None:
     """Guard the code that the package gives a class, which may be a user's class made from one of its own."""
     is_plain = type(cls).__hash__ is type.__hash__  # else a metaclass says which classes are one, or have no hash
     found = _first_own(cls) if is_plain else _first_own.__wrapped__(cls)

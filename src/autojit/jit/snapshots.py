@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from operator import is_
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.tensor.node import RemovableHandle
 from autojit.tensor.state import RemovedHook, set_layers, set_trace, state
 from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.jit.trace import Trace
 
 
 class Snapshot:
@@ -206,7 +209,7 @@ class Snapshot:
             raise refused
         return list(found.values())
 
-    def leave(self, trace: Any) -> None:
+    def leave(self, trace: Trace) -> None:
         """The capture ends: what the function has changed is as it was, and the thread is in no capture any more.
 
         Raises:

@@ -287,7 +287,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _array_ufunc(self: TracedNumber, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+def _array_ufunc(self: TracedNumber, ufunc: np.ufunc, method: str, *inputs: Any, **options: object) -> Any:
     """A NumPy function of numbers, some of them traced; with arrays the digits are used."""
     name = _OF_ARRAYS.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and not options and not any(isinstance(x, np.ndarray) and x.ndim for x in inputs):

@@ -30,6 +30,8 @@ from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from autojit.jit.trace import Trace
 
 WHEN_MADE: list[Callable[[], None]] = []
@@ -273,7 +275,7 @@ class TracedNumber:
     def __format__(self, spec: str) -> str:
         return format(self.concrete(), spec)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.asarray(self.concrete(), dtype)
 
     def __reduce_ex__(self, protocol: object) -> Any:

@@ -235,7 +235,7 @@ class _OfBackward(Observer):
         self.meet(obj)
         return super().attribute(obj, name, read)
 
-    def draw(self, function: object, *args: object, **kwargs: object) -> Any:
+    def draw(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """What is drawn is another value at every pass: nothing is fetched for one that is given up."""
         raise GivenUp(_Drawn(f"reads what {own(function, '__qualname__', type(function).__name__)} gives"))
 
@@ -245,7 +245,7 @@ class _OfBackward(Observer):
         self.meet(obj)
         super().changing_attribute(obj, name, change)
 
-    def replacement(self, function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         self.meet(function, *arguments)
         return super().replacement(function, arguments)
 
