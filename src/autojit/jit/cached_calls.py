@@ -188,6 +188,3 @@ def _key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_typed:
         yield from itertools.chain.from_iterable(kwargs.items())
     if is_typed:
         yield from _kinds(args, kwargs)
-
-
-__all__ = ["CachedCalls", "key_of", "table_of"]
