@@ -146,7 +146,7 @@ def fresh(grad: Tensor, leaf: Tensor) -> Tensor:
 
 def _laid_as(grad: Tensor, leaf: Tensor) -> Tensor:
     """A traced gradient that nobody else has, laid out like ``leaf``."""
-    if state.trace is not None:
+    if state.trace is not None and grad._value is not None:
         grad._value = state.trace.laid_as(_layout_for(layout_of(leaf)), grad._value)
     return grad
 

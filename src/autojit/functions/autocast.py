@@ -38,11 +38,11 @@ class Mode:
     def __hash__(self) -> int:
         return hash(self.dtype.name)
 
-    def lower(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
+    def lower(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
         """Call a function with its floats in the narrower dtype."""
         return _call(function, arguments, options, self.dtype)
 
-    def full(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
+    def full(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
         """Call a function with its floats in float32."""
         return _call(function, arguments, options, float32)
 
@@ -68,7 +68,7 @@ def converted(value: Any, dtype: DType) -> Any:
 def in_full_precision(function: F) -> F:
     """The function, which computes in float32 where mixed precision is on."""
 
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         try:
             if state.autocast is None:
                 return function(*arguments, **options)
@@ -83,7 +83,7 @@ def in_full_precision(function: F) -> F:
 def in_lower_precision(function: F) -> F:
     """The function, which computes in the narrower dtype where mixed precision is on."""
 
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         try:
             if state.autocast is None:
                 return function(*arguments, **options)

@@ -13,6 +13,7 @@ from autojit.dispatch.kernels import in_one_pass
 from autojit.dispatch.op_functions import binary, through_ops
 from autojit.dispatch.promotion import (
     NUMBERS,
+    Operand,
     all_together,
     as_operand,
     cast,
@@ -76,35 +77,35 @@ def isneginf(input: Tensor) -> Tensor:
 
 
 @declared(in_place="comparison", out=True, numbers="none")
-def logical_and(input: Any, other: Any) -> Tensor:
+def logical_and(input: Operand, other: Operand) -> Tensor:
     """Elementwise and of truth values."""
     return ops.logical_and(*_any_pair(input, other, "logical_and"))
 
 
 @declared(in_place="comparison", out=True, numbers="none")
-def logical_or(input: Any, other: Any) -> Tensor:
+def logical_or(input: Operand, other: Operand) -> Tensor:
     """Elementwise or of truth values."""
     return ops.logical_or(*_any_pair(input, other, "logical_or"))
 
 
 @declared(in_place="comparison", out=True, numbers="none")
-def logical_xor(input: Any, other: Any) -> Tensor:
+def logical_xor(input: Operand, other: Operand) -> Tensor:
     """Elementwise exclusive or of truth values."""
     return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
 
 
-def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+def _any_pair(x: Operand, y: Operand, what: str) -> tuple[Tensor, Tensor]:
     refuse_numbers(what, x, y)
     return as_operand(x, what), as_operand(y, what)
 
 
 @declared(aliases="clip", in_place="values", out=True, numbers="second")
-def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
+def clamp(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
     if isinstance(input, NUMBERS):
         refuse_numbers("clamp", input, min)
     input = as_operand(input, "clamp")
-    if isinstance(input, Tensor) and type_of(input).dtype.is_complex:
+    if type_of(input).dtype.is_complex:
         raise UnsupportedDTypeError("clamp is not supported for complex types", {"input": input})
     if min is None and max is None:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -125,18 +126,18 @@ class ArgumentTypeError(ArgumentError, RuntimeError):
 
 
 @declared(in_place="values", out=True, lists=True, numbers="second")
-def clamp_min(input: Tensor, min: Any) -> Tensor:
+def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Limit from below."""
     return clamp(input, min=min)
 
 
 @declared(in_place="values", out=True, lists=True, numbers="second")
-def clamp_max(input: Tensor, max: Any) -> Tensor:
+def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Limit from above."""
     return clamp(input, max=max)
 
 
-def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     """This tensor's elements where the condition holds, else ``other``."""
     found: Tensor = where(condition, self, other)
     return found
@@ -145,9 +146,9 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: Tensor, input: Any, other: Any) -> Tensor: ...
+def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 @declared(method=_where_method, out=True, numbers="both")
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from autojit.core.device import CPU, Device, space_at
+from autojit.core.device import CPU, Device, DeviceLike, space_at
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import (
     DType,
@@ -29,9 +29,9 @@ from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.on_device import moved
-from autojit.dispatch.promotion import cast, converted
+from autojit.dispatch.promotion import Operand, cast, converted
 from autojit.functions.elementwise import clone
-from autojit.functions.memory import contiguous, is_contiguous, preserve_format
+from autojit.functions.memory import MemoryFormat, contiguous, is_contiguous, preserve_format
 from autojit.history.recording import require_unchanged, shows_grad, wants_grad
 from autojit.tensor.node import Node
 from autojit.tensor.size import Size
@@ -39,7 +39,7 @@ from autojit.tensor.state import carry, holders, state
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 
 def array_of(t: Tensor) -> NDArray[Any]:
@@ -105,7 +105,7 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
     return memory_of(self)
 
 
-def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+def __array__(self: Tensor, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
     if state.grad_enabled and wants_grad(self):
         raise UsageError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
@@ -167,7 +167,7 @@ def __iter__(self: Tensor) -> Iterator[Tensor]:
     return iter(self.unbind(0))
 
 
-def __contains__(self: Tensor, element: Any) -> bool:
+def __contains__(self: Tensor, element: Operand) -> bool:
     return bool((self == element).any())
 
 
@@ -177,7 +177,7 @@ def __format__(self: Tensor, format_spec: str) -> str:
     return object.__format__(self, format_spec)
 
 
-def to(self: Tensor, *args: Any, **options: Any) -> Tensor:
+def to(self: Tensor, *args: object, **options: Any) -> Tensor:
     """In another dtype or on another device: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``."""
     dtype: DType | None = options.get("dtype")
     target: Any = options.get("device")
@@ -203,7 +203,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
-    def convert(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+    def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
         return cast(self, dtype) if memory_format is preserve_format else to(self, dtype, memory_format=memory_format)
 
     convert.__name__ = convert.__qualname__ = name
@@ -211,13 +211,13 @@ def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
     return convert
 
 
-def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+def cpu(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
     """On the CPU."""
     there = moved(self, CPU)
     return there if memory_format is preserve_format else to(there, memory_format=memory_format)
 
 
-def cuda(self: Tensor, device: Any = None) -> Tensor:
+def cuda(self: Tensor, device: DeviceLike = None) -> Tensor:
     """On a GPU, which must be there."""
     return to(self, Device("cuda", device if isinstance(device, int) else None))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
@@ -12,6 +12,7 @@ from autojit.dispatch.declared import declared
 from autojit.functions import shape as shapes
 from autojit.functions import views as views
 from autojit.functions.elementwise import clone
+from autojit.functions.views import Pieces
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import is_scalar_number, type_of
 
@@ -20,7 +21,7 @@ def _copying(view: Callable[..., Any], name: str | None = None) -> Callable[...,
     """The view function with its result, or each of its results, copied."""
 
     @functools.wraps(view)
-    def copy(*arguments: Any, **options: Any) -> Any:
+    def copy(*arguments: object, **options: object) -> Any:
         found = view(*arguments, **options)
         return tuple([clone(piece) for piece in found]) if isinstance(found, tuple) else clone(found)
 
@@ -57,11 +58,11 @@ def _view(input: Tensor, *size: Any, dtype: DType | None = None) -> Any:
     return input.reshape(*size)
 
 
-def _expand(input: Tensor, size: Any, *, implicit: bool = False) -> Any:
+def _expand(input: Tensor, size: Sequence[SupportsIndex], *, implicit: bool = False) -> Any:
     return shapes.expand(input, *size)
 
 
-def _split(tensor: Tensor, split_size: Any, dim: int = 0) -> Any:
+def _split(tensor: Tensor, split_size: Pieces, dim: int = 0) -> Any:
     return views.split(tensor, split_size, dim)
 
 

@@ -10,7 +10,7 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import cast
+from autojit.dispatch.promotion import Real, cast
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, zeros
 from autojit.functions.index_functions import index_add, searchsorted
@@ -67,7 +67,7 @@ def histogram(
 @declared(method=False)
 def histogramdd(
     input: Tensor,
-    bins: Any,
+    bins: int | Sequence[int | Tensor],
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
@@ -182,7 +182,7 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
     return _even_steps(low, high, bins, column)
 
 
-def _even_steps(low: Any, high: Any, bins: int, like: Tensor) -> Tensor:
+def _even_steps(low: Tensor | Real, high: Tensor | Real, bins: int, like: Tensor) -> Tensor:
     """``bins + 1`` numbers from ``low`` to ``high``, counted from the nearer end as torch does."""
     k = arange(bins + 1, dtype=type_of(like).dtype)
     step = (high - low) / bins

@@ -22,7 +22,7 @@ from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
 from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.on_device import moved, placed
-from autojit.dispatch.promotion import NUMBERS, as_operand, cast
+from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast
 from autojit.dispatch.view_memo import keep, recall
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.comparison import clamp, minimum, where
@@ -57,7 +57,7 @@ class Subscript(NamedTuple):
         return any(i is not None for i in self.indices)
 
 
-def getitem(x: Tensor, key: Any) -> Tensor:
+def getitem(x: Tensor, key: object) -> Tensor:
     """``x[key]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
     index = key
     what = _constant(index)
@@ -99,7 +99,7 @@ def _as_tuple(index: list[Any]) -> Any:
     return tuple(index)
 
 
-def _basic(x: Tensor, index: Any) -> Tensor:
+def _basic(x: Tensor, index: object) -> Tensor:
     """``x[index]`` by views alone."""
     seen = _view(x, normalize(x, index))
     return seen if seen is not x else x.view(x.shape)
@@ -126,7 +126,7 @@ def _constant(index: Any) -> tuple[Any, ...] | None:
     return tuple(parts)
 
 
-def _node_name(index: Any) -> str:
+def _node_name(index: object) -> str:
     """The last thing a subscript does, by torch's name."""
     items = index if isinstance(index, tuple) else (index,)
     for item in reversed(items):
@@ -139,10 +139,10 @@ def _node_name(index: Any) -> str:
     return "SliceBackward0" if isinstance(index, slice) else "AliasBackward0"
 
 
-def setitem(x: Tensor, key: Any, value: Any) -> None:
+def setitem(x: Tensor, key: object, value: Operand) -> None:
     """``x[key] = value``; the value is broadcast and converted to the dtype of ``x``."""
     value = _value(x, value)
-    index = _as_tuple(key) if isinstance(key, list) else key
+    index: Any = _as_tuple(key) if isinstance(key, list) else key
     row = _row_for_mask(x, (index,), value)
     if row is not None:
         aligned = _aligned_mask(x, index)
@@ -181,7 +181,7 @@ def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
     return mask.reshape((*shape, *(1,) * (ndim - len(shape))))
 
 
-def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
+def put(x: Tensor, index: Any, value: Operand, accumulate: bool) -> Tensor:
     """``x`` with ``value`` written or added at ``x[index]``, as a new tensor."""
     value = _value(x, value)
     row = _row_for_mask(x, index, value)
@@ -193,7 +193,7 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
     return _put(x, subscript, value, accumulate)
 
 
-def _value(x: Tensor, value: Any) -> Tensor:
+def _value(x: Tensor, value: Operand) -> Tensor:
     if isinstance(value, NUMBERS):
         return x._literal(value, type_of(x).with_shape(()))
     if not isinstance(value, Tensor):
@@ -268,7 +268,7 @@ def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
     return permute(done, inverse)
 
 
-def normalize(x: Tensor, index: Any) -> Subscript:
+def normalize(x: Tensor, index: object) -> Subscript:
     """Resolve a subscript against a tensor; IndexError as torch when it does not fit."""
     items = list(index) if isinstance(index, tuple) else [index]
     items = [_item(i) for i in items]
@@ -296,7 +296,7 @@ def _is_flat(item: Sequence[Any]) -> bool:
     return any(isinstance(i, Tensor) for i in item)
 
 
-def _consumed(item: Any) -> int:
+def _consumed(item: object) -> int:
     if item is None or item is Ellipsis:
         return 0
     if isinstance(item, np.ndarray):

@@ -32,7 +32,7 @@ class TensorKind(type):
 
     dtype: DType
 
-    def __call__(cls, *data: Any, **options: Any) -> Tensor:
+    def __call__(cls, *data: Any, **options: object) -> Tensor:
         if not data:
             return zeros(0, dtype=cls.dtype)
         (first, *_) = data
@@ -70,7 +70,7 @@ def kind_name(t: Tensor) -> str:
     return f"autojit.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
 
 
-def set_default_tensor_type(t: Any) -> None:
+def set_default_tensor_type(t: object) -> None:
     """``set_default_dtype`` of a class such as ``DoubleTensor``, or of its name.
 
     Raises:
@@ -93,7 +93,7 @@ def set_default_tensor_type(t: Any) -> None:
 def type_(self: Tensor, dtype: None = None, non_blocking: bool = False) -> str: ...
 @overload
 def type_(self: Tensor, dtype: str | DType | TensorKind, non_blocking: bool = False) -> Tensor: ...
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type; with a dtype, a class or a name, the tensor converted to it.
 
     Raises:
@@ -121,7 +121,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return cast(self, dtype)
 
 
-def new(self: Tensor, *data: Any, **options: Any) -> Tensor:
+def new(self: Tensor, *data: Any, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
     made: Tensor = KINDS[_NAMES[type_of(self).dtype]](*data)
     return made

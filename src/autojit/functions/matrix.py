@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import all_together, cast
 from autojit.functions.matrix_forms import complete_qr, completed
 from autojit.functions.refused_dtypes import refuses
-from autojit.functions.shape import flip
+from autojit.functions.shape import Tensors, flip
 from autojit.functions.views import narrow
 from autojit.ops.composed import Addmm
 from autojit.tensor.state import state
@@ -123,7 +124,7 @@ def lobpcg(
     tol: float | None = None,
     largest: bool | None = None,
     method: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` largest (or smallest) eigenvalues of symmetric matrices and their vectors, ``A u = w B u``.
 
@@ -174,11 +175,11 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
 
 
 @declared(method=False)
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: str, *operands: Tensors) -> Tensor:
     """Einstein's summation convention."""
     if state.autocast is not None:
         return state.autocast.lower(einsum, equation, *operands)
-    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    given: Sequence[Any] = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):

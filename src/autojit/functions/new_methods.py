@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError
 from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import Number
 from autojit.functions.factories import full, tensor
-from autojit.functions.shape import sizes_of
+from autojit.functions.shape import Sizes, sizes_of
 from autojit.tensor.state import made_like, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
 @declared(function=False, factory=True)
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    self: Tensor, data: object, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of data in this tensor's dtype."""
     t = type_of(self)
@@ -26,11 +28,11 @@ def new_tensor(
 @declared(function=False, factory=True)
 def new_full(
     self: Tensor,
-    size: Any,
-    fill_value: Any,
+    size: Sizes,
+    fill_value: Tensor | Number,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A value repeated in a shape, in this tensor's dtype."""
@@ -48,7 +50,7 @@ def _given(size: tuple[Any, ...], name: str) -> tuple[int, ...]:
 
 @declared(function=False, factory=True)
 def new_zeros(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """Zeros in this tensor's dtype."""
     return new_full(self, _given(size, "new_zeros"), 0, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -56,7 +58,7 @@ def new_zeros(
 
 @declared(function=False, factory=True)
 def new_ones(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """Ones in this tensor's dtype."""
     return new_full(self, _given(size, "new_ones"), 1, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -64,7 +66,7 @@ def new_ones(
 
 @declared(function=False, factory=True)
 def new_empty(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """Unspecified elements in this tensor's dtype."""
     return new_zeros(self, *size, dtype=dtype, device=device, requires_grad=requires_grad)

@@ -10,7 +10,7 @@ import numpy as np
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.dispatch.dispatch import apply_pair, number
 from autojit.dispatch.inplace import copy_into, in_place
-from autojit.dispatch.promotion import as_operand
+from autojit.dispatch.promotion import Operand, as_operand
 from autojit.functions import comparison as c
 from autojit.functions import elementwise as f
 from autojit.functions.products import matmul
@@ -18,7 +18,7 @@ from autojit.functions.shape import adjoint, permute, transpose
 from autojit.ir.op import Op
 from autojit.tensor.tensor import Tensor, type_of
 
-_OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
+_OPERANDS: tuple[type, ...] = (Tensor, int, float, complex, np.generic, np.ndarray)
 _NOT_OURS: Tensor = NotImplemented  # Python then asks the other operand, so that nobody who calls an operator gets it
 
 
@@ -27,7 +27,7 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
     op = Op.registry[op_name]()
     compute = type(op).of_pair
 
-    def operator(self: Tensor, other: Any) -> Tensor:
+    def operator(self: Tensor, other: Operand) -> Tensor:
         a = self._array
         if a is not None and a.dtype.kind in shortcut:
             if isinstance(other, Tensor):
@@ -51,7 +51,7 @@ def _named(operator: Callable[[Tensor, Any], Tensor], name: str) -> Callable[[Te
 
 
 def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    def operator(self: Tensor, other: Any) -> Tensor:
+    def operator(self: Tensor, other: Operand) -> Tensor:
         if not isinstance(other, _OPERANDS):
             return _NOT_OURS
         return function(other, self)
@@ -60,7 +60,7 @@ def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any]
 
 
 def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    def operator(self: Tensor, other: Any) -> Tensor:
+    def operator(self: Tensor, other: Operand) -> Tensor:
         if not isinstance(other, _OPERANDS):
             return _NOT_OURS
         return function(self, other)
@@ -69,13 +69,13 @@ def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
 
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    def operator(self: Tensor, other: Any) -> Tensor:
+    def operator(self: Tensor, other: Operand) -> Tensor:
         return in_place(self, method, function, (other,), {})
 
     return _named(operator, method)
 
 
-def _power(self: Tensor, other: Any, modulo: Any = None) -> Tensor:
+def _power(self: Tensor, other: Operand, modulo: object = None) -> Tensor:
     return f.pow(self, other) if isinstance(other, _OPERANDS) else _NOT_OURS
 
 
@@ -96,11 +96,11 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-def _set_real(self: Tensor, value: Any) -> None:
+def _set_real(self: Tensor, value: Operand) -> None:
     copy_into(f.real(self), as_operand(value), "copy_")
 
 
-def _set_imag(self: Tensor, value: Any) -> None:
+def _set_imag(self: Tensor, value: Operand) -> None:
     copy_into(f.imag(self), as_operand(value), "copy_")
 
 
@@ -158,3 +158,5 @@ METHODS: dict[str, Any] = {
     "real": property(f.real, _set_real),
     "imag": property(f.imag, _set_imag),
 }
+for _name in ("__eq__", "__ne__"):  # of all that can be compared
+    METHODS[_name].__annotations__["other"] = "object"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autojit.core.dtypes import int64
@@ -11,7 +9,7 @@ from autojit.core.errors import UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import number
-from autojit.dispatch.promotion import cast
+from autojit.dispatch.promotion import Real, cast
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.comparison import clamp, maximum, minimum
@@ -26,7 +24,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 @declared(out=True)
 @in_full_precision
 def nanquantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor, q: Tensor | Real, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """``quantile`` of the elements that are not NaN; NaN where there are none. Differentiable in both operands.
 

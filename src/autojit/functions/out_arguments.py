@@ -18,6 +18,7 @@ from autojit.core.source import relay, stand_in
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import PLAIN_OUT, Out
 from autojit.dispatch.inplace import copy_into
+from autojit.dispatch.promotion import Operand
 from autojit.functions.argument_errors import raise_for_kinds
 from autojit.functions.method_forms import F, called_like, in_our_names, parameter_names
 from autojit.functions.other_memory import resize_
@@ -45,7 +46,7 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
     is_short = (inner.__defaults__, inner.__kwdefaults__) == (None, None)
     if is_short and names == ("input",):  # short ways: what every call pays counts
 
-        def of_one(input: Any, *, out: Any = None) -> Any:
+        def of_one(input: Operand, *, out: object = None) -> Any:
             try:
                 return function(input) if out is None else _into(out, rule, function, (input,), {})
             except Exception as error:
@@ -56,7 +57,7 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
 
     if is_short and names == ("input", "other"):
 
-        def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
+        def of_two(input: Operand, other: Operand, *, out: object = None) -> Any:
             try:
                 return function(input, other) if out is None else _into(out, rule, function, (input, other), {})
             except Exception as error:
@@ -67,7 +68,7 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
 
     own_names = frozenset(names)
 
-    def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
+    def taking_out(*arguments: object, out: object = None, **options: object) -> Any:
         try:
             if options:
                 options = in_our_names(options, own_names)
@@ -110,7 +111,7 @@ def with_layout(function: F) -> F:
         tensor([0., 0.])
     """
 
-    def making(*arguments: Any, **options: Any) -> Any:
+    def making(*arguments: object, **options: object) -> Any:
         layout = _layout_among(options) if options else None
         try:
             found = function(*arguments, **options)
@@ -142,7 +143,7 @@ def making_out(function: F, out: Out) -> F:
     rule, lists_extents = out, bool(function.__code__.co_flags & CO_VARARGS)
     keeps_dtype = "dtype" in (function.__kwdefaults__ or {})
 
-    def making(*arguments: Any, out: Any = None, **options: Any) -> Any:
+    def making(*arguments: object, out: Any = None, **options: object) -> Any:
         if lists_extents and "size" in options:
             arguments = (options.pop("size"),)
         if out is None:

@@ -15,7 +15,7 @@ from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply_single
 from autojit.dispatch.kernels import by_parts, in_one_step
-from autojit.dispatch.promotion import as_operand, cast, floating
+from autojit.dispatch.promotion import Number, Operand, Real, as_operand, cast, floating
 from autojit.dispatch.requirements import require_some
 from autojit.dispatch.view_nodes import no_view
 from autojit.functions.comparison import isnan, maximum, minimum, ne, where
@@ -39,7 +39,7 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def _whole(input: Any, dtype: DType | None, what: str) -> Tensor:
+def _whole(input: Operand, dtype: DType | None, what: str) -> Tensor:
     """The operand of sum and prod: in ``dtype``, integers and bools in int64."""
     t = as_operand(input, what)
     if dtype is not None:
@@ -60,7 +60,7 @@ def _require_float(t: Tensor, what: str) -> None:
 
 
 @declared(out=True)
-def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def sum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
     if not keepdim and dtype is None and isinstance(input, Tensor):
         array = input._array
@@ -85,7 +85,7 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
 
 
 @declared(out=True)
-def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def prod(input: Operand, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
     x = _whole(input, dtype, "prod")
     if type_of(x).dtype.kind == "float":
@@ -103,7 +103,7 @@ def _counted(function: Callable[..., Tensor], x: Tensor, dim: Dims, keepdim: boo
 
 
 @declared(out=True)
-def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def mean(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
     if dtype is None and state.divert is None and isinstance(input, Tensor):
         array = input._array
@@ -133,7 +133,7 @@ def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
 
 @declared(out=True)
 @refuses("complex")
-def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def nansum(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum with NaN counted as 0."""
     t = as_operand(input, "nansum")
     if dtype is None and type_of(t).dtype.kind == "float":
@@ -144,7 +144,7 @@ def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
 
 @declared(out=True)
 @refuses("complex")
-def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def nanmean(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Mean of the elements that are not NaN."""
     t = as_operand(input, "nanmean")
     _require_float(t, "nanmean")
@@ -152,20 +152,25 @@ def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType
     return div(nansum(t, dim, keepdim, dtype=dtype), counted)
 
 
-def _correction(unbiased: bool | None, correction: Any) -> Any:
+def _correction(unbiased: bool | None, correction: Number | None) -> Any:
     if unbiased is not None:
         return 1 if unbiased else 0
     return 1 if correction is None else correction
 
 
-def _dims(dim: Any, unbiased: bool | None) -> tuple[Dims, bool | None]:
+def _dims(dim: Dims | bool, unbiased: bool | None) -> tuple[Dims, bool | None]:
     """torch's overload var(input, unbiased): a bool in the place of ``dim``."""
     return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
 
 
 @declared(out=True)
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> Tensor:
     """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
     dim, unbiased = _dims(dim, unbiased)
@@ -176,7 +181,12 @@ def var(
 
 @declared(out=True)
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> Tensor:
     """Standard deviation: the square root of ``var``."""
     dim, unbiased = _dims(dim, unbiased)
@@ -187,7 +197,12 @@ def std(
 
 @declared()
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean)."""
     return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)
@@ -195,14 +210,25 @@ def var_mean(
 
 @declared()
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    input: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean)."""
     return _with_mean(std, StdMean, input, dim, unbiased, keepdim, correction)
 
 
 def _with_mean(
-    first: Callable[..., Tensor], op: type[Op], input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any
+    first: Callable[..., Tensor],
+    op: type[Op],
+    input: Tensor,
+    dim: Dims | bool,
+    unbiased: bool | None,
+    keepdim: bool,
+    correction: Number | None,
 ) -> tuple[Tensor, Tensor]:
     dims, is_unbiased = _dims(dim, unbiased)
     _require_float(input, first.__name__)
@@ -328,7 +354,14 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 
 
 def _max_or_min(
-    input: Tensor, dim: Any, keepdim: bool, other: Any, pair: Any, extreme: Any, position: Any, what: str
+    input: Tensor,
+    dim: Any,
+    keepdim: bool,
+    other: Tensor | None,
+    pair: Callable[..., Tensor],
+    extreme: Callable[..., Tensor],
+    position: Callable[..., Tensor],
+    what: str,
 ) -> Any:
     if type_of(input).dtype.is_complex:
         raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(input).dtype}', {"input": input})
@@ -358,7 +391,9 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 
 @declared(out=True)
-def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+def norm(
+    input: Tensor, p: Real | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
     """The vector p-norm over ``dim`` (all axes by default); its gradient at 0 is 0."""
     x = input if dtype is None else cast(input, dtype)
     _require_float(x, "linalg.vector_norm")

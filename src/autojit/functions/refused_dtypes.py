@@ -47,7 +47,7 @@ def refused_kinds(function: Callable[..., Any]) -> frozenset[str]:
     return found
 
 
-def refuse_kinds(x: Any, what: str, kinds: frozenset[str]) -> None:
+def refuse_kinds(x: object, what: str, kinds: frozenset[str]) -> None:
     """NotImplementedError (and RuntimeError) for a tensor of one of the kinds of numbers."""
     if isinstance(x, Tensor):
         dtype = type_of(x).dtype

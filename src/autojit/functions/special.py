@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import cast, floating, floating_together, together
+from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import div
 from autojit.functions.matrix_forms import one_triangle
@@ -21,35 +20,35 @@ from autojit.tensor.tensor import Tensor, type_of
 
 @declared(in_place="values", out=True, lists=True)
 @refuses("complex")
-def erf(input: Any) -> Tensor:
+def erf(input: Operand) -> Tensor:
     """The error function."""
     return ops.erf(floating(input, "erf"))
 
 
 @declared(in_place="values", out=True, lists=True)
 @refuses("complex")
-def erfc(input: Any) -> Tensor:
+def erfc(input: Operand) -> Tensor:
     """``1 - erf(x)``, accurate for large ``x``."""
     return ops.erfc(floating(input, "erfc"))
 
 
 @declared(in_place="values", out=True)
 @refuses("complex")
-def erfinv(input: Any) -> Tensor:
+def erfinv(input: Operand) -> Tensor:
     """The inverse of ``erf``."""
     return ops.erfinv(floating(input, "erfinv"))
 
 
 @declared(in_place="values", out=True, lists=True)
 @refuses("complex")
-def lgamma(input: Any) -> Tensor:
+def lgamma(input: Operand) -> Tensor:
     """Logarithm of the absolute value of the gamma function."""
     return ops.lgamma(floating(input, "lgamma"))
 
 
 @declared(in_place="values", out=True)
 @refuses("complex")
-def digamma(input: Any) -> Tensor:
+def digamma(input: Operand) -> Tensor:
     """Derivative of ``lgamma``."""
     return ops.digamma(floating(input, "digamma"))
 
@@ -87,14 +86,14 @@ def _polygamma_method(self: Tensor, n: int) -> Tensor:
 
 
 @declared(method=_polygamma_method, in_place="values", out=True)
-def polygamma(n: int, input: Any) -> Tensor:
+def polygamma(n: int, input: Operand) -> Tensor:
     """The n-th derivative of ``digamma``."""
     return ops.polygamma(n, floating(input, "polygamma"))
 
 
 @declared(in_place="values", out=True, numbers="none")
 @refuses("complex")
-def igamma(input: Any, other: Any) -> Tensor:
+def igamma(input: Operand, other: Operand) -> Tensor:
     """The regularised lower incomplete gamma function ``P(input, other)``; differentiable in ``other``.
 
     Example:
@@ -108,7 +107,7 @@ def igamma(input: Any, other: Any) -> Tensor:
 
 @declared(in_place="values", out=True, numbers="none")
 @refuses("complex")
-def igammac(input: Any, other: Any) -> Tensor:
+def igammac(input: Operand, other: Operand) -> Tensor:
     """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
     x, y = floating_together(input, other, "igammac")
     return ops.igammac(x, y)
@@ -190,7 +189,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 @declared(in_place="values", out=True, numbers="none")
 @refuses("complex")
-def heaviside(input: Any, values: Any) -> Tensor:
+def heaviside(input: Operand, values: Operand) -> Tensor:
     """0 below 0, 1 above, ``values`` at 0."""
     x, y = together(input, values, "heaviside")
     if len({type_of(t).dtype for t in (input, values) if isinstance(t, Tensor)}) == 2:

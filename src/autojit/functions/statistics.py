@@ -13,7 +13,7 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import number
-from autojit.dispatch.promotion import cast, together
+from autojit.dispatch.promotion import Real, cast, together
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, eq, ge, isnan, le, logical_and, minimum, where
 from autojit.functions.elementwise import add, div, floor, mul, sub
@@ -250,7 +250,7 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
 @declared(out=True)
 @refuses("int")
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor, q: Tensor | Real, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """Quantiles along ``dim`` (of the flattened operand by default); ``q`` in [0, 1]: a number, a 0-d or 1-d tensor.
 
@@ -280,7 +280,7 @@ def quantile(
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _require_quantiles(q: Any, points: Tensor) -> Tensor:
+def _require_quantiles(q: Tensor | Real, points: Tensor) -> Tensor:
     """The points, those outside [0, 1] refused; where a step will do that they are moved inside for its look-ups."""
     if isinstance(q, Tensor) and type_of(q).ndim > 1:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
@@ -370,7 +370,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
         raise UsageError("cov(): bool dtype is not supported for input")
     x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
     count = type_of(x).shape[1]
-    weight: Any = _weights_of_observations("fweights", fweights, count)
+    weight: Any = None if fweights is None else _weights_of_observations("fweights", fweights, count)
     if aweights is not None:
         relative = _weights_of_observations("aweights", aweights, count)
         weight = relative if weight is None else mul(weight, relative)
@@ -385,10 +385,8 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
     return found.squeeze()
 
 
-def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:
+def _weights_of_observations(name: str, weights: Tensor, count: int) -> Tensor:
     """The weights of ``cov``, checked."""
-    if weights is None:
-        return None
     t, is_frequency = type_of(weights), name == "fweights"
     if t.ndim > 1:
         raise UsageError(

@@ -19,9 +19,9 @@ from autojit.core.epoch import bump_guard_epoch, guard_epoch
 from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
-    from autojit.core.ports import Trace
     from autojit.core.source import SourceLocation
     from autojit.ir import Value
+    from autojit.tensor.trace import Trace
 
 
 R = TypeVar("R")

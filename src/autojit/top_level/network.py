@@ -12,6 +12,7 @@ from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import Real
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import rsqrt
 from autojit.functions.factories import zeros
@@ -181,7 +182,7 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
 @declared(method=False)
 @refuses("complex")
 def rrelu(
-    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
+    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: object = None
 ) -> Tensor:
     """``nn.functional.rrelu``; a generator other than the default one is refused.
 
@@ -194,14 +195,14 @@ def rrelu(
 
 @declared(method=False)
 def rrelu_(
-    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
+    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: object = None
 ) -> Tensor:
     """``rrelu`` in place."""
     _refuse_generator("rrelu_", generator)
     return F.rrelu_(input, lower, upper, training)
 
 
-def _refuse_generator(name: str, generator: Any) -> None:
+def _refuse_generator(name: str, generator: object) -> None:
     if generator is not None:
         raise NotImplementedError(f"{name}: only the default generator is supported; seed it with manual_seed")
 
@@ -215,7 +216,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor
 
 
 @declared(method=False)
-def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Real = 0) -> Tensor:
     """``nn.functional.pad`` with a constant.
 
     Example:

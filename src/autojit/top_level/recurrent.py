@@ -119,7 +119,12 @@ def rnn_relu(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 @declared(method=False)
 def lstm_cell(
-    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+    input: Tensor,
+    hx: tuple[Tensor, Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: the next hidden and cell states.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, default_dtype, float64
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
@@ -33,7 +34,7 @@ def bartlett_window(
     periodic: bool = True,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A triangle from 0 over 1 to 0: ``[window_length]``.
@@ -56,7 +57,7 @@ def blackman_window(
     periodic: bool = True,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Cosines with the weights 0.42, 0.5, 0.08: ``[window_length]``.
@@ -81,7 +82,7 @@ def hamming_window(
     beta: float = 0.46,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``alpha - beta cos``: ``[window_length]``.
@@ -104,7 +105,7 @@ def hann_window(
     periodic: bool = True,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``0.5 - 0.5 cos``: ``[window_length]``.
@@ -128,7 +129,7 @@ def kaiser_window(
     beta: float = 12.0,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``i0(beta sqrt(1 - t**2)) / i0(beta)`` for t from -1 to 1: ``[window_length]``.
