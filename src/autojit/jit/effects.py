@@ -41,7 +41,7 @@ from autojit.jit.trace_entries import StateEntry
 from autojit.ops.shape import Reshape
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.state import grad_mode, state, with_trace
 from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of, wrap
 
@@ -93,9 +93,7 @@ class Effects:
         self.trace = trace
         self._arguments = arguments
         self.asked = AskedOutside(trace, arguments)
-        before = state.trace
-        set_trace(trace)
-        try:
+        with with_trace(trace):
             leaves = enumerate(arguments)
             self.writes = [w for k, leaf in leaves for w in _argument_writes(k, leaf, results)]
             for entry in trace.state.values():
@@ -117,10 +115,8 @@ class Effects:
             ]
             self.gradients = StepGradients(trace, results, outputs)
             left = any(e.left is not None for e in trace.state.values() if e.is_modified)
-            if left or results.carries_history or any(w.history is not None for w in self.writes):
+            if left or results.live or any(w.history is not None for w in self.writes):
                 self._record_forms()
-        finally:
-            set_trace(before)
         replaced = {id(grad.state): grad for grad in self.gradients.replaced}
         self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified and id(e) not in replaced]
         self.written: list[tuple[StateEntry, Value]] = [
@@ -206,18 +202,6 @@ class Effects:
     def _given(self, leaf: Tensor, leaves: Sequence[Any]) -> Any:
         """The tensor of this call that a leaf stands for: an argument, or one outside."""
         return next((leaves[k] for k, a in enumerate(self._arguments) if a.shell is leaf), leaf)
-
-    def prepare(self, segment: Segment) -> None:
-        """Before a call: gradients that somebody holds get new memory."""
-        self.gradients.prepare(segment)
-
-    def abandon(self, segment: Segment) -> None:
-        """After a call that has failed: memory of others that it was given is theirs again."""
-        self.gradients.abandon(segment)
-
-    def bind(self, segment: Segment) -> None:
-        """Tell a segment where the gradients are."""
-        self.gradients.bind(segment)
 
     def commit(self, segment: Segment, leaves: Sequence[Any], arrays: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
@@ -425,19 +409,15 @@ def _with_its_history(given: Any) -> Tensor | None:
 
 def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
     if write.what == "array":
-        target = given._array if isinstance(given, Tensor) else given
-        write_array(target, array)
-        return
-    if write.what == "grad":
+        write_array(given._array if isinstance(given, Tensor) else given, array)
+    elif write.what == "grad":
         write_array(given._grad._array, array)
-        return
-    if write.what == "detached":
+    elif write.what == "detached":
         given.detach_()
-        return
-    if write.what == "reward":
+    elif write.what == "reward":
         given._grad_fn.reward = wrap(array)
-        return
-    given._grad = shown if array is None else wrap(array)
+    else:
+        given._grad = shown if array is None else wrap(array)
 
 
 class _Interrupt:
@@ -457,10 +437,7 @@ class _Interrupt:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    if not callable(signal.getsignal(signal.SIGINT)):
+    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
         return
     with late_interrupts:
@@ -474,6 +451,3 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
             if waiting.noted is not None:
                 handler(*waiting.noted)
-
-
-__all__ = ["ArgumentWrite", "Effects", "uninterrupted"]

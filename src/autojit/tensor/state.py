@@ -274,14 +274,19 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def outside_trace() -> Iterator[None]:
-    """Suspend the active capture: ops compute at once, factories give concrete tensors."""
-    trace = state.trace
-    set_trace(None)
+def with_trace(trace: Trace | None) -> Iterator[None]:
+    """Ops inside are recorded by this capture; None: by none."""
+    before = state.trace
+    set_trace(trace)
     try:
         yield
     finally:
-        set_trace(trace)
+        set_trace(before)
+
+
+def outside_trace() -> AbstractContextManager[None]:
+    """Suspend the active capture: ops compute at once, factories give concrete tensors."""
+    return with_trace(None)
 
 
 @contextmanager
@@ -365,6 +370,7 @@ __all__ = [
     "state",
     "transform_mode",
     "with_layers",
+    "with_trace",
 ]
 
 
