@@ -364,7 +364,7 @@ def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
 def _is_row_major(t: Tensor) -> bool:
     """Whether a traced tensor that is not a view is in row-major order."""
     value = t._value if t._storage is None or t._storage.value is None else t._storage.value
-    return state.trace is None or state.trace.order_of(value) is None
+    return state.trace is None or value is None or state.trace.order_of(value) is None
 
 
 def _aliases(base: Any, piece: Any) -> bool:

@@ -368,8 +368,9 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
 def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:
     """Whether elements of a tensor may share memory: it is expanded, or was given so."""
     storage = storage_of(x)
-    assert state.trace is not None
-    root = storage.array if storage.array is not None else state.trace.order_of(storage.value)
+    root, trace = storage.array, state.trace
+    if root is None and trace is not None and storage.value is not None:
+        root = trace.order_of(storage.value)
     return any(op.name == "broadcast_to" for op in chain) or (root is not None and 0 in root.strides)
 
 

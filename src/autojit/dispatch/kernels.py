@@ -231,7 +231,7 @@ def settle_composite(found: Any, operands: Sequence[Tensor]) -> None:
     if state.layers or type(found) is not Tensor or any(found is t for t in operands) or not has_own_memory(found):
         return
     if found._array is None:
-        if state.trace is not None and state.trace.order_of(found._value) is not None:
+        if state.trace is not None and found._value is not None and state.trace.order_of(found._value) is not None:
             state.trace.set_order(found._value, None)
     elif not found._array.flags.c_contiguous:
         found._array = found._array.copy(order="C")

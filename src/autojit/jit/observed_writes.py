@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from threading import local
 from types import MemberDescriptorType, ModuleType
@@ -12,12 +11,11 @@ from autojit.jit.asked_attributes import is_of_class
 from autojit.jit.attribute_tables import note_table, refuse_hidden
 from autojit.jit.named_lookups import by_container
 from autojit.jit.observed_functions import class_number, is_module
-from autojit.jit.places import Location, attributes_of, cell_content, defines, is_a, static_attribute
+from autojit.jit.places import Location, attributes_of, defines, is_a, static_attribute
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from autojit.jit.contents import Contents
     from autojit.jit.counted_reads import CountedReads
     from autojit.jit.tensor_attributes import TensorAttributes
 
@@ -34,7 +32,6 @@ class ObservedWrites:
     outside: dict[int, Any]
     rebound: frozenset[tuple[int, Any]]
     counted: CountedReads
-    contents: Contents
     attributes: TensorAttributes
 
     def __init__(self) -> None:
@@ -93,21 +90,3 @@ class ObservedWrites:
     def is_class_made_inside(self, cls: type) -> bool:
         """Whether the step has made a class, which is nobody else's then."""
         return id(cls) not in self.outside and class_number(cls) > self._first_class > 0
-
-    def set_item(self, container: Any, key: Any, value: Any) -> None:
-        """``container[key] = value``."""
-        self.contents.assign(container, key, value)
-
-    def delete_item(self, container: Any, key: Any) -> None:
-        """``del container[key]``."""
-        self.contents.delete(container, key)
-
-    def set_global(self, name: str) -> None:
-        """A global of the innermost observed frame is about to be assigned."""
-        table = sys._getframe(2).f_globals
-        self.note_write(Location(f"global {name}", table, name), table.get(name, MISSING))
-
-    def set_cell(self, cell: Any, name: str) -> None:
-        """A variable of an enclosing function is about to be assigned."""
-        if id(cell) in self.outside:
-            self.note_write(Location(name, cell), cell_content(cell))

@@ -56,7 +56,6 @@ from autojit.jit.observed_functions import (
     own_code,
     special_methods,
 )
-from autojit.jit.observed_names import ObservedNames
 from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.places import Location, attributes_of, defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF
@@ -69,7 +68,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 
-class Observer(ObservedCalls, ObservedNames, ObservedWrites):
+class Observer(ObservedCalls, ObservedWrites):
     """Reads and writes of one capture.
 
     Args:
@@ -478,18 +477,10 @@ _META = object()  # of what a class is
 _PARTS = object()  # and of what a partial holds
 
 
-for _relay in (
-    *vars(Observer).values(),
-    *vars(ObservedCalls).values(),
-    *vars(ObservedDraws).values(),
-    *vars(ObservedNames).values(),
-    *vars(ObservedWrites).values(),
-    *vars(Contents).values(),
-    *vars(ContainerChanges).values(),
-    *vars(Tables).values(),
-):
-    if is_a(_relay, FunctionType):
-        relay(_relay)  # messages speak of the function that is read or called
+for _kind in (Observer, ObservedCalls, ObservedDraws, ObservedWrites, Contents, ContainerChanges, Tables):
+    for _relay in vars(_kind).values():
+        if is_a(_relay, FunctionType):
+            relay(_relay)  # messages speak of the function that is read or called
 
 
 __all__ = ["Observer", "active"]

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -133,8 +133,9 @@ class OutsideArrays:
                     pairs.append((x, partial(_present, owner, shown)))
         pairs += [(x, partial(_of_leaves, k)) for x, k in self._shared_with(leaves)]
         if pairs:
-            reason = SharedWithArray(self.names[id(pairs[0][0])])
-            reason.asked = _StillShared(reason, pairs)
+            name = self.names[id(pairs[0][0])]
+            reason = SharedWithArray(name)
+            reason.asked = _StillShared(name, pairs)
             raise reason
 
     def _buffers(self) -> Iterator[tuple[Any, bool]]:
@@ -187,12 +188,11 @@ class OutsideArrays:
                     yield x, k
 
 
-class _StillShared:
+class _StillShared(NamedTuple):
     """``Asking``: the calls in which an array has memory in common with what it had some with when one was given up."""
 
-    def __init__(self, reason: SharedWithArray, pairs: Sequence[tuple[Any, Callable[[Sequence[Any]], Any]]]) -> None:
-        self.name = reason.name
-        self.pairs = pairs
+    name: str
+    pairs: Sequence[tuple[Any, Callable[[Sequence[Any]], Any]]]
 
     def check(self, leaves: Sequence[Any]) -> None:
         for x, shown in self.pairs:

@@ -12,19 +12,20 @@ import random
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from autojit.core.device_array import has_layout, write_array
+from autojit.core.records import record
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
 from autojit.history.gradients import hook_tables
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.observed_functions import BAGS
+from autojit.jit.places import Location
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 
 DEEPEST = 60
@@ -33,7 +34,7 @@ _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functio
 _UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Part:
     """One thing the walk has met: where, what, and what it holds."""
 
@@ -143,7 +144,7 @@ class Walk:
                     if attribute in module:
                         self._global(attribute, module, names, depth + 1)
             return
-        self.parts.append(Part(f"global {name}", _Entry(table, name), value))
+        self.parts.append(Part(f"global {name}", Location(name, table, name), value))
         self._visit(name, value, depth)
 
     def _class(self, path: str, cls: type, depth: int) -> None:
@@ -157,7 +158,7 @@ class Walk:
                 if isinstance(function, FunctionType):
                     self._visit(f"{path}.{name}", function, depth)
                 elif not name.startswith("__") and isinstance(member, (*PRIMITIVES, list, dict, set, Tensor, tuple)):
-                    self.parts.append(Part(f"{path}.{name}", _ClassEntry(base, name), member))
+                    self.parts.append(Part(f"{path}.{name}", Location(name, base, name), member))
                     self._visit(f"{path}.{name}", member, depth)
 
     def _random(self, path: str, source: Any, depth: int) -> None:
@@ -179,53 +180,17 @@ class Walk:
                     self._visit(f"{path}.{name}", item, depth)
         for name in _slots_of(cls):
             if hasattr(value, name):
-                self.parts.append(Part(f"{path}.{name}", _Slot(value, name), getattr(value, name)))
+                self.parts.append(Part(f"{path}.{name}", _Slot(name, value, name), getattr(value, name)))
                 self._visit(f"{path}.{name}", getattr(value, name), depth)
 
 
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A name in a table of globals."""
-
-    table: dict[str, Any]
-    name: str
+class _Slot(Location):
+    """A slot of an object, whatever its class does when it is assigned to."""
 
     def write(self, value: Any) -> None:
-        self.table[self.name] = value
-
-    def read(self) -> Any:
-        return self.table.get(self.name)
+        object.__setattr__(self.holder, self.key, value)
 
 
-@dataclass(frozen=True, eq=False)
-class _ClassEntry:
-    """An attribute of a class."""
-
-    cls: type
-    name: str
-
-    def write(self, value: Any) -> None:
-        setattr(self.cls, self.name, value)
-
-    def read(self) -> Any:
-        return vars(self.cls).get(self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class _Slot:
-    """A slot of an object without dictionary."""
-
-    holder: Any
-    name: str
-
-    def write(self, value: Any) -> None:
-        object.__setattr__(self.holder, self.name, value)
-
-    def read(self) -> Any:
-        return getattr(self.holder, self.name, None)
-
-
-PLACES = (_Entry, _ClassEntry, _Slot)
 RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
 _VISITS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (Tensor, Walk._tensor),
@@ -312,7 +277,7 @@ class Saved:
                 value.extend(content) if isinstance(value, deque) else value.update(content)
             elif isinstance(value, CellType):
                 value.cell_contents = content
-            elif isinstance(value, PLACES):
+            elif isinstance(value, Location):
                 if value.read() is not content:
                     value.write(content)
             elif isinstance(value, np.ndarray):

@@ -63,7 +63,7 @@ class TraceOrders:
             self._parts.append(shell)
 
     def asked_memory(self, t: Tensor, what: str, always: bool = False) -> None:
-        """See `core.ports.Trace.asked_memory`."""
+        """See `tensor.trace.Trace.asked_memory`."""
         storage = t._storage
         if always or any(t is x or (storage is not None and x._storage is storage) for x in self._parts):
             self.give_up(Uncompiled(f"the step asks for {what} of {type_of(t)} at {here()}: ran line by line"))

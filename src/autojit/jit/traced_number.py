@@ -109,6 +109,10 @@ class TracedNumber:
             return self.tensor.to(dtype)
         return self.tensor.to(int64 if self.kind is int else default_dtype())
 
+    def _behind(self, other: object, function: Callable[[Any, Any], Any]) -> Any:
+        """``function`` of another operand and this one, whose digits count unless the other is a tensor."""
+        return function(other, self._beside(other) if isinstance(other, Tensor) else self.concrete())
+
     def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):
             mine = self._beside(other)
@@ -171,16 +175,16 @@ class TracedNumber:
     def __ne__(self, other: object) -> Any:
         return self._compare(other, operator.ne)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return self._compare(other, operator.lt)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return self._compare(other, operator.le)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return self._compare(other, operator.gt)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return self._compare(other, operator.ge)
 
     def __bool__(self) -> bool:
@@ -205,9 +209,6 @@ class TracedNumber:
 
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
-
-    def __pos__(self) -> TracedNumber:
-        return self
 
     def __abs__(self) -> TracedNumber:
         self._require_negative()
@@ -275,12 +276,6 @@ class TracedNumber:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self.concrete(), dtype)
 
-    def __copy__(self) -> TracedNumber:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> TracedNumber:
-        return self
-
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.kind, (self.concrete(),)
 
@@ -290,9 +285,11 @@ class TracedNumber:
             raise AttributeError(f"'{self.kind.__name__}' object has no attribute '{name}'")
         return getattr(self.concrete(), name)
 
-    def item(self) -> TracedNumber:
+    def item(self, *_: object) -> TracedNumber:
         """Itself, as NumPy's scalars."""
         return self
+
+    __pos__ = __copy__ = __deepcopy__ = item
 
 
 def span_of(x: Any) -> Range:
@@ -343,8 +340,8 @@ def _on_digits(name: str) -> None:
             return TracedNumber(self.trace, found, kind, span)
         return function(self._beside(other) if isinstance(other, Tensor) else self.concrete(), other)
 
-    def reflected(self: TracedNumber, other: Any) -> Any:
-        return function(other, self._beside(other) if isinstance(other, Tensor) else self.concrete())
+    def reflected(self: TracedNumber, other: object) -> Any:
+        return self._behind(other, function)
 
     setattr(TracedNumber, f"__{name}__", forward)
     setattr(TracedNumber, f"__r{name}__", reflected)
@@ -366,9 +363,7 @@ def _on_bits(name: str, function: Callable[[Any, Any], Any]) -> None:
         return function(self.concrete(), other.concrete() if isinstance(other, TracedNumber) else other)
 
     def reflected(self: TracedNumber, other: Any) -> Any:
-        if name == "and" and type(other) is int:
-            return forward(self, other)
-        return function(other, self._beside(other) if isinstance(other, Tensor) else self.concrete())
+        return forward(self, other) if name == "and" and type(other) is int else self._behind(other, function)
 
     setattr(TracedNumber, f"__{name}__", forward)
     setattr(TracedNumber, f"__r{name}__", reflected)
@@ -433,7 +428,7 @@ def _power_of(self: TracedNumber, base: Any, modulus: Any = None) -> Any:
     if modulus is not None:
         return pow(base, self.concrete(), modulus)
     if not isinstance(base, float) or base <= 0.0:
-        return base ** (self._beside(base) if isinstance(base, Tensor) else self.concrete())
+        return self._behind(base, operator.pow)
     self._check()
     with grad_mode(False):
         found = float(base) ** self.tensor.to(float64)

@@ -26,6 +26,7 @@ from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_tensors import root_array
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
+from autojit.jit.histories import nodes_from
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.observer import Observer
@@ -47,10 +48,7 @@ RECORDINGS = 8  # of derivatives of one capture, after what users' code had read
 class InBackward(LineByLine):
     """Users' code does in backward what would happen once, when the derivative is recorded."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(
-            f"backward outside the step runs {where}, which {what}: ran line by line (call backward inside the step)"
-        )
+    text = "backward outside the step runs {0}, which {1}: ran line by line (call backward inside the step)"
 
 
 def foresee_backward(capture: Capture) -> None:
@@ -91,21 +89,14 @@ def foresee_backward(capture: Capture) -> None:
 
 def users_code(starts: Iterable[Edge | None], ends: Collection[Node]) -> list[Any]:
     """What runs users' functions in a backward pass from ``starts`` as far as ``ends``: hooks, nodes of Functions."""
-    stack = [edge[0] for edge in starts if edge is not None]
-    seen = set(stack)
     found: list[Any] = []
-    while stack:
-        node = stack.pop()
-        if node in ends or isinstance(node, AccumulateGrad):
+    for node in nodes_from([edge[0] for edge in starts if edge is not None], ends):
+        if isinstance(node, AccumulateGrad):
             continue
         found += [hook for table in node.hook_tables() if table for hook in table.values()]
         found += [part.unpack_hook for part in _saved_by(node) if type(part) is Packed]
         if isinstance(node, BackwardCFunction):
             found.append(node)
-        for edge in node.edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
     return found
 
 

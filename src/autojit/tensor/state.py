@@ -7,7 +7,7 @@ import contextvars
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -19,9 +19,9 @@ from autojit.core.epoch import bump_guard_epoch, guard_epoch
 from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
-    from autojit.core.ports import Trace
     from autojit.core.source import SourceLocation
     from autojit.ir import Value
+    from autojit.tensor.trace import Trace
 
 
 R = TypeVar("R")
@@ -220,11 +220,16 @@ def _choose_way() -> None:
         state.divert = State.infer if state.inference else State.elsewhere
 
 
-@contextmanager
-def below(layer: Layer) -> Iterator[None]:
+def below(layer: Layer) -> AbstractContextManager[None]:
     """Ops inside pass only through the layers that were entered before ``layer``."""
+    return with_layers(state.layers[: state.layers.index(layer)])
+
+
+@contextmanager
+def with_layers(layers: tuple[Layer, ...]) -> Iterator[None]:
+    """Ops inside pass through these layers, the last one first."""
     before = state.layers
-    set_layers(before[: before.index(layer)])
+    set_layers(layers)
     try:
         yield
     finally:
@@ -359,6 +364,7 @@ __all__ = [
     "set_trace",
     "state",
     "transform_mode",
+    "with_layers",
 ]
 
 

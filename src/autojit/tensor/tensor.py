@@ -412,7 +412,7 @@ def layout_of(t: Tensor) -> NDArray[Any]:
     of_root = None
     if root is None:
         value = storage.value if storage is not None and storage.value is not None else t._value
-        root = None if state.trace is None else state.trace.order_of(value)
+        root = None if state.trace is None or value is None else state.trace.order_of(value)
         of_root = type_of(t) if value is None else value.type
         root = row_major(of_root) if root is None else root
     return seen_through(root, storage_chain(t), of_root)

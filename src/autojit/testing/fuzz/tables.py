@@ -130,6 +130,19 @@ PART_WRITES = (  # of rank 1 or more
     "{x}.expand(2, *{x}.shape)[1].add_(1)", "{x}.swapaxes(0, -1).reshape(-1).add_({k})",
 )  # fmt: skip
 
+COPIES = ("{x}.clone()", "{x} * 1.0", "{x}.detach().clone()", "{x} + 0")
+
+COUNTED = ("{x}[{x} > 0]", "{x}.masked_select({x} < 0.5)", "{x}.flatten()[{x}.flatten() > -1]", "({x} * 4).round().unique()")  # fmt: skip
+
+CASTS = (
+    "({x} > 0).to({d})", "{x}.to(aj.int64).to({d})", "({x} * 3).to(aj.int32) // 2 + {x}", "({x} > 0) * {x}", "{x}.argmax() * {x} if {x}.numel() else {x}",
+    "({x} * 10).to(aj.int64) % 3 + {x}", "({x} > 0).logical_not().to({d})", "{x}.to(aj.complex128).real.to({d})", "({x} > 0).sum() + {x}", "({x}.to(aj.int64) & 1) * {x}",
+)  # fmt: skip
+
+RISKY = (  # what may raise
+    "{x} @ {y}", "{x} + {y}", "{x}.view(3, -1)", "{x}[2]", "{x}.squeeze(0) @ {y}", "aj.cat([{x}, {y}], 0)", "{x}.expand(3, 4)", "{x}.reshape(2, -1)",
+)  # fmt: skip
+
 CONDITIONS = (  # what Python may ask of a tensor
     "{x}.sum() > 0", "{x}.mean().item() > 0.1", "({x} > 0).all()", "{x}.shape[0] > {s} if {x}.dim() else True", "len({x}) > {s} if {x}.dim() else False",
     "{x}.numel() % 2 == 0", "{x}.requires_grad", "{x}.is_contiguous()", "aj.is_grad_enabled()", "{x}.stride()[-1:] == (1,)", "{x}.storage_offset() > 0",
