@@ -10,16 +10,8 @@ from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import in_one_pass
-from autojit.dispatch.op_functions import binary, through_ops
-from autojit.dispatch.promotion import (
-    NUMBERS,
-    Operand,
-    all_together,
-    as_operand,
-    cast,
-    refuse_numbers,
-    together,
-)  # fmt: skip
+from autojit.dispatch.op_functions import Binary, binary, through_ops
+from autojit.dispatch.promotion import NUMBERS, Operand, all_together, as_operand, cast, refuse_numbers, together
 from autojit.functions.refused_dtypes import refuses
 from autojit.ir.op import Op
 from autojit.tensor.tensor import Tensor, type_of
@@ -31,24 +23,19 @@ maximum = declared(out=True, lists="clamp_min", numbers="none")(binary("maximum"
 minimum = declared(out=True, lists="clamp_max", numbers="none")(binary("minimum", "smaller element; NaN wins"))
 fmax = declared(out=True, numbers="none")(binary("fmax", "larger element; NaN loses"))
 fmin = declared(out=True, numbers="none")(binary("fmin", "smaller element; NaN loses"))
-eq = declared(in_place="comparison", out=True, numbers="second", wraps_around=True, numpy="equal")(
-    binary("eq", "equality")
-)
-ne = declared(aliases="not_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("ne", "inequality")
-)
-lt = declared(aliases="less", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("lt", "``<``")
-)
-le = declared(aliases="less_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("le", "``<=``")
-)
-gt = declared(aliases="greater", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("gt", "``>``")
-)
-ge = declared(aliases="greater_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("ge", "``>=``")
-)
+
+
+def _comparison(name: str, doc: str, aliases: str = "", numpy: str = "") -> Binary:
+    note = declared(aliases=aliases, in_place="comparison", out=True, numbers="second", wraps_around=True, numpy=numpy)
+    return note(binary(name, doc))
+
+
+eq = _comparison("eq", "equality", numpy="equal")
+ne = _comparison("ne", "inequality", "not_equal")
+lt = _comparison("lt", "``<``", "less")
+le = _comparison("le", "``<=``", "less_equal")
+gt = _comparison("gt", "``>``", "greater")
+ge = _comparison("ge", "``>=``", "greater_equal")
 bitwise_and = _OF_BITS(binary("bitwise_and", "bitwise and"))
 bitwise_or = _OF_BITS(binary("bitwise_or", "bitwise or"))
 bitwise_xor = _OF_BITS(binary("bitwise_xor", "bitwise exclusive or"))
@@ -114,10 +101,8 @@ def clamp(input: Operand, min: Operand | None = None, max: Operand | None = None
         return in_one_pass("clamp", (min, max), input, node="ClampBackward1")
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
     rest = iter(values[1:])
-    low: Any = None if min is None else next(rest)
-    high: Any = None if max is None else next(rest)
-    low = min if isinstance(min, NUMBERS) else low
-    high = max if isinstance(max, NUMBERS) else high
+    bounds = [None if v is None else next(rest) for v in (min, max)]
+    low, high = (v if isinstance(v, NUMBERS) else bound for v, bound in zip((min, max), bounds, strict=True))
     return ops.clamp(values[0], low, high)
 
 
@@ -139,8 +124,7 @@ def clamp_max(input: Tensor, max: Operand) -> Tensor:
 
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     """This tensor's elements where the condition holds, else ``other``."""
-    found: Tensor = where(condition, self, other)
-    return found
+    return where(condition, self, other)
 
 
 @overload

@@ -18,6 +18,7 @@ from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
+from autojit.functions.autocast import in_full_precision, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
 from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
 from autojit.functions.factories import finish
@@ -33,7 +34,6 @@ from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
 from autojit.ops.sources import is_one
 from autojit.tensor.of_arrays import constant
-from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
             return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
     if type_of(input).dtype is not type_of(end).dtype:
         raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
-    found: Tensor = ops.lerp(input, end, weight)
-    return found
+    return ops.lerp(input, end, weight)
 
 
 @declared(in_place="values", out=True, lists=True)
@@ -158,10 +157,9 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@in_lower_precision
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
-    if state.autocast is not None:
-        return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
     require_base("addbmm", input, product)
     if type_of(input).dtype.category < 2:
@@ -282,10 +280,9 @@ _DISTANCE_MODES = (
 
 @declared(method=False)
 @refuses("bool int complex")
+@in_full_precision
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
-    if state.autocast is not None:
-        return state.autocast.full(cdist, x1, x2, p, compute_mode)
     for name, t in (("X1", x1), ("X2", x2)):
         if type_of(t).dtype.kind != "float":
             raise UsageError(f"cdist only supports floating-point dtypes, {name} got: {type_of(t).dtype}", {name: t})

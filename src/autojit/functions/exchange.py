@@ -244,14 +244,5 @@ def _repr_html_(self: Tensor) -> str:
     return to_html(self)
 
 
-METHODS: dict[str, Any] = {
-    "__array_ufunc__": __array_ufunc__,
-    "__array_function__": __array_function__,
-    "__dlpack__": __dlpack__,
-    "__dlpack_device__": __dlpack_device__,
-    "astype": astype,
-    "copy": copied,
-    "fill": fill,
-    "to_device": to_device,
-    "_repr_html_": _repr_html_,
-}
+_PLAIN = (__array_ufunc__, __array_function__, __dlpack__, __dlpack_device__, astype, fill, to_device, _repr_html_)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN} | {"copy": copied}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -109,13 +109,11 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
 def _literal_dtype(plain: NDArray[Any], data: Any) -> DType:
     if plain.size == 0:
         return default_dtype()
-    if plain.dtype.kind in "iu" and not _came_from_arrays(data):
+    if plain.dtype.kind not in "iufc" or _came_from_arrays(data):
+        return dtype_of_numpy(plain.dtype)
+    if plain.dtype.kind in "iu":
         return int64
-    if plain.dtype.kind == "f" and not _came_from_arrays(data):
-        return default_dtype()
-    if plain.dtype.kind == "c" and not _came_from_arrays(data):
-        return default_dtype().to_complex()
-    return dtype_of_numpy(plain.dtype)
+    return default_dtype() if plain.dtype.kind == "f" else default_dtype().to_complex()
 
 
 def _came_from_arrays(data: object) -> bool:
@@ -211,11 +209,8 @@ def full(
     if is_symbolic(fill_value) or hasattr(type(fill_value), "as_operand"):
         fill_value = _number_of_step(fill_value)
     if isinstance(fill_value, Tensor):
-        return finish(
-            cast(fill_value, dtype or type_of(fill_value).dtype).expand(sizes_of((size,))).clone(),
-            requires_grad,
-            device,
-        )
+        value = cast(fill_value, dtype or type_of(fill_value).dtype)
+        return finish(value.expand(sizes_of((size,))).clone(), requires_grad, device)
     wanted = dtype_of_number(fill_value) if dtype is None else dtype
     return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
 
@@ -269,43 +264,25 @@ def full_like(
     return made_like(input, made) if state.layers else made
 
 
-@declared(method=False, factory=True)
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Zeros in the shape and dtype of a tensor."""
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+def _like(name: str, value: int, doc: str) -> Callable[..., Tensor]:
+    def like(
+        input: Tensor,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    like.__name__ = like.__qualname__ = name
+    like.__doc__ = doc
+    return declared(method=False, factory=True)(like)
 
 
-@declared(method=False, factory=True)
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Ones in the shape and dtype of a tensor."""
-    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(method=False, factory=True)
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """A tensor in the shape and dtype of another with unspecified elements."""
-    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+zeros_like = _like("zeros_like", 0, "Zeros in the shape and dtype of a tensor.")
+ones_like = _like("ones_like", 1, "Ones in the shape and dtype of a tensor.")
+empty_like = _like("empty_like", 0, "A tensor in the shape and dtype of another with unspecified elements.")
 
 
 def _plain(value: Any) -> Any:
@@ -471,6 +448,4 @@ def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any])
     return found if cls is Tensor else Tensor._make_subclass(cls, found)
 
 
-METHODS: dict[str, Any] = {
-    "_construct": staticmethod(construct),
-}
+METHODS: dict[str, Any] = {"_construct": staticmethod(construct)}

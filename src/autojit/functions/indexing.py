@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,24 +37,6 @@ from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class Subscript(NamedTuple):
-    """A normalised subscript.
-
-    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
-    new ones; ``indices`` the index tensor per axis of that shape, or None.
-    """
-
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
-    steps: tuple[int, ...]
-    shape: tuple[int, ...]
-    indices: tuple[Tensor | None, ...]
-
-    @property
-    def is_advanced(self) -> bool:
-        return any(i is not None for i in self.indices)
 
 
 def getitem(x: Tensor, key: object) -> Tensor:
@@ -188,7 +170,7 @@ def put(x: Tensor, index: Any, value: Operand, accumulate: bool) -> Tensor:
     if row is not None:
         return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)
     subscript = normalize(x, index)
-    if subscript.shape != type_of(x).shape or any(subscript.starts):
+    if tuple(subscript.shape) != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
     return _put(x, subscript, value, accumulate)
 
@@ -214,7 +196,7 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
         seems_equal(a, 0) and surely_equal(b, n) and c == 1
         for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
     )
-    found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
+    found = x if whole else bind(Slice(tuple(s.starts), tuple(s.stops), tuple(s.steps)), x)
     return reshape(found, s.shape)
 
 
@@ -274,10 +256,10 @@ def normalize(x: Tensor, index: object) -> Subscript:
     items = [_item(i) for i in items]
     shape = type_of(x).shape
     _expand_ellipsis(items, len(shape))
-    builder = _Builder(shape)
+    found = Subscript(shape)
     for item in items:
-        builder.take(item)
-    return builder.finish()
+        found.take(item)
+    return found
 
 
 def _item(item: Any) -> Any:
@@ -285,15 +267,11 @@ def _item(item: Any) -> Any:
     if isinstance(item, bool | np.bool_):
         return wrap(np.asarray(bool(item)))
     if isinstance(item, list | range | tuple):
-        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item)
+        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item])
         item = item if item.size else item.astype(np.int64)
     if isinstance(item, np.ndarray):
         return item if item.dtype == np.bool_ and item.ndim else wrap(item)
     return item
-
-
-def _is_flat(item: Sequence[Any]) -> bool:
-    return any(isinstance(i, Tensor) for i in item)
 
 
 def _consumed(item: object) -> int:
@@ -344,17 +322,25 @@ def _clipped(bound: Tensor, length: Tensor) -> Tensor:
     return minimum(clamp(from_start, min=0), length)
 
 
-class _Builder:
-    """Walks the subscript's items along the axes."""
+class Subscript:
+    """A subscript resolved against a shape, item by item.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.extents = shape
+    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
+    new ones; ``indices`` the index tensor per axis of that shape, or None.
+    """
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self.extents = extents
         self.axis = 0
         self.starts: list[int] = []
         self.stops: list[int] = []
         self.steps: list[int] = []
         self.shape: list[int] = []
         self.indices: list[Tensor | None] = []
+
+    @property
+    def is_advanced(self) -> bool:
+        return any(i is not None for i in self.indices)
 
     def take(self, item: Any) -> None:
         if item is None:
@@ -460,8 +446,3 @@ class _Builder:
                     f"The shape of the mask {list(shape)} at index {k} does not match the shape of the indexed tensor "
                     f"{list(self.extents)} at index {self.axis + k}"
                 )
-
-    def finish(self) -> Subscript:
-        return Subscript(
-            tuple(self.starts), tuple(self.stops), tuple(self.steps), tuple(self.shape), tuple(self.indices)
-        )

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    set_default_dtype,
-    uint8,
-)  # fmt: skip
+from autojit.core import dtypes
+from autojit.core.dtypes import DType, set_default_dtype
 from autojit.core.errors import ArgumentError
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import tensor, zeros
@@ -52,9 +38,10 @@ class TensorKind(type):
 
 
 _DTYPES = {
-    "FloatTensor": float32, "DoubleTensor": float64, "HalfTensor": float16, "BFloat16Tensor": bfloat16,
-    "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16, "IntTensor": int32, "LongTensor": int64,
-    "BoolTensor": bool_, "ComplexFloatTensor": complex64, "ComplexDoubleTensor": complex128,
+    "FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16, "ByteTensor": dtypes.uint8, "CharTensor": dtypes.int8,
+    "ShortTensor": dtypes.int16, "IntTensor": dtypes.int32, "LongTensor": dtypes.int64, "BoolTensor": dtypes.bool_,
+    "ComplexFloatTensor": dtypes.complex64, "ComplexDoubleTensor": dtypes.complex128,
 }  # fmt: skip
 KINDS: dict[str, TensorKind] = {
     name: TensorKind(name, (), {"dtype": dtype, "__doc__": f"A tensor of {dtype.name} from data or extents."})
@@ -123,8 +110,7 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
 
 def new(self: Tensor, *data: Any, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
-    made: Tensor = KINDS[_NAMES[type_of(self).dtype]](*data)
-    return made
+    return KINDS[_NAMES[type_of(self).dtype]](*data)
 
 
 METHODS: dict[str, Any] = {"type": type_, "new": new}

@@ -1,15 +1,15 @@
 """Random tensors: generators, and the distributions drawn from them.
 
 A generator's state is an int64[2] tensor (seed, offset). Each draw is a pure op of the state, then the offset moves on
-by
-the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager mode.
+by the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager
+mode.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log, pi, prod
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DEFAULT_SEED = 67280421310721  # torch's
-
-
 _drawing = new_lock()  # no two threads draw with one key
 
 
@@ -178,32 +176,24 @@ def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-@declared(method=False, factory=True, out=True)
-def rand(
-    *size: Sizes,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Uniform numbers in [0, 1)."""
-    return finish(
-        _uniform(_extents("rand", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
-    )
+def _filled_from(name: str, draw: Callable[..., Tensor], doc: str) -> Callable[..., Tensor]:
+    def filled(
+        *size: Sizes,
+        generator: Generator | None = None,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        found = draw(_extents(name, size), dtype or default_dtype(), generator, where_to(device))
+        return finish(found, requires_grad, device)
+
+    filled.__name__ = filled.__qualname__ = name
+    filled.__doc__ = doc
+    return declared(method=False, factory=True, out=True)(filled)
 
 
-@declared(method=False, factory=True, out=True)
-def randn(
-    *size: Sizes,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Standard normal numbers."""
-    return finish(
-        _normal(_extents("randn", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
-    )
+rand = _filled_from("rand", _uniform, "Uniform numbers in [0, 1).")
+randn = _filled_from("randn", _normal, "Standard normal numbers.")
 
 
 @declared(method=False, factory=True, out=True)
@@ -487,13 +477,5 @@ def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: G
     return _fill(self, cast(randint(low, high, t.shape, generator=generator, device=t.device), t.dtype), "random_")
 
 
-METHODS: dict[str, Any] = {
-    "uniform_": uniform_,
-    "normal_": normal_,
-    "bernoulli_": bernoulli_,
-    "exponential_": exponential_,
-    "random_": random_,
-    "cauchy_": cauchy_,
-    "log_normal_": log_normal_,
-    "geometric_": geometric_,
-}
+_PLAIN = (uniform_, normal_, bernoulli_, exponential_, random_, cauchy_, log_normal_, geometric_)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN}

@@ -163,83 +163,54 @@ def _dims(dim: Dims | bool, unbiased: bool | None) -> tuple[Dims, bool | None]:
     return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
 
 
-@declared(out=True)
-def var(
-    input: Tensor,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Tensor:
-    """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
-    dim, unbiased = _dims(dim, unbiased)
-    _require_float(input, "var")
-    options = (normalize_axes(dim, input.ndim, "var"), _correction(unbiased, correction), keepdim)
-    return in_one_step("var", options, input, node="VarBackward0")
+def _spread(name: str, doc: str) -> Callable[..., Tensor]:
+    def spread(
+        input: Tensor,
+        dim: Dims | bool = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: Number | None = None,
+    ) -> Tensor:
+        dims, is_unbiased = _dims(dim, unbiased)
+        _require_float(input, name)
+        options = (normalize_axes(dims, input.ndim, name), _correction(is_unbiased, correction), keepdim)
+        return in_one_step(name, options, input, node=f"{name.title()}Backward0")
+
+    spread.__name__ = spread.__qualname__ = name
+    spread.__doc__ = doc
+    return declared(out=True)(spread)
 
 
-@declared(out=True)
-def std(
-    input: Tensor,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Tensor:
-    """Standard deviation: the square root of ``var``."""
-    dim, unbiased = _dims(dim, unbiased)
-    _require_float(input, "std")
-    options = (normalize_axes(dim, input.ndim, "std"), _correction(unbiased, correction), keepdim)
-    return in_one_step("std", options, input, node="StdBackward0")
+def _with_mean(first: Callable[..., Tensor], op: type[Op], doc: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    def with_mean(
+        input: Tensor,
+        dim: Dims | bool = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: Number | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        dims, is_unbiased = _dims(dim, unbiased)
+        _require_float(input, first.__name__)
+
+        def compute() -> tuple[Tensor, Tensor]:
+            return first(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+
+        if type_of(input).dtype.is_complex or not type_of(input).shape:
+            return compute()
+        axes, less = normalize_axes(dims, input.ndim, first.__name__), _correction(is_unbiased, correction)
+        return in_one_node(op(axes, float(less), keepdim), (input,), compute)
+
+    with_mean.__name__ = with_mean.__qualname__ = f"{first.__name__}_mean"
+    with_mean.__doc__ = doc
+    return declared()(with_mean)
 
 
-@declared()
-def var_mean(
-    input: Tensor,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> tuple[Tensor, Tensor]:
-    """(variance, mean)."""
-    return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)
-
-
-@declared()
-def std_mean(
-    input: Tensor,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> tuple[Tensor, Tensor]:
-    """(standard deviation, mean)."""
-    return _with_mean(std, StdMean, input, dim, unbiased, keepdim, correction)
-
-
-def _with_mean(
-    first: Callable[..., Tensor],
-    op: type[Op],
-    input: Tensor,
-    dim: Dims | bool,
-    unbiased: bool | None,
-    keepdim: bool,
-    correction: Number | None,
-) -> tuple[Tensor, Tensor]:
-    dims, is_unbiased = _dims(dim, unbiased)
-    _require_float(input, first.__name__)
-
-    def compute() -> tuple[Tensor, Tensor]:
-        return first(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
-
-    if type_of(input).dtype.is_complex or not type_of(input).shape:
-        return compute()
-    found = op(normalize_axes(dims, input.ndim, first.__name__), float(_correction(is_unbiased, correction)), keepdim)
-    return in_one_node(found, (input,), compute)
+var = _spread("var", "Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default).")
+std = _spread("std", "Standard deviation: the square root of ``var``.")
+var_mean = _with_mean(var, VarMean, "(variance, mean).")
+std_mean = _with_mean(std, StdMean, "(standard deviation, mean).")
 
 
 @declared(out=True)
@@ -336,7 +307,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
         array = input._array
         if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
             return apply_single(_reduction_over("amax", None, array.ndim), input)
-    return _max_or_min(input, dim, keepdim, other, maximum, amax, argmax, "max")
+    return _max_or_min(input, dim, keepdim, other, "max")
 
 
 @overload
@@ -350,25 +321,18 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
         array = input._array
         if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
             return apply_single(_reduction_over("amin", None, array.ndim), input)
-    return _max_or_min(input, dim, keepdim, other, minimum, amin, argmin, "min")
+    return _max_or_min(input, dim, keepdim, other, "min")
 
 
-def _max_or_min(
-    input: Tensor,
-    dim: Any,
-    keepdim: bool,
-    other: Tensor | None,
-    pair: Callable[..., Tensor],
-    extreme: Callable[..., Tensor],
-    position: Callable[..., Tensor],
-    what: str,
-) -> Any:
+_OF_EXTREMES = {"max": (maximum, amax, argmax), "min": (minimum, amin, argmin)}
+
+
+def _max_or_min(input: Tensor, dim: Any, keepdim: bool, other: Tensor | None, what: str) -> Any:
+    pair, extreme, position = _OF_EXTREMES[what]
     if type_of(input).dtype.is_complex:
         raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(input).dtype}', {"input": input})
-    if isinstance(dim, Tensor):
-        return pair(input, dim)
-    if other is not None:
-        return pair(input, other)
+    if isinstance(dim, Tensor) or other is not None:
+        return pair(input, dim if isinstance(dim, Tensor) else other)
     if dim is None:
         require_some(type_of(input).size, what, _EMPTY, "usage")
         return extreme(input)
@@ -377,9 +341,7 @@ def _max_or_min(
         return ValuesIndices(input.clone(), index)
     axis = normalize_axis(dim, type_of(input).ndim, what)
     values = ops.gather(input, axis, index)
-    if keepdim:
-        return ValuesIndices(values, index)
-    return ValuesIndices(values.squeeze(axis), index.squeeze(axis))
+    return ValuesIndices(*((values, index) if keepdim else (values.squeeze(axis), index.squeeze(axis))))
 
 
 @declared(out=True)

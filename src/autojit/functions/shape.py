@@ -62,8 +62,7 @@ def reshape(input: Tensor, *args: Sizes, shape: Sizes | None = None) -> Tensor:
 
 
 def _view_of(input: Tensor) -> Tensor:
-    found: Tensor = bind(ops.Reshape(type_of(input).shape), input)
-    return found
+    return bind(ops.Reshape(type_of(input).shape), input)
 
 
 @declared()

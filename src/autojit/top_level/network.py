@@ -119,14 +119,7 @@ def native_layer_norm(
 
 @declared(method=False)
 def native_group_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    eps: float,
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``group_norm``, the means and the reciprocals of the deviations.
 
@@ -356,11 +349,7 @@ def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
 @declared(method=False)
 @refuses("int")
 def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    pos_weight: Tensor | None = None,
-    reduction: int = 0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.binary_cross_entropy_with_logits``."""
     found = F.binary_cross_entropy_with_logits(input, target, weight, reduction="none", pos_weight=pos_weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, default_dtype, float64
@@ -15,17 +15,25 @@ from autojit.tensor import Tensor
 
 
 def _window(
-    name: str, length: int, periodic: bool, options: dict[str, Any], shape: Any = None, **parameters: Any
+    shape: Callable[..., Tensor],
+    length: int,
+    periodic: bool,
+    dtype: DType | None,
+    device: DeviceLike,
+    requires_grad: bool,
+    **parameters: object,
 ) -> Tensor:
-    dtype: DType = options["dtype"] or default_dtype()
+    name, kind = f"{_NAMES.get(shape, shape.__name__)}_window", dtype or default_dtype()
     if not isinstance(length, int):
         raise TypeError(f"{name}(): argument 'window_length' must be int, not {type(length).__name__}")
-    if not (dtype.is_floating_point or dtype.is_complex):
-        raise UsageError(f"{name} expects floating point dtypes, got: {dtype}")
+    if not (kind.is_floating_point or kind.is_complex):
+        raise UsageError(f"{name} expects floating point dtypes, got: {kind}")
     if length < 0:
         raise UsageError(f"{name} requires non-negative window_length, got window_length={length}")
-    found = cast(shape(length, sym=not periodic, dtype=float64, **parameters), dtype)
-    return finish(found, options["requires_grad"], options["device"])
+    return finish(cast(shape(length, sym=not periodic, dtype=float64, **parameters), kind), requires_grad, device)
+
+
+_NAMES = {windows.general_cosine: "hamming"}
 
 
 @declared(method=False, factory=True)
@@ -47,8 +55,7 @@ def bartlett_window(
         >>> aj.bartlett_window(4)
         tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("bartlett_window", window_length, periodic, options, windows.bartlett)
+    return _window(windows.bartlett, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)
@@ -70,8 +77,7 @@ def blackman_window(
         >>> aj.blackman_window(5, periodic=False)[2]
         tensor(1.)
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("blackman_window", window_length, periodic, options, windows.blackman)
+    return _window(windows.blackman, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)
@@ -95,8 +101,7 @@ def hamming_window(
         >>> aj.hamming_window(4)
         tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("hamming_window", window_length, periodic, options, windows.general_cosine, a=[alpha, beta])
+    return _window(windows.general_cosine, window_length, periodic, dtype, device, requires_grad, a=[alpha, beta])
 
 
 @declared(method=False, factory=True)
@@ -118,8 +123,7 @@ def hann_window(
         >>> aj.hann_window(4)
         tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("hann_window", window_length, periodic, options, windows.hann)
+    return _window(windows.hann, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)
@@ -142,5 +146,4 @@ def kaiser_window(
         >>> aj.kaiser_window(5, periodic=False)[2]
         tensor(1.)
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("kaiser_window", window_length, periodic, options, windows.kaiser, beta=beta)
+    return _window(windows.kaiser, window_length, periodic, dtype, device, requires_grad, beta=beta)
