@@ -11,13 +11,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from autojit.autograd.engine import run_backward
 from autojit.core.device_array import write_array
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.records import record
 from autojit.core.source import here
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.inplace import Change, take_history
@@ -47,7 +48,7 @@ from autojit.tensor.tensor import Tensor, layout_of, storage_of, wrap
 _STEP = "a compiled step"  # what has changed a tensor, for messages
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 

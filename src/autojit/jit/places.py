@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from threading import local
 from types import CellType
 from typing import Any
 
 from autojit.core.counted_dict import CountedDict
+from autojit.core.records import record
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
@@ -18,7 +18,7 @@ HOLDERS_LIMIT = 16  # objects that held a place of one name and were left alone 
 IDENTITIES_LIMIT = 4096
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Location:
     """What can be assigned: a key of a dictionary (of attributes, of globals), an item of a list, an attribute, a cell.
 

@@ -12,13 +12,13 @@ import random
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from autojit.core.device_array import has_layout, write_array
+from autojit.core.records import record
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
@@ -33,7 +33,7 @@ _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functio
 _UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Part:
     """One thing the walk has met: where, what, and what it holds."""
 
@@ -183,7 +183,7 @@ class Walk:
                 self._visit(f"{path}.{name}", getattr(value, name), depth)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Entry:
     """A name in a table of globals."""
 
@@ -197,7 +197,7 @@ class _Entry:
         return self.table.get(self.name)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _ClassEntry:
     """An attribute of a class."""
 
@@ -211,7 +211,7 @@ class _ClassEntry:
         return vars(self.cls).get(self.name)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Slot:
     """A slot of an object without dictionary."""
 

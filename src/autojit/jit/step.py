@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from autojit.core.config import config
 from autojit.core.device_array import host_copy, packed, write_array
 from autojit.core.errors import TraceError
+from autojit.core.records import record
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
@@ -49,7 +50,7 @@ from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Capture:
     """Everything one run with traced arguments produced."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.records import record
 from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
 from autojit.history.saved import accumulator_of
@@ -421,7 +422,7 @@ class Trace(
             known.update(node.outputs)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class _Before:
     """What changes of an object as they were before the capture."""
 

@@ -14,12 +14,12 @@ Format: System V ABI, AMD64 supplement 1.0, chapter 4 (relocation types in table
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.errors import CompileError
+from autojit.core.records import record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -63,7 +63,7 @@ _STUB_BYTES = 8
 _JUMP_THROUGH = b"\xff\x25"  # jmp *disp32(%rip)
 
 
-@dataclass(frozen=True)
+@record
 class LinkedImage:
     """Bytes ready to copy to the address they were linked for.
 

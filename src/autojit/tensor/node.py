@@ -213,7 +213,7 @@ class Node:
     def _input_metadata(self) -> tuple[InputMetadata | None, ...]:
         return tuple([None if m is None else InputMetadata(type_of_meta(m)) for m in self.out_metas])
 
-    def __call__(self, *grads: Any) -> Any:
+    def __call__(self, *grads: Tensor | None) -> Any:
         """The gradients of the inputs from those of the outputs, without hooks: a tensor, or a tuple of them.
 
         Raises:

@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter_ns
 from types import FrameType
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from autojit.autograd.profiler.event_list import EventList
 from autojit.autograd.profiler.events import NODE_SCOPE, USER_SCOPE, FunctionEvent
 from autojit.autograd.profiler.observer import KERNEL, NODE, OP, USER, is_recordable, op_name
+from autojit.core.records import record
 from autojit.core.source import SourceLocation, is_own
 from autojit.tensor.node import next_number
 from autojit.tensor.state import state
@@ -23,7 +23,7 @@ Shape = list[int]
 _SCOPES = {NODE: NODE_SCOPE, USER: USER_SCOPE}
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """What is recorded besides times."""
 

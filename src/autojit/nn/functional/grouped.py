@@ -6,13 +6,13 @@ derivative, so that the whole matrix of logits never exists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.records import record
 from autojit.core.sizes import distinct
 from autojit.nn.functional.classification import cross_entropy
 from autojit.nn.functional.linear import linear
@@ -118,7 +118,7 @@ def _sum_or_cat(rows: Tensor, matrices: Tensor, offs: Tensor, axis: int) -> Tens
     return aj.cat(parts)
 
 
-@dataclass
+@record(frozen=False)
 class LinearCrossEntropyOptions:
     """How ``linear_cross_entropy`` divides the batch into chunks.
 
