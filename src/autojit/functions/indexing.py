@@ -44,10 +44,10 @@ def getitem(x: Tensor, key: object) -> Tensor:
     index = key
     what = _constant(index)
     if what is not None:
-        key, found = recall(what, x)
+        memo, found = recall(what, x)
         if found is None:
             found = one_node(_basic(x, index), x, _node_name(index))
-            keep(key, x, found)
+            keep(memo, x, found)
         return found
     if isinstance(index, list):
         index = _as_tuple(index)
