@@ -17,7 +17,7 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind, linear_jvp
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply, source
 from autojit.ops.refused_values import refused_facts
@@ -49,8 +49,7 @@ class Gathering(Op, abstract=True):
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         raise NotImplementedError(self.name)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
+    jvp = linear_jvp
 
 
 @record

@@ -25,7 +25,7 @@ from autojit.ops.joining import select, stack
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.shape import View, reshape
-from autojit.ops.sources import iota, literal
+from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,18 +70,17 @@ class AsStrided(View):
             place = place + i * step
         return reshaped((place,), (self.span,), x.shape)
 
-    def _places(self, like: Any) -> Any:
+    def _places(self, like: O) -> O:
         """The element each position shows, as a vector."""
-        places: Any = None
+        places: O | None = None
         for axis, step in enumerate(self.strides):
-            steps = iota(like, self.shape, axis)
-            steps = mul(steps, literal(steps, step))
+            steps = mul(iota(like, self.shape, axis), step)
             places = steps if places is None else add(places, steps)
         if places is None:
             return reshape(like._literal(self.offset, TensorType((), int64, like.spec.device)), (1,))
-        return reshape(add(places, literal(places, self.offset)), (prod(self.shape),))
+        return reshape(add(places, self.offset), (prod(self.shape),))
 
-    def _spread(self, base: Any, piece: Any, combine: str) -> Any:
+    def _spread(self, base: O, piece: O, combine: str) -> O:
         flat = reshape(piece, (prod(self.shape),))
         return bind(IndexUpdate(0, combine), base, flat, self._places(piece))
 
@@ -91,7 +90,7 @@ class AsStrided(View):
             return (None,)
         return (lambda: reshape(self._spread(y_bar._literal(0, x.with_shape((self.span,))), y_bar, "add"), x.shape),)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         if not prod(self.shape):
             return base
         return reshape(self._spread(reshape(base, (self.span,)), piece, "set"), base.spec.shape)
@@ -235,8 +234,7 @@ class Bitcast(Structured):
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)
 
-    vjp = not_differentiable("the bytes of a number are not a smooth function of it")
-    jvp = not_differentiable("the bytes of a number are not a smooth function of it")
+    vjp = jvp = not_differentiable("the bytes of a number are not a smooth function of it")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])

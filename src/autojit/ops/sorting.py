@@ -18,7 +18,7 @@ from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.indexing import Gather, gather_nd
-from autojit.ops.joining import select, stack
+from autojit.ops.joining import one_by_one, select
 from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape
 
@@ -210,8 +210,7 @@ class Searchsorted(Structured):
             place[...] = np.searchsorted(line, value, side)
         return found.reshape(values.shape)
 
-    vjp = not_differentiable("a position is piecewise constant")
-    jvp = not_differentiable("a position is piecewise constant")
+    vjp = jvp = not_differentiable("a position is piecewise constant")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sorted, values = args
@@ -247,8 +246,7 @@ class DataDependent(Structured, abstract=True):
             self.remedy,
         )
 
-    vjp = not_differentiable("the result holds positions or counts")
-    jvp = not_differentiable("the result holds positions or counts")
+    vjp = jvp = not_differentiable("the result holds positions or counts")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         raise ShapeError(f"{self.name}: examples of a batch would have results of different shapes", fix=self.remedy)
@@ -280,13 +278,10 @@ class RowOrder(Structured):
         columns = [np.zeros(len(x), np.int8), *_sort_keys(x).T[::-1]]
         return np.lexsort(columns).astype(np.int64, copy=False)
 
-    vjp = not_differentiable("positions are whole numbers")
-    jvp = not_differentiable("positions are whole numbers")
+    vjp = jvp = not_differentiable("positions are whole numbers")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        (x,) = args
-        rows = [bind(self, select(x, 0, k)) for k in range(x.spec.shape[0])]
-        return stack(rows)
+        return one_by_one(self, args, batched)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -301,8 +296,7 @@ class UniqueValues(Pointwise):
 
     ufunc = np.positive
     accepts: ClassVar[tuple[str, ...]] = ("float", "int", "uint", "bool")
-    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
-    jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
+    vjp = jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
 
     def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         return arrays[0].copy()
