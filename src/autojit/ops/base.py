@@ -227,8 +227,8 @@ class Reduction(Op, abstract=True):
         return bind(type(self)(tuple(a + 1 for a in self.axes)), x)
 
 
-class Source(Op, abstract=True):
-    """No operands. ``lower(emit, index)`` gives the element at an index."""
+class Constants(Op, abstract=True):
+    """No operands, and so no derivative."""
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return ()
@@ -238,6 +238,10 @@ class Source(Op, abstract=True):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         raise AssertionError("a source has no operands to batch")
+
+
+class Source(Constants, abstract=True):
+    """No operands. ``lower(emit, index)`` gives the element at an index."""
 
 
 class Structured(Op, abstract=True):

@@ -17,7 +17,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
 from autojit.ops.samples import Samples, ramp
-from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, permute, reshape, slice_axis
+from autojit.ops.shape import batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, slice_axis
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,8 +69,7 @@ class Concatenate(Structured):
 
         return tuple(part(k) for k in range(len(primals)))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
+    jvp = jointly_linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(Concatenate(self.axis + 1), *batch_all(args, batched))

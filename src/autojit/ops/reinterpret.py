@@ -17,7 +17,7 @@ from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import O, Op, Operands, bind, not_differentiable
+from autojit.ir.op import O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.elementwise_complex import complex, imag, real
@@ -108,11 +108,35 @@ class AsStrided(View):
         ]
 
 
-@record
-class ViewAsReal(Structured):
-    """Complex numbers as pairs: ``c[...] -> f[..., 2]``, real part first. An isometry, so its transpose inverts it."""
+class Retyped(Structured, abstract=True):
+    """A view of the whole memory as numbers of another dtype, linear where it says nothing else."""
 
     is_view: ClassVar[bool] = True
+
+    def inverse(self, origin: DType) -> Op:
+        """The op that shows the operand's numbers, of dtype ``origin``, again."""
+        raise NotImplementedError(self.name)
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        return (bind(self.inverse(primals[0].spec.dtype), y_bar),)
+
+    jvp = linear_jvp
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, args[0])
+
+    def unview(self, base: O, piece: O) -> O:
+        """The base with the viewed elements replaced: all of them."""
+        return bind(self.inverse(base.spec.dtype), piece)
+
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis."""
+        return self
+
+
+@record
+class ViewAsReal(Retyped):
+    """Complex numbers as pairs: ``c[...] -> f[..., 2]``, real part first. An isometry, so its transpose inverts it."""
 
     def result_type(self, x: TensorType) -> TensorType:
         if not x.dtype.is_complex:
@@ -127,22 +151,8 @@ class ViewAsReal(Structured):
         """The same from the ops that code generation knows."""
         return stack([real(x), imag(x)], -1)
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return (bind(ViewAsComplex(), y_bar),)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0])
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, args[0])
-
-    def unview(self, base: O, piece: O) -> O:
-        """The base with the viewed elements replaced: all of them."""
-        return bind(ViewAsComplex(), piece)
-
-    def shifted(self, extent: int) -> Op:
-        """The same op on an operand with a leading batch axis."""
-        return self
+    def inverse(self, origin: DType) -> Op:
+        return ViewAsComplex()
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -152,10 +162,9 @@ class ViewAsReal(Structured):
 
 
 @record
-class ViewAsComplex(Structured):
+class ViewAsComplex(Retyped):
     """Pairs as complex numbers: ``f[..., 2] -> c[...]``. An isometry, so its transpose inverts it."""
 
-    is_view: ClassVar[bool] = True
     may_copy: ClassVar[bool] = True
 
     def result_type(self, x: TensorType) -> TensorType:
@@ -180,22 +189,8 @@ class ViewAsComplex(Structured):
         """The same from the ops that code generation knows."""
         return complex(select(x, -1, 0), select(x, -1, 1))
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return (bind(ViewAsReal(), y_bar),)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0])
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, args[0])
-
-    def unview(self, base: O, piece: O) -> O:
-        """The base with the viewed elements replaced: all of them."""
-        return bind(ViewAsReal(), piece)
-
-    def shifted(self, extent: int) -> Op:
-        """The same op on an operand with a leading batch axis."""
-        return self
+    def inverse(self, origin: DType) -> Op:
+        return ViewAsReal()
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -205,10 +200,9 @@ class ViewAsComplex(Structured):
 
 
 @record
-class Bitcast(Structured):
+class Bitcast(Retyped):
     """The same bytes as numbers of another dtype; the last extent changes where the sizes differ."""
 
-    is_view: ClassVar[bool] = True
     dtype: DType
 
     def result_type(self, x: TensorType) -> TensorType:
@@ -236,16 +230,8 @@ class Bitcast(Structured):
 
     vjp = jvp = not_differentiable("the bytes of a number are not a smooth function of it")
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, args[0])
-
-    def unview(self, base: O, piece: O) -> O:
-        """The base with the viewed elements replaced: all of them."""
-        return bind(Bitcast(base.spec.dtype), piece)
-
-    def shifted(self, extent: int) -> Op:
-        """The same op on an operand with a leading batch axis."""
-        return self
+    def inverse(self, origin: DType) -> Op:
+        return Bitcast(origin)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

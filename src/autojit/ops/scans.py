@@ -19,7 +19,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, bind_all
 from autojit.ops.base import Structured, conjugate, normalize_axis
 from autojit.ops.by_name import apply
-from autojit.ops.indexing import Gather
+from autojit.ops.indexing import Picking
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, pad, slice_axis
 
@@ -169,13 +169,11 @@ class LinearRecurrence(Structured):
 
 
 @record
-class CumulativeExtreme(Structured):
+class CumulativeExtreme(Picking):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 
-    n_outputs: ClassVar[int] = 2
     kind: str
     axis: int
-    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if self.kind not in ("max", "min"):
@@ -195,17 +193,6 @@ class CumulativeExtreme(Structured):
         count = np.arange(x.shape[self.axis], dtype=np.int64).reshape(shape)
         reaches = (x == values) | (x != x)
         return values, np.maximum.accumulate(np.where(reaches, count, 0), self.axis)
-
-    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
-        values_bar = y_bar[0]
-        if values_bar is None:
-            return (None,)
-        zero = values_bar._literal(0, primals[0].spec)
-        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
-
-    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(CumulativeExtreme(self.kind, self.axis + 1), args[0])

@@ -25,7 +25,7 @@ from autojit.ops.shape import (
     Slice,
     View,
     batch_all,
-    linear_in_both,
+    jointly_linear_jvp,
     pad,
     permute,
     reshape,
@@ -287,8 +287,7 @@ class ViewUpdate(Structured):
         piece = primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, piece)), lambda: self.show(y_bar))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
+    jvp = jointly_linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, piece = batch_all(args, batched)
