@@ -65,15 +65,18 @@ class CachedCalls:
             self._give_up(f"{code.co_name} remembers its results, and code that is not observed calls it")
         self._direct.discard(id(code))
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that remembers, its methods, and what calls one in C; None: all else."""
-        kind = type(function)
         if (found := self._instead(function)) is not None:
             return found
-        if kind is BuiltinFunctionType and type(function.__self__) is Cached and self._is_outside(function.__self__):
+        if (
+            is_a(function, BuiltinFunctionType)
+            and is_a(function.__self__, Cached)
+            and self._is_outside(function.__self__)
+        ):
             return functools.partial(self._about, function)
-        plain = function.__func__ if kind is MethodType else function
-        if type(plain) is FunctionType and id(own_code(plain)) in self._wrapped:
+        plain = function.__func__ if is_a(function, MethodType) else function
+        if is_a(plain, FunctionType) and id(own_code(plain)) in self._wrapped:
             self._direct.add(id(own_code(plain)))
         if any(function is known for known in _CALLING) and any(map(self._instead, arguments)):
             return functools.partial(self._handed_on, function)
@@ -84,11 +87,10 @@ class CachedCalls:
         found = member.fget if is_a(member, property) else None
         return functools.partial(self._call, found, obj) if type(found) is Cached and self._is_outside(found) else None
 
-    def _instead(self, function: Any) -> Callable[..., Any] | None:
-        kind = type(function)
-        if kind is Cached and self._is_outside(function):
+    def _instead(self, function: object) -> Callable[..., Any] | None:
+        if is_a(function, Cached) and self._is_outside(function):
             return functools.partial(self._call, function)
-        if kind is MethodType and type(function.__func__) is Cached and self._is_outside(function.__func__):
+        if is_a(function, MethodType) and is_a(function.__func__, Cached) and self._is_outside(function.__func__):
             return functools.partial(self._call, function.__func__, function.__self__)
         return None
 

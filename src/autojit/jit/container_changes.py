@@ -59,7 +59,7 @@ class ContainerChanges:
         def whole(self, value: object, deep: bool = True, depth: int = 0) -> None: ...
         def length(self, container: object, is_truth: bool = False) -> None: ...
         def _own_keys(self, value: object) -> frozenset[Any]: ...
-        def _check_size(self, value: object) -> None: ...
+        def _check_size(self, value: Collection[Any]) -> None: ...
 
     def __init__(self) -> None:
         self.refilled: set[int] = set()  # ids of containers that the step changes by code that cannot be observed
@@ -70,7 +70,7 @@ class ContainerChanges:
 
     # -- operations that are repeated
 
-    def operator_in_place(self, container: object, method: str, operand: object) -> bool:
+    def operator_in_place(self, container: Collection[Any], method: str, operand: object) -> bool:
         """Whether an operator in place is this method of a container from outside."""
         kind = type(container)
         if not hasattr(kind, method) or not self.is_one(container):
@@ -126,10 +126,10 @@ class ContainerChanges:
         self._grow(container, len(container) - length, name, args)
         return None if result is None else self.observer.enter(result)
 
-    def _grow(self, container: Any, by: int, name: str, args: tuple[Any, ...]) -> None:
+    def _grow(self, container: Collection[Any], by: int, name: str, args: tuple[Any, ...]) -> None:
         """Note how much longer an operation has made a container."""
         is_sure = name in _BY_A_NUMBER and not any(is_a(arg, slice) for arg in args[:1])
-        is_sure = is_sure and not is_a(container, set) and (is_a(container, list) or container.maxlen is None)
+        is_sure = is_sure and (is_a(container, list) or (is_a(container, deque) and container.maxlen is None))
         longer = self._longer[id(container)]
         self._longer[id(container)] = longer + by if is_sure and longer is not None else None
 
@@ -229,7 +229,7 @@ class ContainerChanges:
 
     # -- all of it
 
-    def rearranged(self, container: object) -> None:
+    def rearranged(self, container: Collection[Any]) -> None:
         """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now."""
         if (is_a(container, list | dict) and self._own_keys(container)) or self.arrays.is_written(container):
             self._give_up(container)
@@ -237,13 +237,13 @@ class ContainerChanges:
         self.keep(container)
         self.refilled.add(id(container))
 
-    def keep(self, container: object) -> None:
+    def keep(self, container: Collection[Any]) -> None:
         """Remember what is in a container before code that may change it runs."""
         if id(container) not in self._before:
             self._check_size(container)
             self._before[id(container)] = container, self._held(container)
 
-    def _held(self, container: object) -> Any:
+    def _held(self, container: Collection[Any]) -> Any:
         """A snapshot of a container as it was before the step assigned to its items, one by one."""
         observer = self.observer
         places = [*observer.written.values(), *observer.rewritten.values()]
@@ -257,7 +257,7 @@ class ContainerChanges:
         held = {key: value for key, value in held.items() if value is not MISSING}
         return tuple(held), tuple(held.values())
 
-    def _is_changed(self, container: object) -> bool:
+    def _is_changed(self, container: Collection[Any]) -> bool:
         known = self._before.get(id(container))
         return known is not None and not same(snapshot(container, frozenset()), known[1])
 
@@ -298,7 +298,7 @@ class ContainerChanges:
             self._refill(container, before, keys)
         self._is_settled = True
 
-    def _is_explained(self, container: Any, before: object, again: list[Any], now: object) -> bool:
+    def _is_explained(self, container: Collection[Any], before: object, again: list[Any], now: object) -> bool:
         """Whether operations on what a container held give what it holds, except for items that are assigned."""
         keys = self._own_keys(container)
         if not again:
@@ -306,7 +306,7 @@ class ContainerChanges:
         if is_a(container, dict):
             return False
         copy = _copy_of(container, before)
-        if is_a(copy, list):
+        if is_a(copy, list) and is_a(container, list):
             for place in [key for key in keys if key < min(len(copy), len(container))]:
                 copy[place] = list.__getitem__(container, place)
         try:
@@ -324,7 +324,7 @@ class ContainerChanges:
             return len(copy) == len(container) and all(map(operator.is_, copy, container))
         return same(snapshot(copy, keys), now)
 
-    def _refill(self, container: object, before: object, keys: frozenset[Any]) -> None:
+    def _refill(self, container: Collection[Any], before: object, keys: frozenset[Any]) -> None:
         """Every call leaves all of a container as this one did."""
         observer = self.observer
         self.refilled.add(id(container))
@@ -339,7 +339,7 @@ class ContainerChanges:
         places = sorted(keys) if is_a(container, list) else keys if is_a(container, dict) else ()
         observer.defer(partial(refill, container, places), left)
 
-    def _left_in(self, container: object) -> Any:
+    def _left_in(self, container: Collection[Any]) -> Any:
         """What every call leaves in a container that the step has changed as a whole; None: nobody could tell.
 
         In a dictionary items are read and assigned one by one, and then nothing is known of the order.
@@ -381,7 +381,7 @@ def _by_digits(items: Any) -> Any:
     return type(items)(map(digits, items)) if type(items) in (set, frozenset, list, tuple) else items
 
 
-def _copy_of(container: Any, before: Any) -> Any:
+def _copy_of(container: Collection[Any], before: Any) -> Any:
     """Another container of this kind that holds what a snapshot says."""
     if is_a(container, deque):
         return deque(before, container.maxlen)

@@ -284,7 +284,7 @@ class Contents(ContainerChanges, Tables):
         places = (*self.observer.rebound, *self.observer.written)
         return frozenset(key for holder, key in places if holder == id(value))
 
-    def _check_size(self, value: Any) -> None:
+    def _check_size(self, value: Collection[Any]) -> None:
         if is_a(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
             raise self._refusal(value, f"has {value.nbytes} bytes")
         if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:

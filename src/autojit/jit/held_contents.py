@@ -14,7 +14,7 @@ from autojit.jit.guards import PRIMITIVES
 from autojit.jit.places import is_a
 
 
-def snapshot(value: Any, without: frozenset[Any]) -> Any:
+def snapshot(value: Collection[Any], without: frozenset[Any]) -> Any:
     """What is in a container, for ``same``; ``without`` some keys."""
     if is_a(value, dict | MappingProxyType):
         pairs = [(k, v) for k, v in value.items() if not without or k not in without]
@@ -39,7 +39,7 @@ def without_keys(container: object, before: Any, keys: frozenset[Any]) -> Any:
     return (len(before), *(x for k, x in enumerate(before) if k not in keys))
 
 
-def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
+def restore(container: Collection[Any], before: Any, keys: frozenset[Any]) -> None:
     """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
     if is_a(container, dict):
         kept = dict(zip(before[0], before[1], strict=True))
@@ -89,7 +89,7 @@ def _fill(container: object, items: object) -> None:
     (kind.update if is_a(container, set | dict) else kind.extend)(container, items)
 
 
-def parts_of(value: Any) -> list[tuple[Any, Any]]:
+def parts_of(value: Collection[Any]) -> list[tuple[Any, Any]]:
     """The items of a container with their keys; also the keys that are objects."""
     if is_a(value, np.ndarray) and value.dtype.hasobject:
         return list(enumerate(value.ravel().tolist()))
@@ -101,7 +101,7 @@ def parts_of(value: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(value))
 
 
-def items_of(container: object, before: Any) -> list[tuple[Any, Any]]:
+def items_of(container: object, before: Collection[Any]) -> list[tuple[Any, Any]]:
     """``parts_of`` what a container held when a snapshot of all of it was taken."""
     if is_a(before, np.ndarray | bytes):
         return parts_of(before)

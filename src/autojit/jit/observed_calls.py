@@ -213,7 +213,7 @@ class ObservedCalls(ObservedTexts):
         if function.__objclass__ is object and function.__name__ == "__getattribute__":
             return lambda name: self.attribute(owner, name, lambda _, name: function(name))
         if self.contents.is_one(owner):
-            return self._method(function, owner, arguments)
+            return self._method(function, arguments)
         if id(owner) not in self.outside or is_own_class(type(owner)) or is_user_class(type(owner)):
             self._escape((owner, *arguments))
             return None
@@ -271,7 +271,7 @@ class ObservedCalls(ObservedTexts):
         if function.__name__ in _SEARCHING and arguments:
             self.nests.searched(owner, arguments[0])
         if self.contents.is_one(owner):
-            return self._method(function, owner, arguments)
+            return self._method(function, arguments)
         if function is _count_elements and self.contents.is_one(arguments[0]):
             return self.contents.count
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
@@ -323,9 +323,9 @@ class ObservedCalls(ObservedTexts):
                 if defines(type(argument), "__next__"):
                     self.contents.iterated(argument)
 
-    def _method(self, function: Method, owner: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _method(self, function: Method, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
-        name = function.__name__
+        owner, name = function.__self__, function.__name__
         self._escape(arguments)
         if is_a(owner, dict) and name == "get" and function == dict.get.__get__(owner):
             return partial(self.contents.get, owner)
