@@ -9,7 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autojit.optim.optimizer import Optimizer
 
 
 class _Call(threading.local):
@@ -41,7 +44,7 @@ def undone_if_failed() -> Iterator[Callable[[], None]]:
         _call.put_back = before
 
 
-def may_change(holder: Any) -> None:
+def may_change(holder: Optimizer) -> None:
     """An optimiser may be about to make state for the present call."""
     if _call.put_back is not None and id(holder) not in _call.put_back:
         _call.put_back[id(holder)] = holder.kept()
