@@ -9,10 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autojit.optim.optimizer import Optimizer
+from typing import Any
 
 
 class _Call(threading.local):
@@ -44,7 +41,7 @@ def undone_if_failed() -> Iterator[Callable[[], None]]:
         _call.put_back = before
 
 
-def may_change(holder: Optimizer) -> None:
+def may_change(holder: Any) -> None:
     """An optimiser may be about to make state for the present call."""
     if _call.put_back is not None and id(holder) not in _call.put_back:
         _call.put_back[id(holder)] = holder.kept()

@@ -26,7 +26,6 @@ from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, stor
 
 if TYPE_CHECKING:
     from autojit.jit.step_gradients import StepGradients
-    from autojit.optim.optimizer import Optimizer
 
 
 class Followed(NamedTuple):
@@ -44,7 +43,7 @@ class Holder:
     ``step`` would at this point: steps that were captured with state are for such calls as well.
     """
 
-    def __init__(self, holder: Optimizer, moves: Iterable[frozenset[int]]) -> None:
+    def __init__(self, holder: Any, moves: Iterable[frozenset[int]]) -> None:
         self.holder = holder
         self.moves = list(moves)
         self.tensors, self.others = holder.followed()
