@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
@@ -54,15 +54,7 @@ from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of,
 
 
 class Trace(
-    TraceSizes,
-    TraceOrders,
-    TraceArguments,
-    TraceOptions,
-    TraceMemory,
-    TraceTexts,
-    TracePasses,
-    TraceTaken,
-    TraceExact,
+    TraceSizes, TraceOrders, TraceArguments, TraceOptions, TraceMemory, TraceTexts, TracePasses, TraceTaken, TraceExact
 ):
     """What ``tensor`` talks to while a step is captured (``tensor.trace.Trace``).
 
@@ -124,7 +116,7 @@ class Trace(
             raise_where_caught(self, op, values, place)
         return self.builder.apply(op, values, place)
 
-    def lifted(self, array: Any, is_first: bool = False) -> Value | None:
+    def lifted(self, array: Array | None, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))
         return None if found is None else found.input if is_first else found.value
 
@@ -169,7 +161,7 @@ class Trace(
     def item(self, value: Value) -> Any:
         """The number in a value of one element: a TracedNumber when it can change from call to call."""
         dtype = value.type.dtype
-        if dtype is bool_ or dtype.is_complex or not self.can_change(value):
+        if dtype is bool_ or dtype.is_complex or not any(self._sources(value)):
             found = self.concretize(value)
             return found.item() if dtype.numpy.isbuiltin else float(found.reshape(())[()])
         kind = float if dtype.is_floating_point else int
@@ -362,11 +354,6 @@ class Trace(
                 stack.append((current, True))
                 stack.extend((v, False) for v in node.inputs)
         return order
-
-    def can_change(self, value: Value) -> bool:
-        """Whether a value depends on inputs or open sizes, so that other calls may find another."""
-        is_given, sizes = self._sources(value)
-        return is_given or bool(sizes)
 
     def _sources(self, value: Value) -> tuple[bool, set[Expression]]:
         """(whether a value depends on inputs, the open sizes that it depends on if it does not)."""
