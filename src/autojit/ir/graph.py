@@ -58,7 +58,6 @@ class Node:
         """Whether something of the node is computed where nothing reads its outputs, if only that positions exist."""
         return self.op.looks_up or self.is_kept
 
-
     def reading(self, names: Mapping[Value, Value]) -> Node:
         """The node on its operands' new names; itself where none has one."""
         inputs = renamed(self.inputs, names)
