@@ -10,7 +10,6 @@ place. The derivative of such an op is again one: its sweeps, then their adjoint
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ from autojit.ops.sources import zeros_like
 __all__ = ["WhileLoop"]
 
 
-@dataclass(frozen=True)
+@record
 class Sweep:
     """One sweep: ``body`` takes (carries, values read from tapes ``reads``, constants) to (carries, pushed values).
 

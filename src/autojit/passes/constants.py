@@ -248,8 +248,9 @@ def _values_read_by_products(graph: Graph) -> set[Value]:
     read: set[Value] = set()
     for node in reversed(graph.nodes):
         value = node.outputs[0]
-        takes = node.op == NEG or (
-            node.op == MUL and (not literals.isdisjoint(node.inputs) or (value in read and value not in kept))
+        kind = type(node.op)  # that of an op without parameters says as much as the op
+        takes = kind is type(NEG) or (
+            kind is type(MUL) and (not literals.isdisjoint(node.inputs) or (value in read and value not in kept))
         )
         read.update(node.inputs)
         if not takes:
