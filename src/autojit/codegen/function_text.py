@@ -348,12 +348,6 @@ class FunctionText:
         self.jump(label)
         return [self.block]
 
-    def jump_when(self, condition: str, label: str) -> None:
-        """Go to a block of one's own if the condition holds."""
-        on = self.label("on")
-        self.branch(condition, label, on)
-        self.start(on)
-
     def return_when(self, condition: str, value: Operand | None = None) -> None:
         leave, on = self.label("return"), self.label("on")
         self.branch(condition, leave, on)
