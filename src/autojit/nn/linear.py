@@ -9,9 +9,12 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
+from autojit.nn.layer import Layer
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
+
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Identity", "Linear"]
 
 
 class Identity(Module):
@@ -24,7 +27,7 @@ class Identity(Module):
         return input
 
 
-class Linear(Module):
+class Linear(Layer, shows="in_features out_features bias"):
     """x W^T + b with W uniform in +-1/sqrt(in_features). Shapes: ``f[..., in] -> f[..., out]``.
 
     Example:
@@ -42,11 +45,8 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(aj.empty((out_features, in_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(aj.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        bias_shape = (out_features,) if bias else None
+        self._add_parameters(device, dtype, weight=(out_features, in_features), bias=bias_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -59,15 +59,12 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
 
 class NonDynamicallyQuantizableLinear(Linear):
     """``Linear`` under the name that torch's attention shows for its last layer."""
 
 
-class Bilinear(Module):
+class Bilinear(Layer, shows="in1_features in2_features out_features bias"):
     """x1 W x2 + b. Shapes: ``f[..., in1], f[..., in2] -> f[..., out]``."""
 
     weight: Parameter
@@ -88,11 +85,8 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(aj.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(aj.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        shape = (out_features, in1_features, in2_features)
+        self._add_parameters(device, dtype, weight=shape, bias=(out_features,) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -104,12 +98,6 @@ class Bilinear(Module):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )
 
 
 class Embedding(Module):

@@ -18,6 +18,10 @@ from autojit.nn.module import Module
 from autojit.nn.normalization import LayerNorm
 from autojit.tensor import Tensor
 
+__all__ = [
+    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+]  # fmt: skip
+
 _Activation = Callable[[Tensor], Tensor]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from autojit.codegen.walk import Walk
+from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
 from autojit.schedule.bands import Slices
 from autojit.schedule.expressions import Applied, Guarded, Load, RandomWord
@@ -27,7 +27,7 @@ def exceeds_block(elements: int) -> bool:
     return not surely_less(elements, SUM_BLOCK + 1)
 
 
-@dataclass(frozen=True)
+@record
 class ChunkPlan:
     """How a kernel is cut: ``count`` chunks of ``size`` rows (or inner elements when ``over_inner``)."""
 

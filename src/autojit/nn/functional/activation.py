@@ -20,6 +20,13 @@ from autojit.functions.refused_dtypes import refuses
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
 
+__all__ = [
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish",
+    "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6",
+    "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink",
+    "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
+]  # fmt: skip
+
 
 def _maybe_in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
     """``function(input)``; with ``inplace`` written back, computed from a copy where the backward pass needs it."""

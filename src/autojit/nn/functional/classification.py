@@ -25,6 +25,11 @@ from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "multi_margin_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
+]  # fmt: skip
+
 
 def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:
     """The class axis of ``input``; errors when shapes of class indices and scores do not fit."""

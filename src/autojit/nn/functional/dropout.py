@@ -10,6 +10,8 @@ from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
 _ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambauer et al., arXiv:1706.02515
 
 

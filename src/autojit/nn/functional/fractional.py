@@ -15,6 +15,11 @@ from autojit.core.errors import ArgumentError, ShapeError
 from autojit.nn.functional.windows import Extents, numbers
 from autojit.tensor import Tensor
 
+__all__ = [
+    "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
+]  # fmt: skip
+
 Ratios = float | Sequence[float]
 
 

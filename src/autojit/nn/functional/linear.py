@@ -21,6 +21,8 @@ from autojit.ops.composed import ADDMM
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 
+__all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
+
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b. Shapes: ``f[..., k], f[n, k] (, f[n]) -> f[..., n]``."""

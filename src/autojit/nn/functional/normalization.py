@@ -13,6 +13,8 @@ from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.tensor import Tensor
 
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+
 
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(normalized_shape)

@@ -19,6 +19,8 @@ from autojit.core.sizes import as_extent, is_symbolic
 from autojit.history.op_node import rename_node
 from autojit.tensor import Tensor
 
+__all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
+
 _LINEAR_BY_AXES = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 _CUBIC = -0.75  # the parameter of the convolution kernel: Keys, IEEE Trans. ASSP 29(6), 1981
 

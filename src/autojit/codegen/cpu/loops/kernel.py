@@ -13,7 +13,6 @@ How to read: ``print`` -> ``_rows`` -> ``row`` -> ``_phase`` -> ``_inner_loops``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -26,6 +25,7 @@ from autojit.codegen.emission_order import FEWEST, emission_order
 from autojit.codegen.expressions import Memo
 from autojit.codegen.piecewise import below, cuts, outcome
 from autojit.core.config import config
+from autojit.core.records import record
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import LoopVariable
 from autojit.schedule.bands import Slices
@@ -35,7 +35,7 @@ from autojit.schedule.loops import Accumulator, LoopProgram, RowReduction, Store
 Bounds = tuple[str, str]
 
 
-@dataclass
+@record(frozen=False)
 class Phase:
     """What one pass over the inner loops of a row computes."""
 

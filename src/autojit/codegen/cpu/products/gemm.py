@@ -29,7 +29,6 @@ the bits of the result depend on k and dtype, for n = 1 also on A's layout, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from autojit.codegen.cpu.products.dots import add_old_value, dots_signature, write_dots
@@ -46,6 +45,7 @@ from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 from autojit.core.sizes import size_max, size_min
 
 # What a core's caches hold decides about blocks. On a Zen 4 core a prototype did best with 256 to 384 steps of k and
@@ -207,7 +207,7 @@ def _write_blocks(module: ModuleText, tiles: TileSet) -> None:
     text.finish()
 
 
-@dataclass(frozen=True)
+@record
 class _BlockOfB:
     """Names of what describes the block of B at hand: plain, or packed as the loops go.
 
