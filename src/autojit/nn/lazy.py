@@ -29,7 +29,7 @@ from autojit.nn.convolution import (
     ConvTranspose3d,
     _Convolution,
 )  # fmt: skip
-from autojit.nn.functional.convolution import Extents
+from autojit.nn.functional.windows import Extents
 from autojit.nn.hooks import RemovableHandle
 from autojit.nn.linear import Linear
 from autojit.nn.module import Module

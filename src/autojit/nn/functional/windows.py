@@ -150,8 +150,7 @@ def window_max(x: Tensor, axis: int, window: Window, places: list[Tensor] | None
     ``places`` holds the position of every element along the axes behind ``axis``; the result's list begins with the
     position along ``axis``. Among equals the first is taken; NaN counts as greatest.
     """
-    lowest = _lowest(x)
-    padded = window.padded(x, axis, lowest)
+    padded = window.padded(x, axis, lowest(x))
     carried = None if places is None else [window.padded(p, axis, 0) for p in places]
     if window.size > LONGEST_CHAIN:
         best, tap = window.view(padded, axis).max(-1)
@@ -193,7 +192,8 @@ def _starts(x: Tensor, axis: int, window: Window) -> Tensor:
     return line.reshape(-1, *(1,) * (x.ndim - 1 - axis))
 
 
-def _lowest(x: Tensor) -> Any:
+def lowest(x: Tensor) -> Any:
+    """What no element is below."""
     return -float("inf") if x.is_floating_point() else aj.iinfo(x.dtype).min
 
 

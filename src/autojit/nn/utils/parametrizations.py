@@ -34,8 +34,7 @@ def _is_orthogonal(q: Tensor) -> bool:
 def _with_positive_diagonal(a: Tensor) -> Tensor:
     """The orthogonal factor of a tall matrix whose triangular factor has a positive diagonal."""
     q, r = aj.linalg.qr(a)
-    found: Tensor = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-    return found
+    return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 class _Orthogonal(Module):

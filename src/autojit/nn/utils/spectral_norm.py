@@ -11,6 +11,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.nn import functional as F
 from autojit.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from autojit.nn.hooks import pre_hook_of
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -78,7 +79,7 @@ class SpectralNorm:
             RuntimeError: it is normalised already.
             ValueError: it is None or has no shape yet.
         """
-        if _found(module, name) is not None:
+        if pre_hook_of(module, SpectralNorm, name=name) is not None:
             raise UsageError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
         made = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
@@ -106,14 +107,6 @@ class SpectralNorm:
         local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
 
 
-def _found(module: Module, name: str) -> int | None:
-    """The key of the hook that normalises ``name``."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            return key
-    return None
-
-
 def spectral_norm(
     module: AnyModule, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> AnyModule:
@@ -139,10 +132,10 @@ def remove_spectral_norm(module: AnyModule, name: str = "weight") -> AnyModule:
     Raises:
         ValueError: it is not normalised.
     """
-    key = _found(module, name)
-    if key is None:
+    found = pre_hook_of(module, SpectralNorm, name=name)
+    if found is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    hook: Any = module._forward_pre_hooks[key][0]
+    key, hook = found
     hook.remove(module)
     del module._forward_pre_hooks[key]
     for number, kept in list(module._state_dict_hooks.items()):

@@ -23,9 +23,6 @@ class _Functional:
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-
     def __getattr__(self, name: str) -> Any:
         found = type(self).functions.get(name)
         if found is None:
