@@ -214,11 +214,8 @@ def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:
     low, high = (-window.padding, extent + window.padding) if include_pad else (0, extent)
     if low <= -window.padding and window.reach - window.padding <= high:
         return [window.size]  # all are inside
-    found = []
-    for i in range(window.count):
-        start = i * window.stride - window.padding
-        found.append(min(start + window.size, high) - max(start, low))
-    return found
+    starts = [i * window.stride - window.padding for i in range(window.count)]
+    return [min(start + window.size, high) - max(start, low) for start in starts]
 
 
 @top_level

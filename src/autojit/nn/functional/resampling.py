@@ -214,33 +214,24 @@ def _triangle(distance: float) -> float:
     return max(1.0 - abs(distance), 0.0)
 
 
-def _sharp_cubic(distance: float) -> float:
-    return _cubic_weight(distance, -0.5) if abs(distance) < 2 else 0.0
-
-
-def _cubic_weight(distance: Any, a: float = _CUBIC) -> Any:
+def _sharp_cubic(distance: float) -> Any:
     d = abs(distance)
-    return _cubic_near(d, a) if d <= 1 else _cubic_far(d, a)
+    return 0.0 if d >= 2 else _cubic_near(d, -0.5) if d <= 1 else _cubic_far(d, -0.5)
 
 
-def _cubic_near(d: Any, a: float) -> Any:
+def _cubic_near(d: Any, a: float = _CUBIC) -> Any:
     """The kernel at distances up to 1."""
     return ((a + 2) * d - (a + 3)) * d * d + 1
 
 
-def _cubic_far(d: Any, a: float) -> Any:
+def _cubic_far(d: Any, a: float = _CUBIC) -> Any:
     """The kernel at distances from 1 to 2."""
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 
 def cubic_weights(share: Any) -> tuple[Any, Any, Any, Any]:
     """The weights of the four neighbours of a place that is ``share`` (0 ... 1) behind the second one."""
-    return (
-        _cubic_far(share + 1, _CUBIC),
-        _cubic_near(share, _CUBIC),
-        _cubic_near(1 - share, _CUBIC),
-        _cubic_far(2 - share, _CUBIC),
-    )
+    return _cubic_far(share + 1), _cubic_near(share), _cubic_near(1 - share), _cubic_far(2 - share)
 
 
 def _weighted(x: Tensor, axis: int, old: int, positions: Any, mode: str) -> Tensor:

@@ -32,16 +32,26 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
     return moved.reshape(moved.shape[0], -1)
 
 
+def unit_vector(matrix: Tensor, size: int, eps: float) -> Tensor:
+    """A drawn vector of norm 1, with which the power method starts."""
+    return F.normalize(matrix.new_empty(size).normal_(0, 1), dim=0, eps=eps)
+
+
+def check_steps(n_power_iterations: int) -> None:
+    """ValueError unless the power method takes a step."""
+    if n_power_iterations <= 0:
+        raise ArgumentError(
+            f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+        )
+
+
 class SpectralNorm:
     """The forward pre-hook that computes ``name`` from ``name_orig`` and the vectors ``name_u`` and ``name_v``."""
 
     _version = 1
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
-        if n_power_iterations <= 0:
-            raise ArgumentError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
+        check_steps(n_power_iterations)
         self.name = name
         self.dim = dim
         self.n_power_iterations = n_power_iterations
@@ -92,8 +102,7 @@ class SpectralNorm:
             )
         with aj.no_grad():
             rows, columns = as_matrix(weight, dim).shape
-            u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
-            v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+            u, v = unit_vector(weight, rows, eps), unit_vector(weight, columns, eps)
         delattr(module, name)
         module.register_parameter(name + "_orig", weight)
         setattr(module, name, weight.data)

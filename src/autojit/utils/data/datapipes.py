@@ -15,6 +15,11 @@ from typing import Any, ClassVar, TypeVar
 from autojit.core.errors import UsageError
 from autojit.utils.data.dataset import Dataset, IterableDataset
 
+__all__ = [
+    "DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "argument_validation", "functional_datapipe",
+    "guaranteed_datapipes_determinism", "non_deterministic", "runtime_validation", "runtime_validation_disabled",
+]  # fmt: skip
+
 Made = TypeVar("Made", bound=Any)
 
 
