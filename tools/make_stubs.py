@@ -296,6 +296,8 @@ def _home(name: str, value: Any) -> tuple[str, str]:
     at_home = getattr(importlib.import_module(module), original, None)
     if not isinstance(at_home, FunctionType) or at_home.__globals__["__name__"] != module:
         return "", ""
+    if at_home.__code__.co_name != original:  # made by a function, whose types say nothing of its parameters
+        return "", ""
     return (module, original) if signatures(at_home) == signatures(value) else ("", "")
 
 

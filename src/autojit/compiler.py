@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from autojit.backend import backend_of
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.records import record
 from autojit.core.recursion import headroom
 from autojit.core.undivided_work import undivided
 from autojit.ir.graph import Graph
@@ -20,7 +20,7 @@ from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
 
 
-@dataclass(frozen=True)
+@record
 class Compiled:
     """An executable with every stage that led to it, and how long each took (seconds)."""
 

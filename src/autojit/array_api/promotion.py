@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from autojit.core.dtypes import DType, default_dtype, dtype_of_numpy
 from autojit.core.errors import DTypeError
 from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
+
+__all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
 DTYPES: dict[str, DType] = {
     name: getattr(aj, name)
@@ -159,3 +161,10 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None)
 def sequence_of(shape: Any) -> tuple[int, ...]:
     """A shape or axes given as one number or several."""
     return tuple(int(n) for n in shape) if isinstance(shape, Iterable) else (int(shape),)
+
+
+def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:
+    """A function that was made of another one, under its own name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function

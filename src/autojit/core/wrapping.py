@@ -37,7 +37,7 @@ def code_holder(function: Callable[..., Any]) -> Any:
     return type(function).__call__ if hasattr(type(function), "__getattr__") else function
 
 
-def own(value: Any, name: str, default: Any) -> Any:
+def own(value: object, name: str, default: object) -> Any:
     """``getattr(value, name, default)``, except for what a class answers by ``__getattr__``."""
     if hasattr(type(value), "__getattr__"):
         return inspect.getattr_static(value, name, default)

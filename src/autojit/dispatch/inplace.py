@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.device import CPU
-from autojit.core.device_array import DeviceArray, layout_in_memory, on_layout, share_memory
+from autojit.core.device_array import Array, DeviceArray, layout_in_memory, on_layout, share_memory
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.core.tracebacks import trim
@@ -50,7 +50,7 @@ from autojit.tensor.tensor import (
     wrap_value,
 )
 
-_DIRECT: dict[str, Any] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
+_DIRECT: dict[str, np.ufunc] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
 
 
 def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
@@ -298,7 +298,7 @@ def _shared_memory(x: Tensor) -> ShapeError:
     )
 
 
-def _overlaps(array: Any) -> bool:
+def _overlaps(array: Array) -> bool:
     return array.size > 1 and any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
 
 
@@ -368,8 +368,9 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
 def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:
     """Whether elements of a tensor may share memory: it is expanded, or was given so."""
     storage = storage_of(x)
-    assert state.trace is not None
-    root = storage.array if storage.array is not None else state.trace.order_of(storage.value)
+    root, trace = storage.array, state.trace
+    if root is None and trace is not None and storage.value is not None:
+        root = trace.order_of(storage.value)
     return any(op.name == "broadcast_to" for op in chain) or (root is not None and 0 in root.strides)
 
 
@@ -437,7 +438,7 @@ def take_history(x: Tensor, new: Tensor) -> None:
     x._accumulator = None
 
 
-def _writes_at_once(x: Tensor, ufunc: Any, method: str, other: Any, alpha: Any = 1) -> bool:
+def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alpha: float = 1) -> bool:
     """The shortest way: ``x op= alpha * other`` where no check of ``in_place`` has anything to say; False elsewhere."""
     now = state.__dict__
     array = x._array
@@ -472,7 +473,7 @@ def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., 
     ufunc = _DIRECT.get(method)
     takes_alpha = method in ("add_", "sub_")
 
-    def write(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    def write(self: Tensor, *arguments: object, **options: Any) -> Tensor:
         if ufunc is not None and len(arguments) == 1:
             if not options:
                 if _writes_at_once(self, ufunc, method, arguments[0]):

@@ -7,7 +7,7 @@ from math import pi, sqrt
 from typing import Any, ClassVar, Self
 
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Constraints, Distribution
 from autojit.distributions.gamma_family import Exponential
 from autojit.distributions.location_scale import Cauchy, Normal, Uniform
 from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all, sum_rightmost
@@ -25,8 +25,6 @@ from autojit.functions.special import digamma, lgamma
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
-
-_LOC_AND_SCALE: dict[str, constraints.Constraint] = {"loc": constraints.real, "scale": constraints.positive}
 
 
 class TransformedDistribution(Distribution):
@@ -210,7 +208,7 @@ class LogNormal(TransformedDistribution):
         tensor(1.6487)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _LOC_AND_SCALE
+    arg_constraints: ClassVar[Constraints] = Normal.arg_constraints
     support = constraints.positive
     base_dist: Normal
 
@@ -248,13 +246,14 @@ class _Folded(Distribution):
     """Absolute values of numbers of a distribution symmetric about 0."""
 
     has_rsample = True
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"scale": constraints.positive}
+    arg_constraints: ClassVar[Constraints] = {"scale": constraints.positive}
     support = constraints.nonnegative
     base_dist: Normal | Cauchy
+    _of: ClassVar[type[Normal | Cauchy]]
 
-    def __init__(self, base_distribution: Normal | Cauchy, validate_args: bool | None = None) -> None:
-        self.base_dist = base_distribution
-        super().__init__(base_distribution.batch_shape, validate_args=validate_args)
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        self.base_dist = self._of(0.0, scale, validate_args=validate_args)
+        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
 
     @property
     def scale(self) -> Tensor:
@@ -292,8 +291,7 @@ class HalfNormal(_Folded):
         tensor(0.7979)
     """
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Normal(0.0, scale, validate_args=validate_args), validate_args)
+    _of = Normal
 
     @property
     def mean(self) -> Tensor:
@@ -313,8 +311,7 @@ class HalfCauchy(_Folded):
         tensor(0.5000)
     """
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Cauchy(0.0, scale, validate_args=validate_args), validate_args)
+    _of = Cauchy
 
     @property
     def mean(self) -> Tensor:
@@ -334,10 +331,7 @@ class Weibull(TransformedDistribution):
         tensor(2.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "scale": constraints.positive,
-        "concentration": constraints.positive,
-    }
+    arg_constraints: ClassVar[Constraints] = {"scale": constraints.positive, "concentration": constraints.positive}
     support = constraints.positive
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
@@ -375,10 +369,7 @@ class Pareto(TransformedDistribution):
         tensor(2.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "alpha": constraints.positive,
-        "scale": constraints.positive,
-    }
+    arg_constraints: ClassVar[Constraints] = {"alpha": constraints.positive, "scale": constraints.positive}
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
@@ -416,7 +407,7 @@ class Kumaraswamy(TransformedDistribution):
         tensor(0.5000)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
@@ -475,7 +466,7 @@ class LogisticNormal(TransformedDistribution):
         autojit.Size([3])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _LOC_AND_SCALE
+    arg_constraints: ClassVar[Constraints] = Normal.arg_constraints
     support = constraints.simplex
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:

@@ -14,7 +14,7 @@ from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.on_device import placed
-from autojit.dispatch.promotion import NUMBERS, as_operand, cast, together
+from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cast, together
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, lt, where
 from autojit.functions.elementwise import add, scaled, sub
@@ -139,7 +139,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 @declared(in_place="values", out=True)
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
     addends = source if is_one(alpha) else scaled(source, alpha)
     if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
@@ -163,7 +163,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @declared(in_place="values")
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """``input`` with a value at positions along ``dim``; positions may repeat."""
     t = type_of(input)
     axis = normalize_axis(dim, t.ndim, "index_fill")
@@ -194,7 +194,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
 
 
 @declared(in_place="values")
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """``value`` where the mask holds."""
     if type_of(mask).dtype is not bool_:
         raise UsageError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
@@ -245,7 +245,7 @@ _FEW_ELEMENTS = "masked_scatter: Number of elements of source is less than the n
 @declared(out=True)
 def searchsorted(
     sorted_sequence: Tensor,
-    input: Any,
+    input: Operand,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -277,14 +277,14 @@ def searchsorted(
 
 
 @declared(out=True)
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Which bucket between boundaries each element falls in."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @declared(out=True)
 @refuses("bool complex")
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
     x, pool = as_operand(elements), as_operand(test_elements)
     if type_of(pool).size > _FEW_TESTS:

@@ -95,19 +95,9 @@ def _refusing(name: str, wanted: str) -> Callable[[Tensor], Tensor]:
     return method
 
 
-METHODS: dict[str, Any] = {
-    "sparse_dim": sparse_dim,
-    "dense_dim": dense_dim,
-    "layout": property(layout),
-    "is_sparse": property(is_sparse),
-    "is_sparse_csr": property(is_sparse),
-    "to_dense": to_dense,
-    "to_sparse": to_sparse,
-    "to_sparse_csr": to_sparse_csr,
-    "sparse_mask": sparse_mask,
-    "is_coalesced": is_coalesced,
-    "_nnz": _nnz,
-}
+_PLAIN = (sparse_dim, dense_dim, to_dense, to_sparse, to_sparse_csr, sparse_mask, is_coalesced, _nnz)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN}
+METHODS |= {"layout": property(layout)} | dict.fromkeys(("is_sparse", "is_sparse_csr"), property(is_sparse))
 METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce")}
 METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values")}
 METHODS |= {n: _refusing(n, "sparse row compressed tensor") for n in ("crow_indices", "col_indices")}

@@ -6,11 +6,12 @@ has one entry per tensor; any other is the same for all tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import DECLARED
+from autojit.dispatch.promotion import Operand
 from autojit.history.op_node import rename_node
 from autojit.tensor.tensor import Tensor
 
@@ -40,7 +41,7 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
 
 
 def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    def of_lists(self: Any, *arguments: Any, **options: Any) -> list[Any]:
+    def of_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> list[Any]:
         given = _by_tensor(name, (self, *arguments))
         results = [function(*each, **options) for each in given]
         second: Any = arguments[0] if arguments else None
@@ -63,7 +64,7 @@ def _node_of(name: str) -> str:
 def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The larger (smaller) of each element and those of a tensor, or a number."""
 
-    def extreme(x: Tensor, other: Any) -> Any:
+    def extreme(x: Tensor, other: Operand) -> Any:
         if isinstance(other, Tensor):
             return of_tensors(x, other)
         return rename_node(of_number(x, other), f"Foreach{name.title()}Backward0", scalar=other)
@@ -74,7 +75,7 @@ def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name
 def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:
     run = _of_lists(name, method)
 
-    def change_lists(self: Any, *arguments: Any, **options: Any) -> None:
+    def change_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> None:
         run(self, *arguments, **options)
 
     change_lists.__name__ = change_lists.__qualname__ = name

@@ -9,6 +9,7 @@ from autojit.core.errors import UsageError
 from autojit.core.sizes import distinct
 from autojit.dispatch.declared import declared
 from autojit.dispatch.inplace import copy_into
+from autojit.dispatch.promotion import Number, Operand
 from autojit.functions import factories
 from autojit.tensor.tensor import Tensor, is_scalar_number, type_of
 
@@ -32,13 +33,13 @@ def zero_(self: Tensor) -> Tensor:
 
 
 @declared(function=False, lists=True)
-def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+def copy_(self: Tensor, other: Operand, non_blocking: bool = False) -> Tensor:
     """The elements of ``other``, converted and broadcast."""
     return copy_into(self, other if isinstance(other, Tensor) else factories.as_tensor(other), "copy_")
 
 
 @declared(function=False)
-def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+def fill_diagonal_(self: Tensor, fill_value: Tensor | Number, wrap: bool = False) -> Tensor:
     """Every element of the main diagonal becomes ``fill_value``; ``wrap`` goes on below a tall matrix's square."""
     shape = type_of(self).shape
     if len(shape) < 2 or (len(shape) > 2 and len(distinct(shape)) > 1):

@@ -62,6 +62,11 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     return rule
 
 
+def linear_jvp(self: Op, primals: Operands, result: Any, tangents: Operands) -> Any:
+    """The ``jvp`` of an op that is linear in its first operand and has no derivative by the others."""
+    return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
+
+
 class Registry(dict[str, "type[Op]"]):
     """Op classes by name. ``others`` are modules of ops that are imported when a name is not found."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
 from autojit.core.device_array import has_layout, packed
 from autojit.core.dtypes import DType, dtype_of_numpy, float64, int64
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.core.wrapping import code_holder
 from autojit.dispatch.dispatch import mark_inference
@@ -79,7 +79,7 @@ class ArgumentNode(Node):
         return ()
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class ArgumentLeaf:
     """One leaf of the call's arguments.
 

@@ -11,13 +11,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from autojit.autograd.engine import run_backward
+from autojit.autograd.engine import Walk
 from autojit.core.device_array import write_array
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.records import record
 from autojit.core.source import here
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.inplace import Change, take_history
@@ -40,14 +41,14 @@ from autojit.jit.trace_entries import StateEntry
 from autojit.ops.shape import Reshape
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.state import grad_mode, state, with_trace
 from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of, wrap
 
 _STEP = "a compiled step"  # what has changed a tensor, for messages
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
@@ -92,9 +93,7 @@ class Effects:
         self.trace = trace
         self._arguments = arguments
         self.asked = AskedOutside(trace, arguments)
-        before = state.trace
-        set_trace(trace)
-        try:
+        with with_trace(trace):
             leaves = enumerate(arguments)
             self.writes = [w for k, leaf in leaves for w in _argument_writes(k, leaf, results)]
             for entry in trace.state.values():
@@ -116,10 +115,8 @@ class Effects:
             ]
             self.gradients = StepGradients(trace, results, outputs)
             left = any(e.left is not None for e in trace.state.values() if e.is_modified)
-            if left or results.carries_history or any(w.history is not None for w in self.writes):
+            if left or results.live or any(w.history is not None for w in self.writes):
                 self._record_forms()
-        finally:
-            set_trace(before)
         replaced = {id(grad.state): grad for grad in self.gradients.replaced}
         self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified and id(e) not in replaced]
         self.written: list[tuple[StateEntry, Value]] = [
@@ -206,18 +203,6 @@ class Effects:
         """The tensor of this call that a leaf stands for: an argument, or one outside."""
         return next((leaves[k] for k, a in enumerate(self._arguments) if a.shell is leaf), leaf)
 
-    def prepare(self, segment: Segment) -> None:
-        """Before a call: gradients that somebody holds get new memory."""
-        self.gradients.prepare(segment)
-
-    def abandon(self, segment: Segment) -> None:
-        """After a call that has failed: memory of others that it was given is theirs again."""
-        self.gradients.abandon(segment)
-
-    def bind(self, segment: Segment) -> None:
-        """Tell a segment where the gradients are."""
-        self.gradients.bind(segment)
-
     def commit(self, segment: Segment, leaves: Sequence[Any], arrays: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
@@ -245,9 +230,8 @@ class Effects:
         for given, grad, write in onward:
             edge = edge_of(given)
             if grad is not None and edge is not None:
-                run_backward(
-                    [(edge, grad)], write.keeps_graph, grad._requires_grad, None, True, is_masked=write.is_masked
-                )
+                walk = Walk(write.keeps_graph, None, True, is_masked=write.is_masked)
+                walk.start([(edge, grad)], grad._requires_grad)
         self.gradients.leave(segment)
 
     def take_forms(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> None:
@@ -425,19 +409,15 @@ def _with_its_history(given: Any) -> Tensor | None:
 
 def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
     if write.what == "array":
-        target = given._array if isinstance(given, Tensor) else given
-        write_array(target, array)
-        return
-    if write.what == "grad":
+        write_array(given._array if isinstance(given, Tensor) else given, array)
+    elif write.what == "grad":
         write_array(given._grad._array, array)
-        return
-    if write.what == "detached":
+    elif write.what == "detached":
         given.detach_()
-        return
-    if write.what == "reward":
+    elif write.what == "reward":
         given._grad_fn.reward = wrap(array)
-        return
-    given._grad = shown if array is None else wrap(array)
+    else:
+        given._grad = shown if array is None else wrap(array)
 
 
 class _Interrupt:
@@ -457,10 +437,7 @@ class _Interrupt:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    if not callable(signal.getsignal(signal.SIGINT)):
+    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
         return
     with late_interrupts:
@@ -474,6 +451,3 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
             if waiting.noted is not None:
                 handler(*waiting.noted)
-
-
-__all__ = ["ArgumentWrite", "Effects", "uninterrupted"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,8 @@ from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.state import guard_epoch
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, type_of
 
-
-class Gradients(Protocol):
-    """``step_gradients.StepGradients``, as far as it is asked here."""
-
-    def read(self) -> list[Followed]: ...
-    def failure(self) -> str | None: ...
-    def rename(self, renamed: dict[int, Tensor]) -> None: ...
+if TYPE_CHECKING:
+    from autojit.jit.step_gradients import StepGradients
 
 
 class Followed(NamedTuple):
@@ -96,7 +91,7 @@ class Following:
     ``count`` (a word that native entries compare) says how often tensors were replaced by others.
     """
 
-    def __init__(self, trace: Trace, gradients: Gradients, results: Results) -> None:
+    def __init__(self, trace: Trace, gradients: StepGradients, results: Results) -> None:
         self.trace = trace
         self.gradients = gradients
         self.results = results
@@ -118,7 +113,7 @@ class Following:
         self._arrays: list[Any] = []  # of the state, when it was looked at last
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
-    def failure(self, segment: Segment, is_decision: bool) -> str | None:
+    def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
         """Let the capture follow what has been replaced outside by something of the same kind; why it cannot, or None.
 
         Before anything of it runs, decisions included; ``segment`` is what runs next.

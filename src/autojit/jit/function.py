@@ -47,18 +47,12 @@ from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
 from autojit.jit.methods import Methods, distributed, found_by_name, plain
-from autojit.jit.native import NativeStep, can_be_native
+from autojit.jit.native import NativeStep, why_not_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.numpy_arrays import OfNumPy
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
-from autojit.jit.outcomes import (
-    BeginsAgain,
-    Eagerly,
-    Outcome,
-    Ran,
-    ToCompare,
-)
+from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
@@ -375,7 +369,7 @@ class JitFunction:
         mode = self._mode()
         if state.anomaly or state.autocast is not None:
             return  # its steps are looked for in ``_slow``
-        if not can_be_native(step) or step.capture.modes_left is not None:
+        if why_not_native(step) is not None or step.capture.modes_left is not None:
             self._installed[mode] = None
             return
         native = step.entry

@@ -46,16 +46,13 @@ class CompiledGraph(GraphOp, abstract=True):
                 return self.compiled.executable
             except (UndecidedSizeError, SpecializeSize):
                 self._of_sizes = {}
-        graph = self._laid_out_graph()
-        sizes: dict[str, int] = {}
-        for value, array in zip(graph.inputs, arrays, strict=True):
-            take_sizes(value.type, array.shape, sizes)
+        sizes = self.sizes_of(arrays)
         key = tuple(sizes.items())
         found = self._of_sizes.get(key)
         if found is None:
             if len(self._of_sizes) >= _LIMIT:
                 self._of_sizes.clear()
-            found = self._of_sizes[key] = compile(concrete(graph, sizes)).executable
+            found = self._of_sizes[key] = compile(concrete(self._laid_out_graph(), sizes)).executable
         return found
 
     def _laid_out_graph(self) -> Graph:
@@ -86,11 +83,11 @@ class CompiledGraph(GraphOp, abstract=True):
             )
         return found
 
-    def sizes_of(self, types: Iterable[TensorType]) -> dict[str, int]:
-        """The values that the graph's open sizes have for operands of these types."""
+    def sizes_of(self, operands: Iterable[Any]) -> dict[str, int]:
+        """The values that the graph's open sizes have for operands of these types, or for these arrays."""
         sizes: dict[str, int] = {}
-        for value, kind in zip(self.graph.inputs, types, strict=False):
-            take_sizes(value.type, kind.shape, sizes)
+        for value, operand in zip(self.graph.inputs, operands, strict=False):
+            take_sizes(value.type, operand.shape, sizes)
         return sizes
 
     def graph_of(self, types: Sequence[TensorType]) -> Graph:

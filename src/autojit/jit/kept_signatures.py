@@ -114,6 +114,3 @@ def _objects_of(root: Captures) -> list[weakref.ref[Any]] | None:
         return [weakref.ref(obj) for obj in named if not (isinstance(obj, BAKED) or is_value(obj))]
     except TypeError:  # its class has no weak references
         return None
-
-
-__all__ = ["LEAST_KEPT", "MOST_KEPT", "Forgetting", "forget_all", "make_room"]

@@ -386,39 +386,31 @@ def _counts_results(step: CompiledStep) -> bool:
     return bool(counted) and any(symbols_of(what) & counted for what in shown)
 
 
-def can_be_native(step: CompiledStep) -> bool:
-    """Whether native code can do everything a call changes."""
-    return why_not_native(step) is None
+_NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
+    ("Python decides between its parts", lambda step: not step.is_whole),
+    ("its results can be differentiated by the caller", lambda step: step.is_differentiable),
+    ("it replaces tensors, gradients or histories that the caller sees", lambda step: not step.effects.is_plain),
+    ("it asks for gradients that histories outside may lead to", lambda step: step.effects.asked.passes),
+    ("it asks for attributes of arguments", lambda step: step.trace.asks_attributes),
+    ("sizes of its results are counted", _counts_results),
+    ("it asks where arguments begin in their storage", lambda step: step.trace.offsets_asked),
+    ("state is not in contiguous memory", lambda step: step.segment.copies_in or step.segment.copies_out),
+    ("ops are called back", lambda step: step.compiled.lowered.fallbacks),
+    (
+        "it takes numbers of NumPy that have fewer than 64 bits",
+        lambda step: any(leaf.number_class and not leaf.number_class.is_native for leaf in step.capture.arguments),
+    ),
+    (
+        "arguments have gradients that it reads",
+        lambda step: any(leaf.grad_value is not None for leaf in step.capture.arguments),
+    ),
+    (
+        "arguments have a history",
+        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments),
+    ),
+)
 
 
 def why_not_native(step: CompiledStep) -> str | None:
     """What a call of a step needs Python for; None: nothing."""
-    arguments, segment = step.capture.arguments, step.segment
-    if not step.is_whole:
-        return "Python decides between its parts"
-    if step.is_differentiable:
-        return "its results can be differentiated by the caller"
-    if not step.effects.is_plain:
-        return "it replaces tensors, gradients or histories that the caller sees"
-    if step.effects.asked.is_asked:
-        return "it asks for gradients that histories outside may lead to"
-    if step.trace.asks_attributes:
-        return "it asks for attributes of arguments"
-    if _counts_results(step):
-        return "sizes of its results are counted"
-    if step.trace.offsets_asked:
-        return "it asks where arguments begin in their storage"
-    if segment.copies_in or segment.copies_out:
-        return "state is not in contiguous memory"
-    if step.compiled.lowered.fallbacks:
-        return "ops are called back"
-    if any(leaf.number_class is not None and not leaf.number_class.is_native for leaf in arguments):
-        return "it takes numbers of NumPy that have fewer than 64 bits"
-    if any(leaf.grad_value is not None for leaf in arguments):
-        return "arguments have gradients that it reads"
-    if any(not leaf.is_leaf and leaf.requires_grad for leaf in arguments):
-        return "arguments have a history"
-    return None
-
-
-__all__ = ["REFUSED", "NativeStep", "can_be_native", "why_not_native"]
+    return next((reason for reason, holds in _NEEDS_PYTHON if holds(step)), None)

@@ -30,16 +30,14 @@ class ObservedTexts(ObservedDraws):
     """What one capture makes texts of."""
 
     foreign: ForeignCalls
-    outside: dict[int, Any]
-    is_at_once: bool
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self._stdout = sys.stdout  # of the caller; the step may put another in its place
 
     if TYPE_CHECKING:
 
-        def defer(self, function: Any, *args: Any, **kwargs: Any) -> None: ...
+        def defer(self, function: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
@@ -55,7 +53,7 @@ class ObservedTexts(ObservedDraws):
             made = late(_TEXT_MAKERS[function], arguments, self.outside)
         return None if made is None else lambda *_: made
 
-    def _dumped_late(self, *args: Any, **options: Any) -> Any:
+    def _dumped_late(self, *args: object, **options: Any) -> Any:
         return late(partial(json.dumps, **options), args, self.outside) or of_digits(json.dumps, *args, **options)
 
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
@@ -98,7 +96,7 @@ def can_wait(use: int) -> bool:
 _CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
 
 
-def _has_text(function: Any, value: Any) -> bool:
+def _has_text(function: object, value: object) -> bool:
     """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
     return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
 

@@ -85,11 +85,6 @@ class AskedOutside:
     def _is_in(self, found: PassToTargets) -> bool:
         return bool(found.outside) and any(_of_edge(edge)[0] in self.places for edge in found.targets)
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether calls have to be checked."""
-        return bool(self.passes)
-
     def check(self, leaves: Sequence[Any]) -> None:
         """Before a call.
 

@@ -96,7 +96,7 @@ class _Values:
             self.found[id(value)] = known = value, self._made(value)
         return known[1]
 
-    def _made(self, value: Any) -> Any:
+    def _made(self, value: object) -> Any:
         if is_a(value, Tensor):
             return self._of_tensor(value)
         if is_a(value, tuple):
@@ -153,7 +153,7 @@ class _Values:
             if (new := self.of(held)) is not held:
                 setattr(function, name, new)
 
-    def _of_object(self, value: Any) -> None:
+    def _of_object(self, value: object) -> None:
         """Its own attributes; of an error also those that its class keeps: ``args``, ``__cause__``, ``code``."""
         self.of(attributes_of(value))
         is_error = is_a(value, BaseException)

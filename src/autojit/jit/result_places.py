@@ -6,9 +6,10 @@ A view is taken of such a tensor at every call, so that results alias arguments,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from autojit.core.records import record
 from autojit.history.recording import edge_of
 from autojit.ir.concrete import concrete
 from autojit.ir.op import Op
@@ -19,7 +20,7 @@ from autojit.tensor.storage import NORMAL
 from autojit.tensor.tensor import Tensor, alias, wrap
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Place:
     """Where an output leaf comes from.
 

@@ -8,7 +8,6 @@ segments) once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from autojit.compiler import Compiled, compile
 from autojit.core.device_array import packed, share_memory, write_array
 from autojit.core.memory_ranges import range_of
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.jit.trace_entries import StateEntry
@@ -33,7 +33,7 @@ def allocate(type: TensorType) -> Any:
     return allocate_at(type.device, type.shape, type.dtype.numpy)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Write:
     """A graph output with a destination: the memory of ``entry``, or ``array``."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from autojit.core.config import config
 from autojit.core.device_array import host_copy, packed, write_array
 from autojit.core.errors import TraceError
+from autojit.core.records import record
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
@@ -49,7 +50,7 @@ from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Capture:
     """Everything one run with traced arguments produced."""
 
@@ -86,9 +87,8 @@ class Capture:
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.inputs = given
         self.rebased = [w for w in self.effects.writes if w.history is not None]
-        self.is_differentiable = bool(
-            self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
-        )
+        has_left = any(e.left is not None for e in self.effects.modified)
+        self.is_differentiable = bool(self.results.live or self.rebased or has_left)
         self.trace.is_whole = True
 
     def as_op(self) -> CallOfCapture:
@@ -96,10 +96,6 @@ class Capture:
         if self.call is None:
             self.call = CallOfCapture(self)
         return self.call
-
-    def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
-        """Why the capture cannot be used, or None; it follows what was replaced outside, before ``segment`` runs."""
-        return self.following.failure(segment, is_decision)
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the open sizes for a call."""
@@ -172,7 +168,7 @@ class Decision:
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the decision cannot be used for this call, or None."""
-        return self.capture.other_order(leaves) or self.capture.failure(self.segment, is_decision=True)
+        return self.capture.other_order(leaves) or self.capture.following.failure(self.segment, is_decision=True)
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
@@ -228,7 +224,7 @@ class CompiledStep:
             if kind == leaf.value.type
         ] + capture.apart
         with self.segment.gate.held():
-            self.effects.bind(self.segment)
+            self.effects.gradients.bind(self.segment)
         self.overlaps = Overlaps(self)
 
     def _check_state(self) -> None:
@@ -250,7 +246,7 @@ class CompiledStep:
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
-        return self.capture.failure(self.segment)
+        return self.capture.following.failure(self.segment)
 
     # -- running from Python
 
@@ -270,13 +266,13 @@ class CompiledStep:
                 sizes |= self.segment.sizes()
             return self.results.package(tensors, leaves, sizes, given)
         with gate.held(), uninterrupted():
-            self.effects.prepare(self.segment)
+            self.effects.gradients.prepare(self.segment)
             if config.check:
                 check_memory(self, arrays)
             try:
                 found = self.segment.run(arrays)
             except BaseException:
-                self.effects.abandon(self.segment)
+                self.effects.gradients.abandon(self.segment)
                 raise
             has_run()
             self.segment.commit()
@@ -355,7 +351,7 @@ class CompiledStep:
         effects = self.effects
         arrays = [t._array for t in found[count:]]
         free, rest = arrays[: len(effects.free)], arrays[len(effects.free) :]
-        effects.prepare(self.segment)
+        effects.gradients.prepare(self.segment)
         for (_, target), array in zip(effects.gradients.moving(), rest, strict=False):
             write_array(target, array)
         for (entry, _), array in zip(effects.written, rest[len(effects.moving) :], strict=True):
@@ -459,6 +455,3 @@ def _matching_exports(decision: Decision, capture: Capture) -> dict[Value, Any]:
     if decision.split.value in same:
         found[same[decision.split.value]] = decision.outcome
     return found
-
-
-__all__ = ["Capture", "CompiledStep", "Decision", "build_path"]

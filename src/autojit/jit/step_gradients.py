@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from autojit.core.device_array import write_array
+from autojit.core.records import record
 from autojit.dispatch.dispatch import value_of
 from autojit.ir.graph import Value
 from autojit.jit.followed_tensors import Followed, follow, root_array
@@ -25,7 +25,7 @@ from autojit.jit.trace_entries import GradEntry, StateEntry
 from autojit.tensor.tensor import StepGradient, Tensor, lent_gradient, step_gradient, storage_of, type_of, wrap
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class GradResult:
     """A leaf's ``.grad`` after the step: ``tensor`` (None, or a concrete tensor), or a new one with ``value``.
 
@@ -89,7 +89,7 @@ class GradResult:
         return [(self.value, self.tensor._array)]
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class ReplacedGradient(GradResult):
     """A gradient that the step reads and then replaces: the new one is written where the old one was.
 
@@ -155,7 +155,7 @@ def _is_plain(t: Tensor) -> bool:
     return bool(t._array.flags.c_contiguous and t._array.flags.aligned)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class GradInParts:
     """A ``.grad`` that is made of several tensors (a sparse one): a new one of new parts after every call."""
 

@@ -24,7 +24,8 @@ from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.jit.assigned_places import carrying
 from autojit.jit.draws import Drawn
-from autojit.jit.reachable import GENERATOR, PLACES, RANDOM, Saved, Walk, world_of
+from autojit.jit.places import Location
+from autojit.jit.reachable import GENERATOR, RANDOM, Saved, Walk, world_of
 from autojit.tensor.random_rounding import rounding_at_random
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
 from autojit.tensor.tensor import StepGradient, Tensor, type_of
@@ -252,7 +253,7 @@ def _picture(roots: list[tuple[str, Any]], result: Any, versions: dict[int, int]
             picture[part.path] = {"state": pickle.dumps(part.content)}
         elif isinstance(value, tuple | list | set) or type(value).__name__ == "deque":
             picture[part.path] = {"type": type(value).__name__, "length": len(value)}
-        elif not isinstance(value, PLACES) and type(value).__name__ != "cell":
+        elif not isinstance(value, Location) and type(value).__name__ != "cell":
             picture.setdefault(part.path, {})["value"] = value
     picture["gradient modes"] = {"value": (state.grad_enabled, state.inference)}
     return picture

@@ -18,6 +18,11 @@ from autojit.tensor import Tensor
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
+__all__ = [
+    "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "pinv", "qr", "solve", "solve_triangular",
+    "svd", "svdvals",
+]  # fmt: skip
+
 
 class Eigh(NamedTuple):
     """``eigenvalues`` ascending, ``eigenvectors`` as columns."""

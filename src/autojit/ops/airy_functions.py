@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import O, bind
 from autojit.ops.elementwise_arithmetic import mul
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_special import Special
@@ -125,16 +124,11 @@ class Airy(Special):
 
     is_slope: bool
 
-    is_cheap: ClassVar[bool] = False
-
     def eager(self, *arrays: NDArray[Any]) -> Any:
         return np.asarray(evaluate(arrays[0], self.is_slope)).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        if self.is_slope:
-            return (lambda: mul(x, airy(x)),)
-        return (lambda: bind(Airy(True), x),)
+    def slope(self, x: O, y: O) -> O:
+        return mul(x, airy(x)) if self.is_slope else bind(Airy(True), x)
 
     @classmethod
     def samples(cls, dtype: DType) -> Samples:

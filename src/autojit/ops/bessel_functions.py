@@ -11,14 +11,14 @@ Sources: Abramowitz and Stegun 9.1.18, 9.1.27, 9.1.88, 9.1.89, 9.2.5, 9.2.6, 9.6
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import O, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_complex import sign
@@ -228,8 +228,6 @@ class Bessel(Special):
 
     kind: str
 
-    is_cheap: ClassVar[bool] = False
-
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
         if x.size <= _BLOCK:
@@ -240,9 +238,9 @@ class Bessel(Special):
             line[start : start + _BLOCK] = evaluate(self.kind, flat[start : start + _BLOCK])
         return found
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: _SLOPES[self.kind](x, result),)
+    def slope(self, x: O, y: O) -> O:
+        found: O = _SLOPES[self.kind](x, y)
+        return found
 
     @classmethod
     def samples(cls, dtype: DType) -> Samples:

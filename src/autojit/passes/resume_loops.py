@@ -49,8 +49,7 @@ def resume_loops(graph: Graph) -> Graph:
     if not label or not finals:
         return graph
     read = {v: last_name(v, finals) for v in finals}
-    renamed = [Node(n.op, tuple(read.get(v, v) for v in n.inputs), n.outputs, n.source) for n in nodes]
-    return Graph(graph.inputs, tuple(renamed), tuple(read.get(v, v) for v in graph.outputs))
+    return graph.renamed([n.reading(read) for n in nodes], read)
 
 
 def _resumed(earlier: Node, later: Node, match: Match, label: int) -> tuple[Node, Node]:

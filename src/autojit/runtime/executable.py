@@ -18,7 +18,6 @@ import ctypes
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from autojit.core.device import CPU, Device
 from autojit.core.device_array import first_address, layout_in_memory, on_layout
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child
+from autojit.core.records import record
 from autojit.core.sizes import expression_of
 from autojit.ir.concrete import concrete
 from autojit.runtime.entry_records import ARRAY_DATA_OFFSET
@@ -50,7 +50,7 @@ STEP_SYMBOL = "aj_step"
 POINTER_BYTES = 8
 
 
-@dataclass(frozen=True)
+@record
 class TableLayout:
     """Index of every entry of the pointer table."""
 
@@ -68,7 +68,7 @@ class TableLayout:
         return self.n_inputs + self.n_outputs
 
 
-@dataclass(frozen=True)
+@record
 class OutputSpec:
     """An output's shape and NumPy dtype, and the most elements it can have where the step counts them itself.
 

@@ -135,6 +135,7 @@ class PlanBuilder:
         self.scratch: dict[Scratch, int] = {}
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
+        self.before_local: dict[BandEntry, int] = {}  # bytes of scratch that workers have before a band's local memory
         kept = peak = 0
         regions: list[int] = list(self.memory.regions)
         # Kernels of a band or batch run side by side, so workers' scratch is shared only where it is of one size.
@@ -165,6 +166,8 @@ class PlanBuilder:
                     kept += self._scratch_bytes(scratch)
             own = [s for p in parts for s in _scratch_of(p) if s.per_worker and s not in self.open_scratch]
             workers = max(map(self._scratch_bytes, own), default=0)
+            if isinstance(entry, BandEntry):
+                self.before_local[entry] = workers
             peak = max(peak, moving + workers)
         if regions:
             assert self.sizes is not None
@@ -295,13 +298,8 @@ class PlanBuilder:
         """Address of a value that lives inside a band, for the first worker."""
         if band in self.open_bands:
             return self._in_region(self.open_bands[band], argument.offset_bytes, slot)
-        local = self.arena.address + self.worker_offset + self._workers_scratch(band)
+        local = self.arena.address + self.worker_offset + self.before_local[band]
         return self._word(local + argument.offset_bytes, slot)
-
-    def _workers_scratch(self, band: BandEntry) -> int:
-        """Bytes of per-worker scratch that the band's kernels share, before its local memory."""
-        scratch = [s for e in band.entries for s in _scratch_of(e) if s.per_worker and s not in self.open_scratch]
-        return max(map(self._scratch_bytes, scratch), default=0)
 
     def _argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Value):  # most are

@@ -17,11 +17,9 @@ before that last look, so a wake-up between look and sleep is not lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from autojit.codegen.cpu.plan.runner import PARALLEL_FOR
 from autojit.codegen.module_text import ModuleText, Signature
-from autojit.codegen.native_function import BODY, NativeFunction, body
+from autojit.codegen.native_function import BODY, NativeFunction
 from autojit.codegen.records import Field, HalfWord, Pointer, Record, Word
 from autojit.core.once import once
 
@@ -62,7 +60,6 @@ _WAKE = Signature("wake_on", "ptr word, i32 count")
 _WORK = Signature("work", "i64 worker")
 _WORKER = Signature("worker", "ptr argument", "ptr")
 _RECRUIT = Signature("recruit", "i32 wanted")
-_NOTHING = body("nothing")
 _CREATE = Signature("pthread_create", "ptr thread, ptr attributes, ptr start, ptr argument", "i32")
 _DETACH = Signature("pthread_detach", "i64 thread", "i32")
 _MASK = Signature("pthread_sigmask", "i32 how, ptr new, ptr old", "i32")
@@ -135,7 +132,7 @@ def pool_ir(machine: str) -> str:
     _add_recruit(module)
     _add_parallel_for(module)
     _add_reset(module)
-    _add_measurements(module)
+    _add_pause(module)
     return module.text()
 
 
@@ -321,29 +318,12 @@ def _add_reset(module: PoolModule) -> None:
     f.finish()
 
 
-def _add_measurements(module: PoolModule) -> None:
-    """How long is a pause here, for calibration; the cost of empty jobs without Python in between."""
+def _add_pause(module: PoolModule) -> None:
+    """How long is a pause here, for calibration."""
     f = PoolFunction(module, Signature("aj_pool_pause", "i64 count"))
-    _at_least_once(f, f.parameters[0], f.pause)
+    with f.loop(0, f.parameters[0]):
+        f.pause()
     f.finish()
-    f = PoolFunction(module, _NOTHING, linkage="internal")
-    f.finish()
-    f = PoolFunction(module, Signature("aj_pool_rounds", "i64 rounds, i64 chunks"))
-    rounds, chunks = f.parameters
-    _at_least_once(f, rounds, lambda: f.call(PARALLEL_FOR, f"@{_NOTHING.symbol}", "null", chunks, INT32_MOST))
-    f.finish()
-
-
-def _at_least_once(f: NativeFunction, times: str, turn: Callable[[], object]) -> None:
-    """Do something ``times`` times, once at least."""
-    again, done = f.junction("i64", stem="again"), f.junction(stem="done")
-    f.go(again, 0)
-    (k,) = f.begin(again)
-    turn()
-    following = f.add(k, 1)
-    f.go_unless(f.test("slt", following, times), done)
-    f.go(again, following)
-    f.begin(done)
 
 
 @once

@@ -10,10 +10,11 @@ Members live on a level:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from autojit.core.device import CPU, Device
+from autojit.core.records import record
 from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
@@ -24,7 +25,7 @@ from autojit.schedule.pull import Indices
 FULL, ROW, OUT = "full", "row", "out"
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Group:
     """A loop nest under construction."""
 

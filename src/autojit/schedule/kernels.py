@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from autojit.core.device import CPU, Device
+from autojit.core.records import record
 from autojit.core.sizes import surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Node, Value
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from autojit.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     """A strided reading of a buffer: element ``offset + sum(stride * index)`` of ``value``'s storage."""
 
@@ -29,7 +30,7 @@ class Access:
     strides: tuple[int, ...]  # in elements, one per axis of the value read
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class LoopKernel:
     """A fusion group. Arguments: loads, stores, accumulators."""
 
@@ -48,7 +49,7 @@ class LoopKernel:
         self.program = replace(self.program, in_place=places)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class MatmulKernel:
     """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
 
@@ -72,7 +73,7 @@ class MatmulKernel:
         return None if self.init is None else (self.init, self.node.outputs[0])
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class StructuredKernel:
     """Any other op on contiguous operands: scatters, scans, opaque calls."""
 
@@ -91,7 +92,7 @@ class StructuredKernel:
         return list(self.node.outputs)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class CopyKernel:
     """Bytes of one buffer into another of the same size."""
 
@@ -106,7 +107,7 @@ class CopyKernel:
         return [self.target]
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class NestedKernel:
     """A branch or loop on contiguous operands: its graphs have schedules, which run as often as the data decide."""
 
@@ -128,7 +129,7 @@ class NestedKernel:
 Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel | NestedKernel
 
 
-@dataclass(frozen=True)
+@record
 class Apart:
     """Kernels that may fail, and kernels that write what outlives the step: they do not run side by side."""
 

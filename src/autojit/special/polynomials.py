@@ -47,8 +47,7 @@ def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc:
 
     polynomial.__name__ = polynomial.__qualname__ = name
     polynomial.__doc__ = doc
-    wrapped: Callable[..., Tensor] = with_out(polynomial)
-    return wrapped
+    return with_out(polynomial)
 
 
 def _greatest(degrees: Tensor) -> int:

@@ -12,6 +12,7 @@ from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import Real
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import rsqrt
 from autojit.functions.factories import zeros
@@ -118,14 +119,7 @@ def native_layer_norm(
 
 @declared(method=False)
 def native_group_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    eps: float,
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``group_norm``, the means and the reciprocals of the deviations.
 
@@ -181,7 +175,7 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
 @declared(method=False)
 @refuses("complex")
 def rrelu(
-    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
+    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: object = None
 ) -> Tensor:
     """``nn.functional.rrelu``; a generator other than the default one is refused.
 
@@ -194,14 +188,14 @@ def rrelu(
 
 @declared(method=False)
 def rrelu_(
-    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
+    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: object = None
 ) -> Tensor:
     """``rrelu`` in place."""
     _refuse_generator("rrelu_", generator)
     return F.rrelu_(input, lower, upper, training)
 
 
-def _refuse_generator(name: str, generator: Any) -> None:
+def _refuse_generator(name: str, generator: object) -> None:
     if generator is not None:
         raise NotImplementedError(f"{name}: only the default generator is supported; seed it with manual_seed")
 
@@ -215,7 +209,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor
 
 
 @declared(method=False)
-def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Real = 0) -> Tensor:
     """``nn.functional.pad`` with a constant.
 
     Example:
@@ -355,11 +349,7 @@ def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
 @declared(method=False)
 @refuses("int")
 def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    pos_weight: Tensor | None = None,
-    reduction: int = 0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.binary_cross_entropy_with_logits``."""
     found = F.binary_cross_entropy_with_logits(input, target, weight, reduction="none", pos_weight=pos_weight)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
 from autojit.dispatch.inplace import copy_into
+from autojit.dispatch.promotion import Operand
 from autojit.functions.elementwise import div
 from autojit.functions.factories import tensor
 from autojit.functions.memory import UntypedStorage, data_ptr
@@ -24,7 +25,7 @@ def const_data_ptr(self: Tensor) -> int:
 
 
 @declared(function=False)
-def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: object = False) -> tuple[int, ...]:
     """The axes from the outermost in memory to the innermost.
 
     Raises:
@@ -77,7 +78,7 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 
 @declared(function=False)
-def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
+def pin_memory(self: Tensor, device: object = None) -> NoReturn:
     """Memory that a GPU reads directly.
 
     Raises:
@@ -87,7 +88,7 @@ def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
 
 
 @declared(function=False)
-def record_stream(self: Tensor, s: Any) -> None:
+def record_stream(self: Tensor, s: object) -> None:
     """Nothing: memory is free when nobody refers to it."""
 
 
@@ -104,13 +105,13 @@ def __reversed__(self: Tensor) -> Tensor:
 
 
 @declared(function=False)
-def __div__(self: Tensor, other: Any) -> Tensor:
+def __div__(self: Tensor, other: Operand) -> Tensor:
     """Division under Python 2's name."""
     return div(self, other)
 
 
 @declared(function=False)
-def __rdiv__(self: Tensor, other: Any) -> Tensor:
+def __rdiv__(self: Tensor, other: Operand) -> Tensor:
     """Division of another number by this tensor, under Python 2's name."""
     if not isinstance(self, Tensor):
         raise TypeError(f"__rdiv__ is a method of Tensor, not of {type(self).__name__}")
@@ -118,6 +119,6 @@ def __rdiv__(self: Tensor, other: Any) -> Tensor:
 
 
 @declared(function=False)
-def __idiv__(self: Tensor, other: Any) -> Tensor:
+def __idiv__(self: Tensor, other: Operand) -> Tensor:
     """Division in place, under Python 2's name."""
     return self.div_(other)

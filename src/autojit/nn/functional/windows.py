@@ -7,12 +7,12 @@ chain of elementwise steps over strided slices, which compiles into one loop; a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.records import record
 from autojit.core.sizes import size_max, surely_equal
 from autojit.tensor import Tensor
 
@@ -23,7 +23,7 @@ LONGEST_CHAIN = 16
 """Taps up to which a window is a chain of elementwise steps; a longer one would make a large graph."""
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """Windows along one axis: window ``i`` sees ``i * stride + k * dilation - padding`` for every tap ``k < size``."""
 

@@ -8,7 +8,6 @@ error does not grow with the number of elements. `FoldPrinter.flush` ends a bloc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
@@ -17,11 +16,12 @@ from autojit.codegen.expressions import Memo
 from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, int64
+from autojit.core.records import record
 from autojit.ir.graph import Value
 from autojit.schedule.loops import Accumulator, RowReduction
 
 
-@dataclass(frozen=True)
+@record
 class Fold:
     """The variables of one fold: ``slot`` of ``dtype`` takes elements, ``total`` of ``wide`` takes blocks (if any)."""
 

@@ -162,11 +162,11 @@ def _add_many(module: ModuleText) -> None:
     f = NativeFunction(module, body("aj_many"), attributes="")
     context, chunk, worker = f.parameters
     parts = f.after(Batch, context)
-    following = f.first_where(
-        1,
-        f.get(context, Batch.n_parts),
-        lambda k: f.test("slt", chunk, f.get(f.item(BatchPart, parts, k), BatchPart.first)),
-    )
+    n_parts, found = f.get(context, Batch.n_parts), f.junction("i64", stem="found")
+    with f.loop(1, n_parts) as k:
+        f.go_when(f.test("slt", chunk, f.get(f.item(BatchPart, parts, k), BatchPart.first)), found, k)
+    f.go(found, n_parts)
+    (following,) = f.begin(found)
     part = f.item(BatchPart, parts, f.add(following, -1))
     local = f.sub(chunk, f.get(part, BatchPart.first))
     f.call(BODY, f.get(part, BatchPart.context), local, worker, by=f.get(part, BatchPart.body))
