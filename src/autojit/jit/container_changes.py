@@ -154,7 +154,8 @@ class ContainerChanges:
     def changing_item(self, container: Any, function: Callable[..., Any], key: object, *value: object) -> None:
         """Assign to an item or a part of a list or deque, or delete it."""
         key = digits(key)
-        if is_a(container, list) and function is operator.setitem and is_a(key, int) and not self._is_moved(container):
+        is_unmoved = is_a(container, list) and id(container) not in self._before
+        if is_unmoved and function is operator.setitem and is_a(key, int):
             self._assign_in_place(container, operator.index(key), *value)
             return
         if not is_a(key, slice):
@@ -164,10 +165,6 @@ class ContainerChanges:
         if is_a(key, slice):
             value = tuple(map(_drawn_from, value))
         self.repeat(getattr(container, f"__{function.__name__}__"), key, *value)
-
-    def _is_moved(self, items: object) -> bool:
-        """Whether the step has changed a list in other ways than item by item."""
-        return id(items) in self._before
 
     def _assign_in_place(self, items: list[Any], place: int, value: object) -> None:
         if -len(items) <= place < 0:
@@ -210,7 +207,8 @@ class ContainerChanges:
             self.changing_item(container, operator.setitem, key, value)
         elif is_a(container, ARRAYS) and not is_user_class(kind):
             self.observer.used_as_key(key)
-            is_mixed = not self.arrays.is_written(container) and self._is_changed(container)
+            known = None if self.arrays.is_written(container) else self._before.get(id(container))
+            is_mixed = known is not None and not same(snapshot(container, frozenset()), known[1])
             if is_mixed or self.arrays.shows(value, container):
                 self._give_up(container)
             self.keep(container)
@@ -256,10 +254,6 @@ class ContainerChanges:
         held = {key: known.get(key, dict.get(container, key, MISSING)) for key in keys}
         held = {key: value for key, value in held.items() if value is not MISSING}
         return tuple(held), tuple(held.values())
-
-    def _is_changed(self, container: Collection[Any]) -> bool:
-        known = self._before.get(id(container))
-        return known is not None and not same(snapshot(container, frozenset()), known[1])
 
     def changes(self) -> dict[int, tuple[str, Any, Any]]:
         """The containers that code may have changed, by id: name, what they held and what they hold now."""

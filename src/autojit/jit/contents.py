@@ -162,11 +162,6 @@ class Contents(ContainerChanges, Tables):
         elif id(value) in self.observer.outside and (type(value).__name__ in BAGS or is_without_secrets(type(value))):
             self.instance(value)  # is compared, or shown, by code in C
 
-    def matched(self, value: object) -> None:
-        """Something whose attributes a class pattern is about to read."""
-        if id(value) in self.observer.outside:
-            self.instance(value)
-
     def escape(self, value: Any, within: tuple[Any, ...] = ()) -> None:
         """Something that goes into code that cannot be observed; ``within`` what the step has made around it."""
         kind = type(value)

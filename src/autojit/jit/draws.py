@@ -279,7 +279,8 @@ class Plans:
         common = keys.of_sizes if several or any(draw.has_sizes for draw in draws) else keys.of_kind
         found = None
         for plan in self.plans:
-            if plan.common == common and _are_alike(plan.draws, draws):
+            is_long = len(plan.draws) == len(draws)
+            if plan.common == common and is_long and all(map(Draw.is_as, plan.draws, draws)):
                 found = plan
                 found.key = keys.exact if found.key == keys.exact else common  # other numbers draw the same
                 break
@@ -324,10 +325,6 @@ def another_draw(known: Draw, draw: Draw | None) -> TraceError:
         {"before": f"{known.name} at {known.source}", "now": now},
         "draw outside the step and pass the numbers as arguments",
     )
-
-
-def _are_alike(draws: Sequence[Draw], others: Sequence[Draw]) -> bool:
-    return len(draws) == len(others) and all(map(Draw.is_as, draws, others))
 
 
 def _plain(value: object) -> Any:

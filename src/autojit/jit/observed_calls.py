@@ -35,9 +35,9 @@ import numpy as np
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
+from autojit.jit.asked_contexts import context_call, is_of_context, note_setting
 from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.attribute_tables import note_table
-from autojit.jit.context_variables import context_call, is_of_context
 from autojit.jit.draws import GENERATORS, is_unseeded, outside_of_capture
 from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
@@ -50,9 +50,9 @@ from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
-from autojit.jit.own_settings import note_setting
 from autojit.jit.places import defines, is_a, module_of
 from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ class ObservedCalls(ObservedTexts):
 
     def _is_deferring(self, instead: object) -> bool:
         taking = instead.func if type(instead) is partial else instead
-        return taking in (self.defer, self.contents.repeat, self._print, *self.foreign.deferring)
+        foreign = self.foreign
+        known = (self.defer, self.contents.repeat, self._print, foreign.defer, foreign.defer_log, foreign.warnings.warn)
+        return taking in known
 
     def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -354,19 +356,15 @@ class ObservedCalls(ObservedTexts):
     # -- builtins
 
     def _getattr(self, obj: object, name: str, *default: object) -> Any:
-        if not default:
-            return self.attribute(obj, name)
         try:
             return self.attribute(obj, name)
         except AttributeError:
+            if not default:
+                raise
             return default[0]
 
     def _hasattr(self, obj: object, name: str) -> bool:
-        try:
-            self.attribute(obj, name)
-        except AttributeError:
-            return False
-        return True
+        return self._getattr(obj, name, MISSING) is not MISSING
 
     def _vars(self, obj: object) -> Any:
         if is_a(obj, Tensor):
