@@ -130,19 +130,12 @@ class Draw:
 
         ``arguments``: of the call, the user's last.
         """
-        return outside_of_capture(self._now(arguments), _plain(self.args_now(arguments)), _plain(self.kwargs))
-
-    def _now(self, arguments: tuple[Any, ...] | None) -> Callable[..., Any]:
-        if self.place is None or self.function is next:
-            return self.function
-        found: Callable[..., Any] = getattr(self.place.now(arguments), self.function.__name__)
-        return found
-
-    def args_now(self, arguments: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """The arguments, with the iterator that is there now."""
-        if self.place is None or self.function is not next:
-            return self.args
-        return (self.place.now(arguments), *self.args[1:])
+        function, args = self.function, self.args
+        if self.place is not None:
+            owner = self.place.now(arguments)
+            is_next = function is next
+            function, args = (next, (owner, *args[1:])) if is_next else (getattr(owner, function.__name__), args)
+        return outside_of_capture(function, _plain(args), _plain(self.kwargs))
 
     def is_as(self, other: Draw, is_now: bool = False) -> bool:
         """Whether the same is fetched at every call, or by this one (``is_now``), of which ``other`` is a draw.

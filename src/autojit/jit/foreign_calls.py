@@ -178,8 +178,6 @@ TELLING = (print, _call, issue)
 class _System:
     """What functions of modules read and change: files, the process, the interpreter."""
 
-    __name__ = "the system"
-
 
 _SYSTEM = _System()
 _METHODS = (FunctionType, type(list.append), type(object.__init__))

@@ -24,6 +24,7 @@ from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
 from autojit.history.gradients import hook_tables
 from autojit.jit.guards import PRIMITIVES
+from autojit.jit.held_contents import fill
 from autojit.jit.observed_functions import BAGS
 from autojit.jit.places import Location
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
@@ -264,12 +265,8 @@ class Saved:
             value, content = part.value, part.content
             if isinstance(value, dict):
                 _restore_dict(value, content)
-            elif isinstance(value, list):
-                if len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True)):
-                    list.__setitem__(value, slice(None), content)
-            elif isinstance(value, deque | set):
-                value.clear()
-                value.extend(content) if isinstance(value, deque) else value.update(content)
+            elif isinstance(value, list | deque | set):
+                fill(value, content)
             elif isinstance(value, CellType):
                 value.cell_contents = content
             elif isinstance(value, Location):
