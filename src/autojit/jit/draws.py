@@ -12,13 +12,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.core.records import record
 from autojit.core.sizes import SymbolicSize, hint_of
 from autojit.core.source import SourceLocation
 from autojit.jit.guards import Guard, same, stand_ins
@@ -115,7 +116,7 @@ class ArgumentPlace:
         return other is None or self.owner is other.owner or getattr(other, "number", None) == self.number
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Draw:
     """A hidden input: what a call that is made before every run of the step gives."""
 
@@ -172,14 +173,14 @@ class Draw:
         return any(is_a(leaf, int) for leaf in flatten((self.args, self.kwargs))[0])
 
 
-@dataclass(frozen=True)
+@record
 class Raised:
     """Instead of a hidden input: what fetching it has raised."""
 
     error: BaseException
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Plan:
     """The draws of the calls for which any of ``alternatives``, lists of guards, holds; ``key``: of ``Keys``."""
 

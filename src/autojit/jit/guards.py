@@ -12,7 +12,6 @@ from __future__ import annotations
 import decimal
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from autojit.core.device import Device
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 from autojit.core.source import SourceLocation
 from autojit.core.wrapping import own
 from autojit.history.gradients import hook_keys
@@ -69,7 +69,7 @@ _IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table is before t
 _MANAGED_OFFSET = -24
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Guard:
     """One read: ``read()`` still gives something equal to ``expected``.
 

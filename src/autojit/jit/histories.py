@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
-from autojit.autograd.engine import run_backward
+from autojit.autograd.engine import Walk
 from autojit.autograd.function_context import BackwardCFunction
-from autojit.core.ports import Trace
 from autojit.core.types import TensorType
 from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of, wants_grad
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.tensor.node import FREED, Edge, Node
 from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.trace import Trace
 
 
 def has_history(t: Tensor) -> bool:
@@ -74,5 +74,5 @@ def pulled_back(
     """
     roots: list[Any] = [(edge_of(t), bar) for t, bar in zip(outputs, bars, strict=True)]
     targets: list[Any] = [edge_of(leaf) for leaf in leaves]
-    found = run_backward(roots, True, True, targets, False, closed=True, is_masked=is_masked)
+    found = Walk(True, targets, False, closed=True, is_masked=is_masked).start(roots, True)
     return [(edge, found.get(edge)) for edge in targets]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from threading import local
 from types import CellType, UnionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.core.counted_dict import CountedDict
+from autojit.core.records import record
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
@@ -28,7 +28,7 @@ class Method(Protocol):
     def __call__(self, *args: object, **kwargs: object) -> Any: ...
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Location:
     """What can be assigned: a key of a dictionary (of attributes, of globals), an item of a list, an attribute, a cell.
 

@@ -12,13 +12,13 @@ import random
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.device_array import has_layout, write_array
+from autojit.core.records import record
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
@@ -38,7 +38,7 @@ _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functio
 _UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Part:
     """One thing the walk has met: where, what, and what it holds."""
 

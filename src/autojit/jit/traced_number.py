@@ -387,7 +387,7 @@ def _power(self: TracedNumber, exponent: object, modulus: object = None) -> Any:
     if modulus is not None:
         return pow(self.concrete(), exponent, modulus)
     is_whole = type(exponent) is int and exponent >= 0
-    if self.kind is int and is_whole:
+    if self.kind is int and isinstance(exponent, int) and is_whole:
         span = power(self.span.magnitude(), span_of(exponent))
         if fits(span):
             return _raised(self, exponent, int)
@@ -401,7 +401,7 @@ def _power(self: TracedNumber, exponent: object, modulus: object = None) -> Any:
     return _power_by_digits(self, exponent)
 
 
-def _raised(self: TracedNumber, exponent: object, kind: type) -> TracedNumber:
+def _raised(self: TracedNumber, exponent: float, kind: type) -> TracedNumber:
     self._check()
     with grad_mode(False):
         found = self.tensor.to(int64 if kind is int else float64) ** exponent

@@ -161,7 +161,7 @@ class Watching:
                 self._refuse(self._effect(observer, snapshot) or marks.effect())  # what came before is done, too
                 raise
             self._refuse(self._effect(observer, snapshot) or marks.effect())
-            made.reads = _Reads([*observer.all_guards(), *map(_memory_guard, made.extra)])
+            made.reads = Reads([*observer.all_guards(), *map(_memory_guard, made.extra)])
             self.recordings += 1
         finally:
             marks.take_back()
@@ -250,7 +250,7 @@ class _OfBackward(Observer):
         return super().replacement(function, arguments)
 
 
-class _Reads:
+class Reads:
     """What users' code has read outside: as the native entry does it, classes and functions are compared by words of
     memory, and by meaning only where these have changed.
     """
