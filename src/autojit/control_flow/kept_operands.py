@@ -122,6 +122,3 @@ def _kept_by(node: Node, mask: int) -> Iterator[Tensor]:
 
 def _type_of(entry: Any) -> TensorType:
     return type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)
-
-
-__all__ = ["apply_body", "kept_inputs"]

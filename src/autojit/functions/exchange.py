@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU, DeviceLike
+from autojit.core.device import CPU, Device, DeviceLike
 from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import ports
@@ -227,7 +227,7 @@ def fill(self: Tensor, value: Operand) -> None:
     self.fill_(value)
 
 
-def to_device(self: Tensor, device: DeviceLike, /, *, stream: object = None) -> Tensor:
+def to_device(self: Tensor, device: Device | str | int, /, *, stream: object = None) -> Tensor:
     """On a device, as the array API standard names it.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,20 +35,17 @@ from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
-if TYPE_CHECKING:
-    pass
-
 
 def getitem(x: Tensor, key: object) -> Tensor:
     """``x[key]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
     index = key
     what = _constant(index)
     if what is not None:
-        key, found = recall(what, x)
+        memo, found = recall(what, x)
         if found is None:
             seen = _view(x, normalize(x, index))
             found = one_node(seen if seen is not x else x.view(x.shape), x, _node_name(index))
-            keep(key, x, found)
+            keep(memo, x, found)
         return found
     if isinstance(index, list):
         index = _as_tuple(index)

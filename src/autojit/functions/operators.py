@@ -26,7 +26,7 @@ _NOT_OURS: Tensor = NotImplemented  # Python then asks the other operand, so tha
 def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Tensor]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
-    compute = type(op).of_pair
+    compute: Any = type(op).of_pair
 
     def operator(self: Tensor, other: Operand) -> Tensor:
         a = self._array

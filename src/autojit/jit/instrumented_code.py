@@ -370,6 +370,3 @@ def as_written(code: CodeType) -> CodeType:
 
 
 _MARK = object()
-
-
-__all__ = ["DROPPED", "HELD", "RETURNED", "UNPACKED", "Hooks", "as_written", "instrumented", "is_instrumented"]

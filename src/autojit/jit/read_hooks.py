@@ -335,5 +335,3 @@ _functions = {k: f for k, f in globals().items() if type(f) is FunctionType and 
 HOOKS = {name: function for name, function in _functions.items() if name[0] != "_"}
 for _hook in _functions.values():
     relay(_hook)  # messages speak of the function that is read or called
-
-__all__ = ["HOOKS", "PLAIN", "active"]

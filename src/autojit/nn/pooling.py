@@ -7,7 +7,7 @@ from typing import Any
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
-from autojit.nn.functional.pooling import OutputSize
+from autojit.nn.functional.adaptive_pooling import OutputSize
 from autojit.nn.functional.windows import Extents, numbers
 from autojit.nn.layer import Layer
 from autojit.tensor import Tensor

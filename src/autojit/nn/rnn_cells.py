@@ -112,7 +112,7 @@ class RNNCellBase(Recurrent):
         return F.linear(input, self.weight_ih, self.bias_ih)
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *self._unlike(bias=True)])
 
 
 class RNNCell(RNNCellBase):
@@ -138,8 +138,7 @@ class RNNCell(RNNCellBase):
         return rnn_step(self._gates_x(input), h, self.weight_hh, self.bias_hh, self.nonlinearity)
 
     def extra_repr(self) -> str:
-        suffix = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
-        return super().extra_repr() + suffix
+        return ", ".join([super().extra_repr(), *self._unlike(nonlinearity="tanh")])
 
 
 class LSTMCell(RNNCellBase):
