@@ -13,7 +13,9 @@ from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
-Number = bool | int | float | complex
+Real = bool | int | float
+Number = Real | complex
+Operand = Tensor | Number | np.generic | np.ndarray[Any, Any]
 NUMBERS = (int, float, complex, np.generic)
 _CASTS: dict[DType, Op] = {}
 

@@ -12,13 +12,14 @@ from autojit.distributions.categorical import Categorical, OneHotCategorical
 from autojit.distributions.counts import Bernoulli, Binomial, Geometric, Poisson
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_family import Beta, Dirichlet, Exponential, Gamma
+from autojit.distributions.independent import Independent
 from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
+from autojit.distributions.low_rank import LowRankMultivariateNormal
 from autojit.distributions.multivariate import MultivariateNormal
 from autojit.distributions.parameters import EULER_CONSTANT, sum_rightmost
 from autojit.distributions.transformed import (
     HalfCauchy,
     HalfNormal,
-    Independent,
     LogNormal,
     Pareto,
     TransformedDistribution,
@@ -27,11 +28,11 @@ from autojit.functions.comparison import where
 from autojit.functions.elementwise import abs as absolute
 from autojit.functions.elementwise import exp, log, xlogy
 from autojit.functions.special import digamma, lgamma
-from autojit.linalg import solve_triangular
 from autojit.nn.functional import softplus
 from autojit.tensor.tensor import Tensor
 
 Rule = Callable[[Any, Any], Tensor]
+AnyNormal = MultivariateNormal | LowRankMultivariateNormal
 
 _RULES: dict[tuple[type, type], Rule] = {}
 
@@ -108,8 +109,9 @@ def _normal(p: Normal, q: Normal) -> Tensor:
 
 
 @register_kl(HalfNormal, HalfNormal)
-def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
-    return _normal(p.base_dist, q.base_dist)
+@register_kl(HalfCauchy, HalfCauchy)
+def _folded(p: HalfNormal | HalfCauchy, q: HalfNormal | HalfCauchy) -> Tensor:
+    return kl_divergence(p.base_dist, q.base_dist)
 
 
 @register_kl(LogNormal, LogNormal)
@@ -132,16 +134,14 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 def _multivariate_normal(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     if p.event_shape != q.event_shape:
         raise ValueError("KL-divergence between two Multivariate Normals with different event shapes is undefined")
-    ours, theirs = p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
-    shared = solve_triangular(theirs, ours + theirs * 0, upper=False)
-    moved = solve_triangular(theirs + ours * 0, (p.loc - q.loc).unsqueeze(-1), upper=False)
-    distance = (shared**2).sum((-2, -1)) + (moved**2).sum((-2, -1))
-    return q._half_log_det() - p._half_log_det() + 0.5 * (distance - p.event_shape[0])
+    return between_normals(p, q)
 
 
-@register_kl(HalfCauchy, HalfCauchy)
-def _half_cauchy(p: HalfCauchy, q: HalfCauchy) -> Tensor:
-    return _cauchy(p.base_dist, q.base_dist)
+def between_normals(p: AnyNormal, q: AnyNormal) -> Tensor:
+    """The divergence of normal vectors of one length; their covariances may be of low rank."""
+    columns = *p._columns(), (p.loc - q.loc).unsqueeze(-1)
+    distance = sum(map(q._squared_length, columns), q._log_det() - p._log_det())
+    return 0.5 * (distance - p.event_shape[0])
 
 
 @register_kl(Uniform, Uniform)
@@ -201,10 +201,6 @@ def _pareto(p: Pareto, q: Pareto) -> Tensor:
 
 
 @register_kl(Bernoulli, Bernoulli)
-def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
-    return _of_success(p, q)
-
-
 def _of_success(p: Any, q: Any) -> Tensor:
     chance = p.probs
     own = xlogy(chance, chance) + xlogy(1 - chance, 1 - chance)
@@ -268,7 +264,7 @@ def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
 @register_kl(Gamma, Normal)
 @register_kl(Beta, Normal)
 @register_kl(Pareto, Normal)
-def _any_normal(p: Distribution, q: Normal) -> Tensor:
+def to_normal(p: Distribution, q: Normal) -> Tensor:
     """-log q is a parabola, so the mean and the variance of p decide."""
     parabola = (p.variance + (p.mean - q.loc) ** 2) / (2 * q.scale**2)
     return 0.5 * log_of(2 * pi) + log(q.scale) + parabola - p.entropy()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from math import log as log_of
-from math import pi
-
 from autojit.core.errors import UnsupportedError
 from autojit.distributions.distribution import Distribution
 from autojit.distributions.gamma_family import Beta, Exponential, Gamma
-from autojit.distributions.kl import outside, register_kl
+from autojit.distributions.kl import AnyNormal, between_normals, outside, register_kl, to_normal
 from autojit.distributions.location_scale import Gumbel, Laplace, Normal, Uniform
 from autojit.distributions.low_rank import LowRankMultivariateNormal
 from autojit.distributions.matrices import Wishart, multivariate_digamma, multivariate_lgamma
@@ -18,45 +15,7 @@ from autojit.distributions.transformed import Pareto
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import exp, log, log1p, xlogy
 from autojit.functions.special import digamma, lgamma
-from autojit.linalg import solve_triangular
 from autojit.tensor.tensor import Tensor
-
-AnyNormal = MultivariateNormal | LowRankMultivariateNormal
-
-
-def _log_det(p: AnyNormal) -> Tensor:
-    return p._log_det() if isinstance(p, LowRankMultivariateNormal) else 2 * p._half_log_det()
-
-
-def _trace_of_ratio(p: AnyNormal, q: AnyNormal) -> Tensor:
-    """The trace of the inverse of q's covariance times p's."""
-    if isinstance(p, LowRankMultivariateNormal):
-        columns = [p.cov_factor, p.cov_diag.sqrt().diag_embed()]
-    else:
-        columns = [p._unbroadcasted_scale_tril]
-    total: Tensor | None = None
-    for column in columns:
-        if isinstance(q, LowRankMultivariateNormal):
-            scaled = (column**2 / q.cov_diag.unsqueeze(-1)).sum((-2, -1))
-            term = scaled - ((q._whitened() @ column) ** 2).sum((-2, -1))
-        else:
-            factor = q._unbroadcasted_scale_tril
-            batch = (factor[..., :1, :1] + column[..., :1, :1]).shape[:-2]
-            wide = factor.expand((*batch, *factor.shape[-2:])), column.expand((*batch, *column.shape[-2:]))
-            term = (solve_triangular(*wide, upper=False) ** 2).sum((-2, -1))
-        total = term if total is None else total + term
-    assert total is not None
-    return total
-
-
-def _squared_length(q: AnyNormal, gap: Tensor) -> Tensor:
-    if isinstance(q, LowRankMultivariateNormal):
-        return q._squared_length(gap)
-    factor = q._unbroadcasted_scale_tril
-    whole = gap.unsqueeze(-1)
-    batch = (factor[..., :1, :1] + whole[..., :1, :1]).shape[:-2]
-    wide = factor.expand((*batch, *factor.shape[-2:])), whole.expand((*batch, *whole.shape[-2:]))
-    return (solve_triangular(*wide, upper=False) ** 2).sum((-2, -1))
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
@@ -67,8 +26,7 @@ def _normals(p: AnyNormal, q: AnyNormal) -> Tensor:
         raise ValueError(
             "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
         )
-    distance = _trace_of_ratio(p, q) + _squared_length(q, q.loc - p.loc) - p.event_shape[0]
-    return 0.5 * (_log_det(q) - _log_det(p) + distance)
+    return between_normals(p, q)
 
 
 @register_kl(Wishart, Wishart)
@@ -76,9 +34,8 @@ def _wishart(p: Wishart, q: Wishart) -> Tensor:
     if p.event_shape != q.event_shape:
         raise UnsupportedError("kl_divergence: Wishart distributions of matrices of different extents")
     rows = p.event_shape[-1]
-    ours = p._unbroadcasted_scale_tril + q._unbroadcasted_scale_tril * 0
-    trace = (q._whitened(ours) ** 2).sum((-2, -1))
-    scales = q.df * (q._half_log_det() - p._half_log_det()) + 0.5 * p.df * (trace - rows)
+    trace = (q._whitened(p._unbroadcasted_scale_tril) ** 2).sum((-2, -1))
+    scales = 0.5 * (q.df * (q._log_det() - p._log_det()) + p.df * (trace - rows))
     shapes = multivariate_lgamma(q.df / 2, rows) - multivariate_lgamma(p.df / 2, rows)
     return scales + shapes + 0.5 * (p.df - q.df) * multivariate_digamma(p.df / 2, rows)
 
@@ -94,17 +51,12 @@ def _cross_continuous_bernoulli(p: Distribution, q: ContinuousBernoulli) -> Tens
 
 
 register_kl(Beta, ContinuousBernoulli)(_cross_continuous_bernoulli)
+register_kl(ContinuousBernoulli, Normal)(to_normal)
 
 
 @register_kl(Uniform, ContinuousBernoulli)
 def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
     return where((p.high >= 1) | (p.low <= 0), float("inf"), _cross_continuous_bernoulli(p, q))
-
-
-@register_kl(ContinuousBernoulli, Normal)
-def _continuous_bernoulli_normal(p: ContinuousBernoulli, q: Normal) -> Tensor:
-    parabola = (p.variance + (p.mean - q.loc) ** 2) / (2 * q.scale**2)
-    return 0.5 * log_of(2 * pi) + log(q.scale) + parabola - p.entropy()
 
 
 @register_kl(ContinuousBernoulli, Uniform)

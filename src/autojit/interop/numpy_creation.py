@@ -8,27 +8,22 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.interop.registry import FUNCTIONS, dtype_of, implements, inexact, sizes_of, tensor_of
+from autojit.interop.registry import FUNCTIONS, Function, dtype_of, implements, inexact, sizes_of, tensor_of
 
 
-def _shaped_like(make: Callable[..., Any]) -> Callable[..., Any]:
+def _shaped_like(name: str) -> Function:
     def like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any) -> Any:
         x = tensor_of(a)
-        return make(x, dtype_of(dtype) or x.dtype, x.shape if shape is None else sizes_of(shape))
+        extents, wanted = x.shape if shape is None else sizes_of(shape), dtype_of(dtype) or x.dtype
+        if extents == x.shape:
+            return getattr(aj, f"{name}_like")(x, dtype=wanted)
+        return getattr(x, f"new_{name}")(extents, dtype=wanted)
 
     return like
 
 
-def _zeros(like: Any, dtype: Any, shape: Any) -> Any:
-    return aj.zeros_like(like, dtype=dtype) if shape == like.shape else like.new_zeros(shape, dtype=dtype)
-
-
-def _ones(like: Any, dtype: Any, shape: Any) -> Any:
-    return aj.ones_like(like, dtype=dtype) if shape == like.shape else like.new_ones(shape, dtype=dtype)
-
-
-implements("zeros_like", "empty_like")(_shaped_like(_zeros))
-implements("ones_like")(_shaped_like(_ones))
+implements("zeros_like", "empty_like")(_shaped_like("zeros"))
+implements("ones_like")(_shaped_like("ones"))
 
 
 @implements("full_like")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +10,13 @@ import autojit as aj
 from autojit.dispatch.declared import DECLARED
 from autojit.interop.registry import (
     NO_VALUE,
+    Function,
     alike,
+    along,
     axis_of,
     delivered,
     dtype_of,
+    enter,
     host,
     implements,
     inexact,
@@ -53,16 +55,6 @@ def _nonzero(a: Any) -> Any:
     if x.ndim == 0:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
     return tuple(aj.nonzero(x).unbind(1))
-
-
-@implements("argwhere")
-def _argwhere(a: Any) -> Any:
-    return aj.nonzero(tensor_of(a))
-
-
-@implements("flatnonzero")
-def _flatnonzero(a: Any) -> Any:
-    return aj.nonzero(tensor_of(a).reshape(-1))[:, 0]
 
 
 @implements("select")
@@ -127,31 +119,21 @@ def _within(index: Any, count: int, mode: str) -> Any:
 
 @implements("take")
 def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
-    x, index = tensor_of(a), tensor_of(indices)
-    x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    (x, place), index = along(a, axis), tensor_of(indices)
     picked = x.index_select(place, _within(index, x.shape[place], mode).reshape(-1).to(aj.int64))
     return delivered(picked.reshape(*x.shape[:place], *index.shape, *x.shape[place + 1 :]), out, "np.take")
 
 
 @implements("take_along_axis")
 def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
-    x, index = tensor_of(arr), tensor_of(indices)
-    if axis is None:
-        x, axis = x.reshape(-1), 0
-    place = axis_of(axis, x.ndim)
+    (x, place), index = along(arr, axis), tensor_of(indices)
     return aj.take_along_dim(x, _within(index, x.shape[place], "raise"), place)
 
 
 @implements("compress")
 def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    x = tensor_of(a)
-    x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    x, place = along(a, axis)
     return delivered(x.index_select(place, _places(condition)), out, "np.compress")
-
-
-@implements("extract")
-def _extract(condition: Any, arr: Any) -> Any:
-    return tensor_of(arr).reshape(-1)[_places(condition)]
 
 
 def _target(x: Any, name: str) -> Any:
@@ -160,12 +142,17 @@ def _target(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: a NumPy array cannot take a tensor in place; make it one first: aj.as_tensor(array)")
 
 
+def _cycled(values: Any, count: int, dtype: Any) -> Any:
+    """As many values, from the first again after the last."""
+    given = tensor_of(values).to(dtype).reshape(-1)
+    return aj.tile(given, (-(-count // max(given.numel(), 1)),))[:count]
+
+
 @implements("put")
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     x = _target(a, "np.put")
     index = _within(tensor_of(ind).reshape(-1), x.numel(), mode)
-    values = tensor_of(v).to(x.dtype).reshape(-1)
-    x.put_(index, aj.tile(values, (-(-index.numel() // max(values.numel(), 1)),))[: index.numel()])
+    x.put_(index, _cycled(v, index.numel(), x.dtype))
 
 
 @implements("place")
@@ -177,10 +164,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> None:
 @implements("putmask")
 def _putmask(a: Any, mask: Any, values: Any) -> None:
     x = _target(a, "np.putmask")
-    given = tensor_of(values).to(x.dtype).reshape(-1)
-    count = x.numel()
-    full = aj.tile(given, (-(-count // max(given.numel(), 1)),))[:count].reshape(x.shape)
-    x.copy_(aj.where(_mask(mask), full, x))
+    x.copy_(aj.where(_mask(mask), _cycled(values, x.numel(), x.dtype).reshape(x.shape), x))
 
 
 @implements("put_along_axis")
@@ -216,28 +200,17 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 # ---- order
 
 
-@implements("sort")
-def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def _row(a: Any, axis: Any) -> tuple[Any, Any]:
     x = tensor_of(a)
-    x, place = (x.reshape(-1), 0) if axis is None else (x, axis)
-    return aj.sort(x, place, stable=True)[0]
+    return (x.reshape(-1), 0) if axis is None else (x, axis)
 
 
-@implements("argsort")
-def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    x = tensor_of(a)
-    x, place = (x.reshape(-1), 0) if axis is None else (x, axis)
-    return aj.argsort(x, place, stable=True)
+def _argsort(a: Any, axis: Any) -> Any:
+    return aj.argsort(*_row(a, axis), stable=True)
 
 
-@implements("partition")
-def _partition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
-    return _sort(a, axis)
-
-
-@implements("argpartition")
-def _argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
-    return _argsort(a, axis)
+def _sort(a: Any, axis: Any) -> Any:
+    return aj.sort(*_row(a, axis), stable=True)[0]
 
 
 @implements("lexsort")
@@ -247,13 +220,6 @@ def _lexsort(keys: Any, axis: Any = -1) -> Any:
     for key in parts[1:]:
         order = aj.gather(order, axis, aj.argsort(aj.gather(key, axis, order), axis, stable=True))
     return order
-
-
-@implements("searchsorted")
-def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    return aj.searchsorted(
-        tensor_of(a), operand(v), right=side == "right", sorter=None if sorter is None else tensor_of(sorter)
-    )
 
 
 @implements("digitize")
@@ -280,11 +246,6 @@ def _unique(
     found = [flat.index_select(0 if axis is None else axis, aj.as_tensor(first))]
     asked = ((return_index, first), (return_inverse, inverse), (return_counts, counts))
     return tuple(found + [aj.as_tensor(part) for is_asked, part in asked if is_asked])
-
-
-@implements("unique_values")
-def _unique_values(x: Any, /) -> Any:
-    return _unique_parts(x)[0]
 
 
 def _unique_parts(x: Any) -> tuple[Any, Any, Any, Any]:
@@ -318,31 +279,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-@implements("unique_all")
-def _unique_all(x: Any, /) -> UniqueAll:
-    return UniqueAll(*_unique_parts(x))
-
-
-@implements("unique_counts")
-def _unique_counts(x: Any, /) -> UniqueCounts:
-    values, _, _, counts = _unique_parts(x)
-    return UniqueCounts(values, counts)
-
-
-@implements("unique_inverse")
-def _unique_inverse(x: Any, /) -> UniqueInverse:
-    values, _, inverse, _ = _unique_parts(x)
-    return UniqueInverse(values, inverse)
-
-
-@implements("isin")
-def _isin(
-    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
-) -> Any:
-    return aj.isin(tensor_of(element), tensor_of(test_elements), assume_unique=assume_unique, invert=invert)
-
-
-def _set_operation(name: str) -> Callable[..., Any]:
+def _set_operation(name: str) -> Function:
     """What two sets have, in order; of values alone, so on the host."""
 
     def operation(ar1: Any, ar2: Any, *arguments: Any, **options: Any) -> Any:
@@ -350,10 +287,6 @@ def _set_operation(name: str) -> Callable[..., Any]:
         return tuple(aj.as_tensor(f) for f in found) if isinstance(found, tuple) else aj.as_tensor(found)
 
     return operation
-
-
-for _name in ("intersect1d", "setdiff1d", "setxor1d", "union1d"):
-    implements(_name)(_set_operation(_name))
 
 
 # ---- comparing, replacing, rounding
@@ -382,42 +315,14 @@ def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return delivered(aj.round(x, decimals=decimals) if x.dtype.category > 1 or decimals < 0 else x, out, "np.round")
 
 
-@implements("fix")
-def _fix(x: Any, out: Any = None) -> Any:
-    return delivered(aj.trunc(tensor_of(x)), out, "np.fix")
-
-
-def _of_one_array(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    def function(x: Any, out: Any = None) -> Any:
-        return delivered(ours(inexact(x)), out, f"np.{name}")
-
-    return function
+def _of_one_array(name: str, ours: Function) -> Function:
+    return lambda x, out=None: delivered(ours(inexact(x)), out, f"np.{name}")
 
 
 for _d in DECLARED.values():
     for _name in _d.numpy:
         if not isinstance(getattr(np, _name, None), np.ufunc):
             implements(_name)(_of_one_array(_name, getattr(aj, _d.name)))
-
-
-@implements("i0")
-def _i0(x: Any) -> Any:
-    return aj.special.i0(inexact(x))
-
-
-@implements("isreal")
-def _isreal(x: Any) -> Any:
-    return aj.isreal(tensor_of(x))
-
-
-@implements("iscomplex")
-def _iscomplex(x: Any) -> Any:
-    return ~aj.isreal(tensor_of(x))
-
-
-@implements("real")
-def _real(val: Any) -> Any:
-    return aj.real(tensor_of(val))
 
 
 @implements("imag")
@@ -481,3 +386,33 @@ def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: 
     for index, n in pairs if order == "C" else reversed(pairs):
         found = found * n + _within(index, n, mode)
     return found
+
+
+# ---- what only brings its arguments to one of ours
+
+
+enter(
+    **{name: _set_operation(name) for name in ("intersect1d", "setdiff1d", "setxor1d", "union1d")},
+    argwhere=lambda a: aj.nonzero(tensor_of(a)),
+    flatnonzero=lambda a: aj.nonzero(tensor_of(a).reshape(-1))[:, 0],
+    extract=lambda condition, arr: tensor_of(arr).reshape(-1)[_places(condition)],
+    sort=lambda a, axis=-1, kind=None, order=None, *, stable=None: _sort(a, axis),
+    argsort=lambda a, axis=-1, kind=None, order=None, *, stable=None: _argsort(a, axis),
+    partition=lambda a, kth, axis=-1, kind=None, order=None: _sort(a, axis),
+    argpartition=lambda a, kth, axis=-1, kind=None, order=None: _argsort(a, axis),
+    searchsorted=lambda a, v, side="left", sorter=None: aj.searchsorted(
+        tensor_of(a), operand(v), right=side == "right", sorter=None if sorter is None else tensor_of(sorter)
+    ),
+    unique_values=lambda x, /: _unique_parts(x)[0],
+    unique_all=lambda x, /: UniqueAll(*_unique_parts(x)),
+    unique_counts=lambda x, /: UniqueCounts(*_unique_parts(x)[::3]),
+    unique_inverse=lambda x, /: UniqueInverse(*_unique_parts(x)[::2]),
+    isin=lambda element, test_elements, assume_unique=False, invert=False, *, kind=None: aj.isin(
+        tensor_of(element), tensor_of(test_elements), assume_unique=assume_unique, invert=invert
+    ),
+    fix=lambda x, out=None: delivered(aj.trunc(tensor_of(x)), out, "np.fix"),
+    i0=lambda x: aj.special.i0(inexact(x)),
+    isreal=lambda x: aj.isreal(tensor_of(x)),
+    iscomplex=lambda x: ~aj.isreal(tensor_of(x)),
+    real=lambda val: aj.real(tensor_of(val)),
+)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 import autojit as aj
-from autojit.interop.registry import FUNCTIONS, alike, axes_of, delivered, implements, inexact, operand, tensor_of
+from autojit.interop.registry import (
+    FUNCTIONS,
+    Function,
+    alike,
+    axes_of,
+    delivered,
+    enter,
+    implements,
+    inexact,
+    operand,
+    tensor_of,
+)  # fmt: skip
 
 
-def _alike(a: Any, b: Any) -> list[Any]:
-    return alike(inexact(a), inexact(b))
+def _alike(a: Any, b: Any) -> tuple[Any, Any]:
+    x, y = alike(inexact(a), inexact(b))
+    return x, y
 
 
 def _transformed(x: Any) -> Any:
@@ -22,11 +33,8 @@ def _transformed(x: Any) -> Any:
     return found.to(aj.float32) if found.dtype in (aj.float16, aj.bfloat16) else found
 
 
-def _of_matrices(name: str) -> Callable[..., Any]:
-    def function(a: Any, *arguments: Any, **options: Any) -> Any:
-        return getattr(aj.linalg, name)(inexact(a), *arguments, **options)
-
-    return function
+def _of_matrices(name: str) -> Function:
+    return lambda a, *arguments, **options: getattr(aj.linalg, name)(inexact(a), *arguments, **options)
 
 
 @implements("linalg.norm")
@@ -54,31 +62,10 @@ def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: An
     return aj.linalg.vector_norm(x, ord, None if axis is None else axes_of(axis, x.ndim), keepdim=keepdims)
 
 
-@implements("linalg.matrix_norm")
-def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    return aj.linalg.matrix_norm(inexact(x), ord, keepdim=keepdims)
-
-
-@implements("linalg.cond")
-def _cond(x: Any, p: Any = None) -> Any:
-    return aj.linalg.cond(inexact(x), p)
-
-
-@implements("linalg.matrix_rank")
-def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    return aj.linalg.matrix_rank(inexact(A), atol=tol, rtol=rtol, hermitian=hermitian)
-
-
 @implements("linalg.solve")
 def _solve(a: Any, b: Any) -> Any:
     x, y = _alike(a, b)
     return aj.linalg.solve(x, y[:, None])[..., 0] if y.ndim == 1 else aj.linalg.solve(x, y)
-
-
-@implements("linalg.tensorsolve")
-def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    x, y = _alike(a, b)
-    return aj.linalg.tensorsolve(x, y, axes)
 
 
 @implements("linalg.lstsq")
@@ -101,11 +88,6 @@ def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = Non
     return aj.linalg.pinv(x, rtol=1e-15 if cut is None and rtol is None else cut, hermitian=hermitian)
 
 
-@implements("linalg.cholesky")
-def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    return aj.linalg.cholesky(inexact(a), upper=upper)
-
-
 @implements("linalg.qr")
 def _qr(a: Any, mode: str = "reduced") -> Any:
     if mode == "raw":
@@ -114,38 +96,26 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
     return found.R if mode == "r" else found
 
 
-@implements("linalg.eigh")
-def _eigh(a: Any, UPLO: str = "L") -> Any:
-    return aj.linalg.eigh(inexact(a), UPLO)
-
-
-@implements("linalg.eigvalsh")
-def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
-    return aj.linalg.eigvalsh(inexact(a), UPLO)
-
-
-@implements("linalg.svd")
-def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    return aj.linalg.svd(inexact(a), full_matrices) if compute_uv else aj.linalg.svdvals(inexact(a))
-
-
-@implements("linalg.multi_dot")
-def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
-    return delivered(aj.linalg.multi_dot([tensor_of(a) for a in arrays]), out, "np.linalg.multi_dot")
-
-
-@implements("linalg.matmul")
-def _matmul(x1: Any, x2: Any, /) -> Any:
-    x, y = tensor_of(x1), tensor_of(x2)
-    dtype = aj.promote_types(x.dtype, y.dtype)
-    return aj.matmul(x.to(dtype), y.to(dtype))
-
-
-@implements("linalg.vecdot")
-def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return (aj.conj(tensor_of(x1)) * operand(x2)).sum(axis)
-
-
+enter(
+    "linalg",
+    matrix_norm=lambda x, /, *, keepdims=False, ord="fro": aj.linalg.matrix_norm(inexact(x), ord, keepdim=keepdims),
+    cond=lambda x, p=None: aj.linalg.cond(inexact(x), p),
+    matrix_rank=lambda A, tol=None, hermitian=False, *, rtol=None: aj.linalg.matrix_rank(
+        inexact(A), atol=tol, rtol=rtol, hermitian=hermitian
+    ),
+    cholesky=lambda a, /, *, upper=False: aj.linalg.cholesky(inexact(a), upper=upper),
+    eigh=lambda a, UPLO="L": aj.linalg.eigh(inexact(a), UPLO),
+    eigvalsh=lambda a, UPLO="L": aj.linalg.eigvalsh(inexact(a), UPLO),
+    svd=lambda a, full_matrices=True, compute_uv=True, hermitian=False: (
+        aj.linalg.svd(inexact(a), full_matrices) if compute_uv else aj.linalg.svdvals(inexact(a))
+    ),
+    tensorsolve=lambda a, b, axes=None: aj.linalg.tensorsolve(*_alike(a, b), axes),
+    matmul=lambda x1, x2, /: aj.matmul(*alike(x1, x2)),
+    multi_dot=lambda arrays, *, out=None: delivered(
+        aj.linalg.multi_dot([tensor_of(a) for a in arrays]), out, "np.linalg.multi_dot"
+    ),
+    vecdot=lambda x1, x2, /, *, axis=-1: (aj.conj(tensor_of(x1)) * operand(x2)).sum(axis),
+)
 for _name in set(np.linalg.__all__) - {"LinAlgError"}:
     if getattr(np.linalg, _name) not in FUNCTIONS:  # forms of other signatures that later modules have replace these
         implements(f"linalg.{_name}")(_of_matrices(_name))
@@ -154,27 +124,23 @@ for _name in set(np.linalg.__all__) - {"LinAlgError"}:
 # ---- fft
 
 
-def _along_one(name: str) -> Callable[..., Any]:
+def _along_one(name: str) -> Function:
     def transform(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
         return delivered(getattr(aj.fft, name)(_transformed(a), n, axis, norm), out, f"np.fft.{name}")
 
     return transform
 
 
-def _along_many(name: str) -> Callable[..., Any]:
+def _along_many(name: str) -> Function:
     def transform(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-        planar = name.endswith("2")
-        axes = (-2, -1) if planar and axes is None else axes
+        axes = (-2, -1) if name.endswith("2") and axes is None else axes
         return delivered(getattr(aj.fft, name)(_transformed(a), s, axes, norm), out, f"np.fft.{name}")
 
     return transform
 
 
-def _shift(name: str) -> Callable[..., Any]:
-    def shift(x: Any, axes: Any = None) -> Any:
-        return getattr(aj.fft, name)(tensor_of(x), axes)
-
-    return shift
+def _shift(name: str) -> Function:
+    return lambda x, axes=None: getattr(aj.fft, name)(tensor_of(x), axes)
 
 
 for _name in np.fft.__all__:

@@ -9,10 +9,12 @@ import numpy as np
 
 import autojit as aj
 from autojit.interop.registry import (
+    NO_VALUE,
     alike,
     axes_of,
     axis_of,
     delivered,
+    enter,
     host,
     implements,
     inexact,
@@ -35,27 +37,22 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
     return delivered(found, out, "np.dot")
 
 
-@implements("vdot")
-def _vdot(a: Any, b: Any, /) -> Any:
-    x, y = alike(a, b)
-    return aj.sum(aj.conj(x).reshape(-1) * y.reshape(-1), dtype=x.dtype)
-
-
 @implements("inner")
 def _inner(a: Any, b: Any, /) -> Any:
     x, y = alike(a, b)
     return x * y if x.ndim == 0 or y.ndim == 0 else aj.tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
 
 
+@implements("vdot")
+def _vdot(a: Any, b: Any, /) -> Any:
+    x, y = alike(a, b)
+    return aj.sum(aj.conj(x).reshape(-1) * y.reshape(-1), dtype=x.dtype)
+
+
 @implements("outer", "linalg.outer")
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
     x, y = alike(a, b)
     return delivered(x.reshape(-1, 1) * y.reshape(1, -1), out, "np.outer")
-
-
-@implements("kron")
-def _kron(a: Any, b: Any) -> Any:
-    return aj.kron(*alike(a, b))
 
 
 @implements("tensordot", "linalg.tensordot")
@@ -108,16 +105,13 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
     return aj.stack([x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, last], -1).movedim(-1, axisc)
 
 
-@implements("linalg.cross")
-def _cross_of_three(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return _cross(x1, x2, axis=axis)
-
-
 # ---- convolution
 
 
-def _convolved(x: Any, y: Any, mode: Any) -> Any:
+@implements("convolve")
+def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
     """By a product with the Toeplitz matrix's rows: every element of the shorter one times a shifted longer one."""
+    x, y = alike(a, v)
     if x.ndim != 1 or y.ndim != 1 or not x.numel() or not y.numel():
         raise ValueError("np.convolve takes vectors with at least one element")
     m, n = (x, y) if x.numel() >= y.numel() else (y, x)
@@ -131,18 +125,10 @@ def _convolved(x: Any, y: Any, mode: Any) -> Any:
     return full[start : start + count]
 
 
-@implements("convolve")
-def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    x, y = alike(a, v)
-    return _convolved(x, y, mode)
-
-
 @implements("correlate")
 def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     x, y = alike(a, v)
-    if x.numel() >= y.numel():
-        return _convolved(x, aj.conj(y).flip(0), mode)
-    return _convolved(aj.conj(y).flip(0), x, mode)
+    return _convolve(x, aj.conj(y).flip(0), mode)
 
 
 # ---- differences, integrals, interpolation
@@ -152,14 +138,9 @@ def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
 def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     x = tensor_of(a)
     place = axis_of(axis, x.ndim)
-    ends = [e if e is None or not np.isscalar(e) else _end(x, e, place) for e in (_given(prepend), _given(append))]
-    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
+    first, last = [_end(x, e, place) if np.isscalar(e) else e for e in (prepend, append)]
+    parts = [p for p in (first, x, last) if p is not None and p is not NO_VALUE]
     return aj.diff(joined(aj.cat, parts, place) if len(parts) > 1 else x, n, place)
-
-
-def _given(value: Any) -> Any:
-    from_numpy_only = type(value).__name__ == "_NoValueType"
-    return None if from_numpy_only else value
 
 
 def _end(x: Any, value: Any, axis: int) -> Any:
@@ -283,23 +264,6 @@ def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
     return pad(x, (count - x.shape[0], 0)), pad(y, (count - y.shape[0], 0))
 
 
-@implements("polyadd")
-def _polyadd(a1: Any, a2: Any) -> Any:
-    x, y = _aligned(a1, a2)
-    return x + y
-
-
-@implements("polysub")
-def _polysub(a1: Any, a2: Any) -> Any:
-    x, y = _aligned(a1, a2)
-    return x - y
-
-
-@implements("polymul")
-def _polymul(a1: Any, a2: Any) -> Any:
-    return _convolve(aj.atleast_1d(tensor_of(a1)), aj.atleast_1d(tensor_of(a2)))
-
-
 @implements("poly")
 def _poly(seq_of_zeros: Any) -> Any:
     zeros = inexact(seq_of_zeros)
@@ -395,3 +359,15 @@ def _apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
         found = func(x, axis)
         x = found if found.ndim == x.ndim else found.unsqueeze(axis)
     return x
+
+
+# ---- what only brings its arguments to one of ours
+
+
+enter(
+    kron=lambda a, b: aj.kron(*alike(a, b)),
+    polyadd=lambda a1, a2: aj.add(*_aligned(a1, a2)),
+    polysub=lambda a1, a2: aj.sub(*_aligned(a1, a2)),
+    polymul=lambda a1, a2: _convolve(aj.atleast_1d(tensor_of(a1)), aj.atleast_1d(tensor_of(a2))),
+)
+enter("linalg", cross=lambda x1, x2, /, *, axis=-1: _cross(x1, x2, axis=axis))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.interop.registry import carries_more, dtype_of, host, implements, tensor_of
+from autojit.interop.registry import Function, carries_more, dtype_of, enter, host, implements, tensor_of
 from autojit.tensor.tensor import Tensor
 
 _OF_VALUES = """
@@ -16,25 +16,11 @@ shares_memory may_share_memory save savez savez_compressed savetxt histogram_bin
 """
 
 
-def _asked(name: str) -> Callable[..., Any]:
+def _asked(name: str) -> Function:
     def question(*arguments: Any, **options: Any) -> Any:
         return getattr(np, name)(*[host(a) for a in arguments], **{k: host(v) for k, v in options.items()})
 
     return question
-
-
-for _name in _OF_VALUES.split():
-    implements(_name)(_asked(_name))
-
-
-@implements("shape")
-def _shape(a: Any) -> tuple[int, ...]:
-    return tuple(tensor_of(a).shape)
-
-
-@implements("ndim")
-def _ndim(a: Any) -> Any:
-    return tensor_of(a).ndim
 
 
 @implements("size")
@@ -64,33 +50,20 @@ def _diag_indices_from(arr: Any) -> Any:
     return np.diag_indices(x.shape[0], x.ndim)
 
 
-@implements("iscomplexobj")
-def _iscomplexobj(x: Any) -> Any:
-    return tensor_of(x).dtype.is_complex
-
-
-@implements("isrealobj")
-def _isrealobj(x: Any) -> bool:
-    return not tensor_of(x).dtype.is_complex
-
-
 def _type_of(value: Any) -> Any:
     return np.empty(0, value.dtype.numpy) if isinstance(value, Tensor) else value
 
 
-@implements("result_type")
-def _result_type(*arrays_and_dtypes: Any) -> Any:
-    return np.result_type(*[_type_of(a) for a in arrays_and_dtypes])
-
-
-@implements("common_type")
-def _common_type(*arrays: Any) -> Any:
-    return np.common_type(*[_type_of(a) for a in arrays])
-
-
-@implements("min_scalar_type")
-def _min_scalar_type(a: Any, /) -> Any:
-    return np.min_scalar_type(host(a))
+enter(
+    **{name: _asked(name) for name in _OF_VALUES.split()},
+    shape=lambda a: tuple(tensor_of(a).shape),
+    ndim=lambda a: tensor_of(a).ndim,
+    iscomplexobj=lambda x: tensor_of(x).dtype.is_complex,
+    isrealobj=lambda x: not tensor_of(x).dtype.is_complex,
+    result_type=lambda *arrays_and_dtypes: np.result_type(*[_type_of(a) for a in arrays_and_dtypes]),
+    common_type=lambda *arrays: np.common_type(*[_type_of(a) for a in arrays]),
+    min_scalar_type=lambda a, /: np.min_scalar_type(host(a)),
+)
 
 
 @implements("can_cast")

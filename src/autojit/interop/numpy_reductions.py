@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
 from functools import partial
 from math import prod
 from typing import Any
@@ -10,10 +10,13 @@ from typing import Any
 import autojit as aj
 from autojit.interop.registry import (
     NO_VALUE,
+    Function,
+    along,
     axes_of,
     axis_of,
     delivered,
     dtype_of,
+    enter,
     implements,
     inexact,
     tensor_of,
@@ -24,30 +27,20 @@ def _is_given(value: Any) -> bool:
     return value is not NO_VALUE and value is not None
 
 
+def _is_everywhere(where: Any) -> bool:
+    return where is True or where is NO_VALUE
+
+
 def _masked(x: Any, where: Any, neutral: Any) -> Any:
-    return x if where is True or where is NO_VALUE else aj.where(tensor_of(where), x, neutral)
+    return x if _is_everywhere(where) else aj.where(tensor_of(where), x, neutral)
 
 
-def _kept(result: Any, keepdims: Any, axes: tuple[int, ...], ndim: int) -> Any:
-    """The axes that were reduced, back with extent 1 (ascending, so that the places hold)."""
-    if keepdims is True or (keepdims is not False and keepdims is not NO_VALUE and bool(keepdims)):
+def _kept(result: Any, keepdims: Any, axes: tuple[int, ...], offset: int = 0) -> Any:
+    """The axes that were reduced, back with extent 1 (ascending, so that the places hold) behind some others."""
+    if _is_given(keepdims) and keepdims:
         for axis in sorted(axes):
-            result = result.unsqueeze(axis)
+            result = result.unsqueeze(axis + offset)
     return result
-
-
-@implements("sum")
-def _sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
-    where: Any = True,
-) -> Any:  # fmt: skip
-    x = tensor_of(a)
-    axes = axes_of(axis, x.ndim)
-    masked = _masked(x, where, 0)
-    wide = summed_in(masked.dtype, dtype)
-    found = masked.sum(axes, dtype=wide) if axes else masked.to(wide)
-    found = _kept(found, keepdims, axes, x.ndim)
-    return delivered(found + _first(initial, wide) if _is_given(initial) else found, out, "np.sum")
 
 
 def summed_in(given: Any, dtype: Any) -> Any:
@@ -62,29 +55,42 @@ def _first(initial: Any, dtype: Any) -> Any:
     return tensor_of(initial).to(dtype)
 
 
-@implements("prod")
-def _prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
-    where: Any = True,
-) -> Any:  # fmt: skip
-    x = tensor_of(a)
-    axes = axes_of(axis, x.ndim)
-    wide = summed_in(x.dtype, dtype)
-    found = _masked(x, where, 1).to(wide)
+def _folding(name: str, neutral: int, fold: Function, join: Function) -> Function:
+    def folding(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE,
+        where: Any = True,
+    ) -> Any:  # fmt: skip
+        x = tensor_of(a)
+        axes = axes_of(axis, x.ndim)
+        wide = summed_in(x.dtype, dtype)
+        found = _kept(fold(_masked(x, where, neutral), axes, wide), keepdims, axes)
+        return delivered(join(found, _first(initial, wide)) if _is_given(initial) else found, out, f"np.{name}")
+
+    return folding
+
+
+def _added(x: Any, axes: tuple[int, ...], dtype: Any) -> Any:
+    return x.sum(axes, dtype=dtype) if axes else x.to(dtype)
+
+
+def _multiplied(x: Any, axes: tuple[int, ...], dtype: Any) -> Any:
+    x = x.to(dtype)
     for place in sorted(axes, reverse=True):
-        found = found.prod(place, dtype=found.dtype)
-    found = _kept(found, keepdims, axes, x.ndim)
-    return delivered(found * _first(initial, wide) if _is_given(initial) else found, out, "np.prod")
+        x = x.prod(place, dtype=dtype)
+    return x
 
 
-def _extreme(name: str) -> Callable[..., Any]:
+_sum, _prod = _folding("sum", 0, _added, operator.add), _folding("prod", 1, _multiplied, operator.mul)
+
+
+def _extreme(name: str) -> Function:
     def extreme(
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True,
         dtype: Any = None,
     ) -> Any:  # fmt: skip
         x = tensor_of(a)
         axes = axes_of(axis, x.ndim)
-        is_masked = where is not True and where is not NO_VALUE
+        is_masked = not _is_everywhere(where)
         if is_masked and not _is_given(initial):
             raise ValueError(
                 f"reduction operation '{name[1:]}imum' does not have an identity, so to use a where mask one has to "
@@ -94,9 +100,9 @@ def _extreme(name: str) -> Callable[..., Any]:
             if not _is_given(initial):
                 raise ValueError(f"zero-size array to reduction operation {name[1:]}imum which has no identity")
             kept = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
-            return delivered(_kept(aj.full(kept, initial, dtype=x.dtype), keepdims, axes, x.ndim), out, name)
+            return delivered(_kept(aj.full(kept, initial, dtype=x.dtype), keepdims, axes), out, name)
         x = aj.where(tensor_of(where), x, _first(initial, x.dtype)) if is_masked else x
-        found = _kept(getattr(aj, name)(x, axes) if axes else x, keepdims, axes, x.ndim)
+        found = _kept(getattr(aj, name)(x, axes) if axes else x, keepdims, axes)
         if _is_given(initial):
             first = _first(initial, found.dtype)
             found = aj.maximum(found, first) if name == "amax" else aj.minimum(found, first)
@@ -106,11 +112,9 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 
 _amax, _amin = _extreme("amax"), _extreme("amin")
-implements("max", "amax")(_amax)
-implements("min", "amin")(_amin)
 
 
-def _truth(name: str, neutral: bool) -> Callable[..., Any]:
+def _truth(name: str, neutral: bool) -> Function:
     def truth(
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True, initial: Any = None,
         dtype: Any = None,
@@ -120,16 +124,14 @@ def _truth(name: str, neutral: bool) -> Callable[..., Any]:
         found = _masked(x != 0 if x.dtype is not aj.bool else x, where, neutral)
         for place in sorted(axes, reverse=True):
             found = getattr(found, name)(place)
-        return delivered(_kept(found, keepdims, axes, x.ndim), out, f"np.{name}")
+        return delivered(_kept(found, keepdims, axes), out, f"np.{name}")
 
     return truth
 
 
 _all, _any = _truth("all", True), _truth("any", False)
-implements("all")(_all)
-implements("any")(_any)
 
-OF_UFUNC: dict[str, Callable[..., Any]] = {
+OF_UFUNC: dict[str, Function] = {
     "add": _sum, "multiply": _prod, "maximum": _amax, "minimum": _amin, "logical_and": _all, "logical_or": _any,
 }  # fmt: skip
 """What ``np.add.reduce`` and its like are."""
@@ -144,8 +146,8 @@ def _mean(
 ) -> Any:
     x = inexact(tensor_of(a), dtype)
     axes = axes_of(axis, x.ndim)
-    if where is True or where is NO_VALUE:
-        found = _kept(x.mean(axes) if axes else x, keepdims, axes, x.ndim)
+    if _is_everywhere(where):
+        found = _kept(x.mean(axes) if axes else x, keepdims, axes)
     else:
         found = _sum(x, axes, keepdims=keepdims, where=where) / _sum(_ones(x, where), axes, keepdims=keepdims)
     return delivered(found, out, "np.mean")
@@ -195,47 +197,39 @@ def _std(
     return delivered(aj.sqrt(found), out, "np.std")
 
 
-@implements("ptp")
-def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    return delivered(_amax(a, axis, keepdims=keepdims) - _amin(a, axis, keepdims=keepdims), out, "np.ptp")
-
-
 # ---- positions of extremes, counts
 
 
-def _position(name: str) -> Callable[..., Any]:
+def _position(name: str) -> Function:
     def position(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
         x = tensor_of(a)
-        if x.dtype is aj.bool:
-            x = x.to(aj.uint8)
-        if axis is None:
-            found = getattr(aj, name)(x)
-            return delivered(_kept(found, keepdims, tuple(range(x.ndim)), x.ndim), out, f"np.{name}")
-        place = axis_of(axis, x.ndim)
-        return delivered(_kept(getattr(aj, name)(x, place), keepdims, (place,), x.ndim), out, f"np.{name}")
+        x = x.to(aj.uint8) if x.dtype is aj.bool else x
+        axes = () if axis is None else (axis_of(axis, x.ndim),)
+        found = _kept(getattr(aj, name)(x, *axes), keepdims, axes or tuple(range(x.ndim)))
+        return delivered(found, out, f"np.{name}")
 
     return position
 
 
-implements("argmax")(_position("argmax"))
-implements("argmin")(_position("argmin"))
-
-
-@implements("count_nonzero")
-def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    return _sum(tensor_of(a) != 0, axis, keepdims=keepdims)
+_argmax, _argmin = _position("argmax"), _position("argmin")
 
 
 # ---- cumulative
 
 
-def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
+def _cumulative(name: str) -> Function:
     def cumulative(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        x = tensor_of(a)
-        x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+        x, place = along(a, axis)
         return delivered(getattr(aj, name)(x, place, dtype=summed_in(x.dtype, dtype)), out, f"np.{name}")
 
-    def with_initial(
+    return cumulative
+
+
+_cumsum, _cumprod = _cumulative("cumsum"), _cumulative("cumprod")
+
+
+def _with_initial(name: str, neutral: int) -> Function:
+    def cumulative(
         x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
     ) -> Any:
         x = tensor_of(x)
@@ -244,16 +238,10 @@ def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
         place = axis_of(0 if axis is None else axis, x.ndim)
         found = getattr(aj, name)(x, place, dtype=summed_in(x.dtype, dtype))
         if include_initial:
-            first = aj.full_like(found.narrow(place, 0, 1), neutral)
-            found = aj.cat([first, found], place)
+            found = aj.cat([aj.full_like(found.narrow(place, 0, 1), neutral), found], place)
         return delivered(found, out, f"np.{name}")
 
-    implements(name)(cumulative)
-    implements({"cumsum": "cumulative_sum", "cumprod": "cumulative_prod"}[name])(with_initial)
     return cumulative
-
-
-_cumsum, _cumprod = _cumulative("cumsum", 0), _cumulative("cumprod", 1)
 
 
 # ---- without NaN
@@ -264,56 +252,27 @@ def _filled(a: Any, value: Any) -> Any:
     return x if x.dtype.category < 2 else aj.where(aj.isnan(x), value, x)
 
 
-@implements("nansum")
-def _nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **rest: Any) -> Any:
-    return _sum(_filled(a, 0), axis, dtype, out, keepdims, **rest)
-
-
-@implements("nanprod")
-def _nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **rest: Any) -> Any:
-    return _prod(_filled(a, 1), axis, dtype, out, keepdims, **rest)
-
-
-@implements("nancumsum")
-def _nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return _cumsum(_filled(a, 0), axis, dtype, out)
-
-
-@implements("nancumprod")
-def _nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return _cumprod(_filled(a, 1), axis, dtype, out)
+def _without_nan(function: Function, neutral: float) -> Function:
+    return lambda a, *arguments, **options: function(_filled(a, neutral), *arguments, **options)
 
 
 def _present(x: Any, where: Any) -> Any:
     there = ~aj.isnan(x)
-    return there if where is True or where is NO_VALUE else there & tensor_of(where)
+    return there if _is_everywhere(where) else there & tensor_of(where)
 
 
-@implements("nanmean")
-def _nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
-) -> Any:
-    x = inexact(tensor_of(a))
-    return _mean(_filled(x, 0), axis, dtype, out, keepdims, where=_present(x, where))
+def _of_present(function: Function) -> Function:
+    def of_present(a: Any, *arguments: Any, where: Any = True, **options: Any) -> Any:
+        x = inexact(tensor_of(a))
+        return function(_filled(x, 0), *arguments, where=_present(x, where), **options)
+
+    return of_present
 
 
-@implements("nanvar")
-def _nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-    where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
-) -> Any:  # fmt: skip
-    x = inexact(tensor_of(a))
-    return _var(
-        _filled(x, 0), axis, dtype, out, ddof, keepdims, where=_present(x, where), mean=mean, correction=correction
-    )
+_nanvar = _of_present(_var)
 
 
-@implements("nanstd")
-def _nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, **rest: Any) -> Any:
-    return delivered(aj.sqrt(_nanvar(a, axis, dtype, None, ddof, **rest)), out, "np.nanstd")
-
-
-def _nan_extreme(extreme: Callable[..., Any], worst: float) -> Callable[..., Any]:
+def _nan_extreme(extreme: Function, worst: float) -> Function:
     def found(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **rest: Any) -> Any:
         x = tensor_of(a)
         if x.dtype.category < 2:
@@ -322,21 +281,6 @@ def _nan_extreme(extreme: Callable[..., Any], worst: float) -> Callable[..., Any
         return delivered(aj.where(_all(aj.isnan(x), axis, keepdims=keepdims), aj.nan, best), out, "np.nanmax")
 
     return found
-
-
-implements("nanmax")(_nan_extreme(_amax, -aj.inf))
-implements("nanmin")(_nan_extreme(_amin, aj.inf))
-
-
-def _nan_position(name: str, worst: float) -> Callable[..., Any]:
-    def position(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-        return _position(name)(_filled(a, worst), axis, out, keepdims=keepdims)
-
-    return position
-
-
-implements("nanargmax")(_nan_position("argmax", -aj.inf))
-implements("nanargmin")(_nan_position("argmin", aj.inf))
 
 
 # ---- order statistics
@@ -360,13 +304,11 @@ def _quantile_of(
         return aj.full((*levels.shape, *made), aj.nan, dtype=x.dtype)
     function = aj.nanquantile if ignore_nan else aj.quantile
     found = function(flat, levels.reshape(-1), -1, interpolation=method)
-    if _is_given(keepdims) and keepdims:
-        for place in sorted(axes):
-            found = found.unsqueeze(place + 1)
+    found = _kept(found, keepdims, axes, offset=1)
     return found.reshape(*levels.shape, *found.shape[1:])
 
 
-def _quantiles(scale: float, ignore_nan: bool) -> Callable[..., Any]:
+def _quantiles(scale: float, ignore_nan: bool) -> Function:
     def quantile(
         a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
         keepdims: Any = False, *, weights: Any = None, interpolation: Any = None,
@@ -378,21 +320,11 @@ def _quantiles(scale: float, ignore_nan: bool) -> Callable[..., Any]:
     return quantile
 
 
-implements("quantile")(_quantiles(1.0, ignore_nan=False))
-implements("percentile")(_quantiles(100.0, ignore_nan=False))
-implements("nanquantile")(_quantiles(1.0, ignore_nan=True))
-implements("nanpercentile")(_quantiles(100.0, ignore_nan=True))
-
-
 def _middle(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False, *,
     ignore_nan: bool = False,
 ) -> Any:  # fmt: skip
     return delivered(_quantile_of(a, 0.5, axis, "linear", keepdims, 1.0, ignore_nan), out, "np.median")
-
-
-implements("median")(_middle)
-implements("nanmedian")(partial(_middle, ignore_nan=True))
 
 
 # ---- statistics of several variables
@@ -424,3 +356,28 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) 
     spread = aj.sqrt(aj.diagonal(c))
     found = c / spread[:, None] / spread[None, :]
     return found if found.dtype.is_complex else aj.clamp(found, -1, 1)
+
+
+# ---- all of one form
+
+
+enter(
+    sum=_sum, prod=_prod, max=_amax, amax=_amax, min=_amin, amin=_amin, all=_all, any=_any,
+    argmax=_argmax, argmin=_argmin, cumsum=_cumsum, cumprod=_cumprod,
+    cumulative_sum=_with_initial("cumsum", 0), cumulative_prod=_with_initial("cumprod", 1),
+    nansum=_without_nan(_sum, 0), nanprod=_without_nan(_prod, 1),
+    nancumsum=_without_nan(_cumsum, 0), nancumprod=_without_nan(_cumprod, 1),
+    nanmean=_of_present(_mean), nanvar=_nanvar,
+    nanargmax=_without_nan(_argmax, -aj.inf), nanargmin=_without_nan(_argmin, aj.inf),
+    nanmax=_nan_extreme(_amax, -aj.inf), nanmin=_nan_extreme(_amin, aj.inf),
+    quantile=_quantiles(1.0, ignore_nan=False), percentile=_quantiles(100.0, ignore_nan=False),
+    nanquantile=_quantiles(1.0, ignore_nan=True), nanpercentile=_quantiles(100.0, ignore_nan=True),
+    median=_middle, nanmedian=partial(_middle, ignore_nan=True),
+    ptp=lambda a, axis=None, out=None, keepdims=False: (
+        delivered(_amax(a, axis, keepdims=keepdims) - _amin(a, axis, keepdims=keepdims), out, "np.ptp")
+    ),
+    count_nonzero=lambda a, axis=None, *, keepdims=False: _sum(tensor_of(a) != 0, axis, keepdims=keepdims),
+    nanstd=lambda a, axis=None, dtype=None, out=None, ddof=0, **rest: (
+        delivered(aj.sqrt(_nanvar(a, axis, dtype, None, ddof, **rest)), out, "np.nanstd")
+    ),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,13 @@ from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.sizes import agree_on
 from autojit.interop.registry import (
     FUNCTIONS,
+    Function,
+    along,
     axes_of,
     axis_of,
     delivered,
     dtype_of,
+    enter,
     holds_tensors,
     host,
     implements,
@@ -64,21 +67,6 @@ def _transpose(a: Any, axes: Any = None) -> Any:
     return _reversed(x) if axes is None else x.permute(*[axis_of(axis, x.ndim) for axis in axes])
 
 
-@implements("matrix_transpose", "linalg.matrix_transpose")
-def _matrix_transpose(x: Any, /) -> Any:
-    return tensor_of(x).transpose(-2, -1)
-
-
-@implements("swapaxes")
-def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
-    return tensor_of(a).transpose(axis1, axis2)
-
-
-@implements("moveaxis")
-def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    return aj.movedim(tensor_of(a), source, destination)
-
-
 @implements("rollaxis")
 def _rollaxis(a: Any, axis: Any, start: Any = 0) -> Any:
     x = tensor_of(a)
@@ -104,11 +92,6 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     return x.reshape([n for i, n in enumerate(x.shape) if i not in axes])
 
 
-@implements("broadcast_to")
-def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    return aj.broadcast_to(tensor_of(array), sizes_of(shape))
-
-
 @implements("broadcast_arrays")
 def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     parts = [a if isinstance(a, aj.Tensor) else np.asarray(a) for a in args]  # what is not a tensor stays an array
@@ -116,16 +99,12 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     return tuple(aj.broadcast_to(p, shape) if isinstance(p, aj.Tensor) else np.broadcast_to(p, shape) for p in parts)
 
 
-def _at_least(name: str) -> Callable[..., Any]:
+def _at_least(name: str) -> Function:
     def at_least(*arys: Any) -> Any:
         found = [getattr(aj, name)(tensor_of(a)) for a in arys]
         return found[0] if len(found) == 1 else tuple(found)
 
     return at_least
-
-
-for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
-    implements(_name)(_at_least(_name))
 
 
 # ---- joining and splitting
@@ -149,15 +128,8 @@ def _stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, ca
     return delivered(joined(aj.stack, parts, axis_of(axis, parts[0].ndim + 1), dtype=dtype), out, "np.stack")
 
 
-def _stacking(name: str) -> Callable[..., Any]:
-    def stacking(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
-        return joined(getattr(aj, name), list(tup), dtype=dtype)
-
-    return stacking
-
-
-for _name in ("hstack", "vstack", "dstack", "column_stack"):
-    implements(_name)(_stacking(_name))
+def _stacking(name: str) -> Function:
+    return lambda tup, *, dtype=None, casting=None: joined(getattr(aj, name), list(tup), dtype=dtype)
 
 
 @implements("block")
@@ -189,8 +161,7 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 @implements("insert")
 def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    x = tensor_of(arr)
-    x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    x, place = along(arr, axis)
     count = x.shape[place]
     where = np.insert(np.arange(count), host(obj), -1)
     kept = np.flatnonzero(where >= 0)
@@ -210,8 +181,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 @implements("delete")
 def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    x = tensor_of(arr)
-    x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
+    x, place = along(arr, axis)
     kept = np.delete(np.arange(x.shape[place]), host(obj) if not isinstance(obj, slice) else obj)
     return x.index_select(place, aj.as_tensor(kept))
 
@@ -231,62 +201,13 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
     return list(aj.tensor_split(tensor_of(ary), indices_or_sections, axis))
 
 
-@implements("hsplit")
-def _hsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return _split(ary, indices_or_sections, 0 if tensor_of(ary).ndim == 1 else 1)
-
-
-@implements("vsplit")
-def _vsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return _split(ary, indices_or_sections, 0)
-
-
-@implements("dsplit")
-def _dsplit(ary: Any, indices_or_sections: Any) -> Any:
-    return _split(ary, indices_or_sections, 2)
-
-
-@implements("unstack")
-def _unstack(x: Any, /, *, axis: Any = 0) -> Any:
-    return tuple(tensor_of(x).unbind(axis))
-
-
 # ---- repeating, turning, shifting
-
-
-@implements("tile")
-def _tile(A: Any, reps: Any) -> Any:
-    return aj.tile(tensor_of(A), sizes_of(host(reps)))
 
 
 @implements("repeat")
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    x = tensor_of(a)
-    counts = repeats if isinstance(repeats, int) else tensor_of(repeats)
-    if axis is None:
-        return aj.repeat_interleave(x.reshape(-1), counts, 0)
-    return aj.repeat_interleave(x, counts, axis_of(axis, x.ndim))
-
-
-@implements("flip")
-def _flip(m: Any, axis: Any = None) -> Any:
-    x = tensor_of(m)
-    return aj.flip(x, axes_of(axis, x.ndim))
-
-
-@implements("fliplr")
-def _fliplr(m: Any) -> Any:
-    return aj.flip(tensor_of(m), (1,))
-
-
-@implements("flipud")
-def _flipud(m: Any) -> Any:
-    return aj.flip(tensor_of(m), (0,))
-
-
-@implements("rot90")
-def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    return aj.rot90(tensor_of(m), k, list(axes))
+    x, place = along(a, axis)
+    return aj.repeat_interleave(x, repeats if isinstance(repeats, int) else tensor_of(repeats), place)
 
 
 @implements("roll")
@@ -343,47 +264,16 @@ def _padded_with(x: Any, widths: list[tuple[Any, Any]], values: Any) -> Any:
 # ---- triangles and diagonals
 
 
-@implements("tril")
-def _tril(m: Any, k: int = 0) -> Any:
+def _matrix(m: Any) -> Any:
+    """A vector as as many rows of a matrix."""
     x = tensor_of(m)
-    return aj.tril(x if x.ndim > 1 else x.expand(x.shape[0], -1), k)
-
-
-@implements("triu")
-def _triu(m: Any, k: int = 0) -> Any:
-    x = tensor_of(m)
-    return aj.triu(x if x.ndim > 1 else x.expand(x.shape[0], -1), k)
-
-
-@implements("diag")
-def _diag(v: Any, k: int = 0) -> Any:
-    return aj.diag(tensor_of(v), k)
-
-
-@implements("diagflat")
-def _diagflat(v: Any, k: int = 0) -> Any:
-    return aj.diagflat(tensor_of(v), k)
-
-
-@implements("diagonal")
-def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return aj.diagonal(tensor_of(a), offset, axis1, axis2)
-
-
-@implements("linalg.diagonal")
-def _matrix_diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    return aj.diagonal(tensor_of(x), offset, -2, -1)
+    return x if x.ndim > 1 else x.expand(x.shape[0], -1)
 
 
 @implements("trace")
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     found = aj.diagonal(tensor_of(a), offset, axis1, axis2)
     return delivered(FUNCTIONS[np.sum](found, -1, dtype), out, "np.trace")
-
-
-@implements("linalg.trace")
-def _matrix_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    return _trace(x, offset, -2, -1, dtype)
 
 
 @implements("vander")
@@ -411,6 +301,35 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> 
     return x.clone() if copy and x.dtype is wanted else x.to(wanted)
 
 
-@implements("copy")
-def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return tensor_of(a).clone()
+# ---- what only brings its arguments to one of ours
+
+
+enter(
+    **{name: _at_least(name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
+    **{name: _stacking(name) for name in ("hstack", "vstack", "dstack", "column_stack")},
+    matrix_transpose=lambda x, /: tensor_of(x).transpose(-2, -1),
+    swapaxes=lambda a, axis1, axis2: tensor_of(a).transpose(axis1, axis2),
+    moveaxis=lambda a, source, destination: aj.movedim(tensor_of(a), source, destination),
+    broadcast_to=lambda array, shape, subok=False: aj.broadcast_to(tensor_of(array), sizes_of(shape)),
+    hsplit=lambda ary, indices_or_sections: _split(ary, indices_or_sections, 0 if tensor_of(ary).ndim == 1 else 1),
+    vsplit=lambda ary, indices_or_sections: _split(ary, indices_or_sections, 0),
+    dsplit=lambda ary, indices_or_sections: _split(ary, indices_or_sections, 2),
+    unstack=lambda x, /, *, axis=0: tuple(tensor_of(x).unbind(axis)),
+    tile=lambda A, reps: aj.tile(tensor_of(A), sizes_of(host(reps))),
+    flip=lambda m, axis=None: aj.flip(tensor_of(m), axes_of(axis, tensor_of(m).ndim)),
+    fliplr=lambda m: aj.flip(tensor_of(m), (1,)),
+    flipud=lambda m: aj.flip(tensor_of(m), (0,)),
+    rot90=lambda m, k=1, axes=(0, 1): aj.rot90(tensor_of(m), k, list(axes)),
+    tril=lambda m, k=0: aj.tril(_matrix(m), k),
+    triu=lambda m, k=0: aj.triu(_matrix(m), k),
+    diag=lambda v, k=0: aj.diag(tensor_of(v), k),
+    diagflat=lambda v, k=0: aj.diagflat(tensor_of(v), k),
+    diagonal=lambda a, offset=0, axis1=0, axis2=1: aj.diagonal(tensor_of(a), offset, axis1, axis2),
+    copy=lambda a, order="K", subok=False: tensor_of(a).clone(),
+)
+enter(
+    "linalg",
+    matrix_transpose=lambda x, /: tensor_of(x).transpose(-2, -1),
+    diagonal=lambda x, /, *, offset=0: aj.diagonal(tensor_of(x), offset, -2, -1),
+    trace=lambda x, /, *, offset=0, dtype=None: _trace(x, offset, -2, -1, dtype),
+)

@@ -39,6 +39,12 @@ def implements(*names: str) -> Callable[[Function], Function]:
     return register
 
 
+def enter(module: str = "", /, **functions: Function) -> None:
+    """Enter functions as the forms that the NumPy functions of their names (in a module of NumPy) have for tensors."""
+    for name, function in functions.items():
+        implements(f"{module}.{name}" if module else name)(function)
+
+
 def tensor_of(x: Any) -> Any:
     """A tensor of what NumPy takes for an array: as NumPy's dtype says, tensors inside of lists keep their history."""
     if isinstance(x, Tensor):
@@ -123,6 +129,12 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if ndim == 0 and tuple(given) in ((0,), (-1,)):
         return ()  # NumPy lets a single number be reduced along its first axis
     return tuple(np.lib.array_utils.normalize_axis_tuple([int(a) for a in given], ndim))
+
+
+def along(a: Any, axis: Any) -> tuple[Any, int]:
+    """A tensor and an axis of it counted from the front: None is the only axis of the tensor flattened."""
+    x = tensor_of(a)
+    return (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
 
 
 def host(x: Any) -> Any:

@@ -7,6 +7,8 @@ function then computes in is NumPy's answer (``ufunc.resolve_dtypes``), so a squ
 from __future__ import annotations
 
 import sys
+from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -51,15 +53,13 @@ def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[st
     if method == "__call__":
         return _called(ufunc, function, inputs, out, options)
     if method == "outer":
-        return _outer(ufunc, inputs, out, options)
+        x, y = (tensor_of(i) for i in inputs)
+        return _called(ufunc, function, (x.reshape(*x.shape, *[1] * y.ndim), y), out, options)
     if method == "at":
         return _at(ufunc, function, inputs)
-    x = tensor_of(inputs[0])
-    if method == "reduce":
-        return delivered(_reduced(ufunc, x, inputs[1:], options), out, f"np.{ufunc.__name__}.reduce")
-    if method == "accumulate":
-        return delivered(_accumulated(ufunc, x, inputs[1:], options), out, f"np.{ufunc.__name__}.accumulate")
-    return delivered(_reduced_between(ufunc, x, inputs[1:], options), out, f"np.{ufunc.__name__}.reduceat")
+    along = {"reduce": _reduced, "accumulate": _accumulated, "reduceat": _reduced_between}[method]
+    found = along(ufunc, function, tensor_of(inputs[0]), inputs[1:], options)
+    return delivered(found, out, f"np.{ufunc.__name__}.{method}")
 
 
 _QUICK = {
@@ -216,18 +216,10 @@ def _generalised(ufunc: np.ufunc, function: Function, inputs: tuple[Any, ...], o
     return result
 
 
-def _outer(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any, options: dict[str, Any]) -> Any:
-    x, y = (tensor_of(i) for i in inputs)
-    pair = (x.reshape(*x.shape, *[1] * y.ndim), y)
-    function = function_of(ufunc)
-    assert function is not None
-    return _called(ufunc, function, pair, out, options)
-
-
 # ---- along an axis
 
 
-def _reduced(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _reduced(ufunc: np.ufunc, function: Function, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
     given = dict(zip(("axis", "dtype", "out", "keepdims", "initial", "where"), more)) | options
     given.pop("out", None)
     axis = given.pop("axis", 0)
@@ -236,6 +228,7 @@ def _reduced(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[st
         return ready(x, axis=axis, **given)
     if given.get("where", True) is not True:
         raise TypeError(f"np.{ufunc.__name__}.reduce: where= has no form for tensors; choose with np.where before")
+    pair = _of_pairs(ufunc, function)
     axes = sorted(axes_of(axis, x.ndim), reverse=True)
     keepdims, start = given.get("keepdims", False), given.get("initial")
     x = x if given.get("dtype") is None else x.to(dtype_of(given["dtype"]))
@@ -245,25 +238,16 @@ def _reduced(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[st
             raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         seeds = [start if start is not None else ufunc.identity] if not parts else []
         shape = [n for axis, n in enumerate(x.shape) if axis != place]
-        x = _chain(ufunc, [aj.full(shape, s, dtype=x.dtype) for s in seeds] + parts)
+        x = reduce(pair, [aj.full(shape, s, dtype=x.dtype) for s in seeds] + parts)
         x = x.unsqueeze(place) if keepdims else x
-    return x if start is None else _binary(ufunc, start, x)
+    return x if start is None else pair(start, x)
 
 
-def _chain(ufunc: np.ufunc, parts: list[Any]) -> Any:
-    found = parts[0]
-    for part in parts[1:]:
-        found = _binary(ufunc, found, part)
-    return found
+def _of_pairs(ufunc: np.ufunc, function: Function) -> Function:
+    return lambda x, y: _called(ufunc, function, (x, y), None, {})
 
 
-def _binary(ufunc: np.ufunc, x: Any, y: Any) -> Any:
-    function = function_of(ufunc)
-    assert function is not None
-    return _called(ufunc, function, (x, y), None, {})
-
-
-def _accumulated(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _accumulated(ufunc: np.ufunc, function: Function, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
     given = dict(zip(("axis", "dtype", "out"), more)) | options
     axis = axis_of(given.get("axis", 0), x.ndim)
     wanted = dtype_of(given.get("dtype"))
@@ -279,20 +263,20 @@ def _accumulated(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dic
     if ready is not None:
         found = ready()
         return found if wanted is None else found.to(wanted)
-    parts = list((x if wanted is None else x.to(wanted)).unbind(axis))
-    for place in range(1, len(parts)):
-        parts[place] = _binary(ufunc, parts[place - 1], parts[place])
+    parts = list(accumulate((x if wanted is None else x.to(wanted)).unbind(axis), _of_pairs(ufunc, function)))
     return joined(aj.stack, parts, axis) if parts else x
 
 
-def _reduced_between(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _reduced_between(
+    ufunc: np.ufunc, function: Function, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
     given = dict(zip(("indices", "axis", "dtype", "out"), more)) | options
     axis = axis_of(given.get("axis", 0), x.ndim)
     starts = [int(i) for i in host(given["indices"])]
     parts = []
     for start, end in zip(starts, [*starts[1:], x.shape[axis]]):
         piece = x.narrow(axis, start, max(end - start, 1))
-        parts.append(_reduced(ufunc, piece, (), {"axis": axis, "dtype": given.get("dtype")}))
+        parts.append(_reduced(ufunc, function, piece, (), {"axis": axis, "dtype": given.get("dtype")}))
     return joined(aj.stack, parts, axis)
 
 

@@ -39,17 +39,6 @@ def _enter_torchs() -> None:
 _enter_torchs()
 
 
-def _ufunc(name: str) -> Callable[[Function], Function]:
-    """Enter a function that only NumPy has, or has otherwise."""
-
-    def enter(function: Function) -> Function:
-        UFUNCS[name], NUMBERS[name] = function, "none"
-        return function
-
-    return enter
-
-
-@_ufunc("cbrt")
 def _cbrt(x: Any) -> Any:
     size = aj.where(x == 0, 1, aj.abs(x))
     root = aj.exp(aj.log(size) / 3)
@@ -58,41 +47,17 @@ def _cbrt(x: Any) -> Any:
     return aj.where(x == 0, aj.pow(aj.where(x == 0, x, 1), 1 / 3), aj.copysign(root, x))  # with an infinite slope at 0
 
 
-@_ufunc("vecdot")
-def _vecdot(x: Any, y: Any) -> Any:
-    return aj.sum(aj.conj(x) * y, -1, dtype=x.dtype)
-
-
-@_ufunc("matvec")
-def _matvec(x: Any, y: Any) -> Any:
-    return aj.matmul(x, y[..., None])[..., 0]
-
-
-@_ufunc("vecmat")
-def _vecmat(x: Any, y: Any) -> Any:
-    return aj.matmul(aj.conj(x)[..., None, :], y)[..., 0, :]
-
-
-@_ufunc("divmod")
-def _divmod(x: Any, y: Any) -> Any:
-    quotient = aj.floor_divide(x, y)
-    return quotient, aj.remainder(x, y)
-
-
-@_ufunc("modf")
 def _modf(x: Any) -> Any:
     whole = aj.trunc(x)
     part = aj.where(aj.isinf(x), aj.zeros_like(x), x - whole)
     return aj.copysign(part, x), whole
 
 
-@_ufunc("spacing")
 def _spacing(x: Any) -> Any:
     x = x.detach()
     return aj.copysign(aj.nextafter(aj.abs(x), aj.full_like(x, aj.inf)) - aj.abs(x), x)
 
 
-@_ufunc("bitwise_count")
 def _bit_count(x: Any) -> Any:
     bits = aj.abs(x)
     count = aj.zeros_like(x, dtype=aj.uint8)
@@ -101,10 +66,19 @@ def _bit_count(x: Any) -> Any:
     return count
 
 
-@_ufunc("ldexp")
-def _ldexp(x: Any, exponent: Any) -> Any:
-    return aj.ldexp(x if x.dtype.category > 1 else x.to(aj.float64), exponent)
-
+_NUMPYS: dict[str, Function] = {  # which only NumPy has, or has otherwise
+    "cbrt": _cbrt,
+    "vecdot": lambda x, y: aj.sum(aj.conj(x) * y, -1, dtype=x.dtype),
+    "matvec": lambda x, y: aj.matmul(x, y[..., None])[..., 0],
+    "vecmat": lambda x, y: aj.matmul(aj.conj(x)[..., None, :], y)[..., 0, :],
+    "divmod": lambda x, y: (aj.floor_divide(x, y), aj.remainder(x, y)),
+    "modf": _modf,
+    "spacing": _spacing,
+    "bitwise_count": _bit_count,
+    "ldexp": lambda x, exponent: aj.ldexp(x if x.dtype.category > 1 else x.to(aj.float64), exponent),
+}
+UFUNCS |= _NUMPYS
+NUMBERS |= dict.fromkeys(_NUMPYS, "none")
 
 SPECIAL: dict[str, Function] = {
     "loggamma": lambda x: aj.special.gammaln(x),

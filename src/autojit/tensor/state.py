@@ -7,7 +7,7 @@ import contextvars
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -215,11 +215,16 @@ def _choose_way() -> None:
         state.divert = State.infer if state.inference else State.elsewhere
 
 
-@contextmanager
-def below(layer: Layer) -> Iterator[None]:
+def below(layer: Layer) -> AbstractContextManager[None]:
     """Ops inside pass only through the layers that were entered before ``layer``."""
+    return with_layers(state.layers[: state.layers.index(layer)])
+
+
+@contextmanager
+def with_layers(layers: tuple[Layer, ...]) -> Iterator[None]:
+    """Ops inside pass through these layers, the last one first."""
     before = state.layers
-    set_layers(before[: before.index(layer)])
+    set_layers(layers)
     try:
         yield
     finally:
@@ -264,14 +269,19 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def outside_trace() -> Iterator[None]:
-    """Suspend the active capture: ops compute at once, factories give concrete tensors."""
-    trace = state.trace
-    set_trace(None)
+def with_trace(trace: Trace | None) -> Iterator[None]:
+    """Ops inside are recorded by this capture; None: by none."""
+    before = state.trace
+    set_trace(trace)
     try:
         yield
     finally:
-        set_trace(trace)
+        set_trace(before)
+
+
+def outside_trace() -> AbstractContextManager[None]:
+    """Suspend the active capture: ops compute at once, factories give concrete tensors."""
+    return with_trace(None)
 
 
 @contextmanager
@@ -336,7 +346,8 @@ def quietly(function: Callable[..., Any], *arguments: object) -> Any:
 __all__ = [
     "Layer", "State", "become", "below", "bump_guard_epoch", "carry", "detour_of_modes", "grad_mode", "guard_epoch",
     "holders", "is_tracing", "made_like", "outside_inference", "outside_trace", "quietly", "set_inference",
-    "set_layers", "set_trace", "state", "transform_mode",
+    "set_layers", "set_trace", "state", "transform_mode", "with_layers",
+    "with_trace",
 ]  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,31 +54,27 @@ def make_tensor(
         )
     if noncontiguous and memory_format is not None:
         raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive")
-    first, last = _range(dtype, low, high)
-    if dtype.is_complex:
-        part = aj.float64 if dtype is aj.complex128 else aj.float32
-        made = aj.complex(*[aj.rand(size, dtype=part) * (last - first) + first for _ in range(2)])
-    elif dtype.is_floating_point:
-        made = (aj.rand(size, dtype=aj.float64) * (last - first) + first).to(dtype)
-        made = made.clamp(first, last)  # rounding may have left the range
-    else:
-        made = aj.randint(int(first), max(int(last), int(first) + 1), size, dtype=aj.int64).to(dtype)
+    made = _drawn(size, dtype, *_range(dtype, low, high))
     if exclude_zero:
         made = aj.where(made == 0, aj.tensor(_smallest(dtype), dtype=dtype), made)
     if noncontiguous and made.numel() > 1:
-        wide = aj.empty((*size[:-1], 2 * size[-1]) if size else (2,), dtype=dtype)
-        wide[..., ::2] = made
-        wide[..., 1::2] = made
-        made = wide[..., ::2]
+        made = made.repeat_interleave(2, -1)[..., ::2]
     if memory_format is not None:
         made = made.contiguous(memory_format=memory_format)
-    found: aj.Tensor = made.detach().to(device)
-    if requires_grad:
-        found.requires_grad_(True)
-    return found
+    return made.detach().to(device).requires_grad_(requires_grad)
 
 
-def _range(dtype: aj.dtype, low: float | None, high: float | None) -> tuple[Any, Any]:
+def _drawn(size: tuple[int, ...], dtype: aj.dtype, first: float, last: float) -> aj.Tensor:
+    if dtype.is_complex:
+        part = aj.float64 if dtype is aj.complex128 else aj.float32
+        return aj.complex(*[aj.rand(size, dtype=part) * (last - first) + first for _ in range(2)])
+    if dtype.is_floating_point:
+        made = (aj.rand(size, dtype=aj.float64) * (last - first) + first).to(dtype)
+        return made.clamp(first, last)  # rounding may have left the range
+    return aj.randint(int(first), max(int(last), int(first) + 1), size, dtype=aj.int64).to(dtype)
+
+
+def _range(dtype: aj.dtype, low: float | None, high: float | None) -> tuple[float, float]:
     for bound in (low, high):
         if bound is not None and math.isnan(bound):
             raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
@@ -102,7 +97,7 @@ def _range(dtype: aj.dtype, low: float | None, high: float | None) -> tuple[Any,
     return first, last
 
 
-def _smallest(dtype: aj.dtype) -> Any:
+def _smallest(dtype: aj.dtype) -> float:
     if dtype.is_floating_point:
         return aj.finfo(dtype).tiny
     return float(np.finfo(np.float32).tiny) if dtype.is_complex else 1

@@ -7,6 +7,7 @@ vectorised as far as it pays, so LLVM is told to leave the loops as they are: mo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import ClassVar
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
@@ -34,7 +35,7 @@ class Vector:
     def element(self) -> str:
         return "double" if self.dtype.size_bytes == 8 else "float"
 
-    @property
+    @cached_property
     def text(self) -> str:
         return f"<{self.lanes} x {self.element}>"
 

@@ -143,41 +143,27 @@ class Body:
         x = self.pick()
         total = self.made(f"{x.name} * 1.0", x.shape, fresh=True).name
         kind = self.rng.randrange(4)
-        change = f"{total} = {self.fill(self.rng.choice(tables.SAME), total)}"
-        if kind == 0:
-            self.nodes.append(Block("for _ in range(2):", (change,)))
-        elif kind == 1 and len(x.shape) > 0:
-            self.nodes.append(Block(f"for row in {x.name}:", (f"{total} = {total} + row.sum()",)))
-        elif kind == 2:
-            self.nodes.append(Block(f"while 2 < {total}.abs().sum() < 1e300:", (f"{total} = {total} / 2",)))
-        else:
-            self.nodes.append(
-                Block(f"for i in range({x.name}.shape[0] if {x.name}.dim() else 2):", (f"{total} = {total} + i",))
-            )
+        loops = (
+            ("for _ in range(2):", self.fill(self.rng.choice(tables.SAME), total)),
+            (f"for row in {x.name}:", f"{total} + row.sum()"),
+            (f"while 2 < {total}.abs().sum() < 1e300:", f"{total} / 2"),
+            (f"for i in range({x.name}.shape[0] if {x.name}.dim() else 2):", f"{total} + i"),
+        )
+        header, change = loops[3 if kind == 1 and not x.shape else kind]
+        self.nodes.append(Block(header, (f"{total} = {change}",)))
 
     def write_fresh(self) -> None:
         """A change in place of a tensor that the step made."""
         x = self.pick()
-        copy = self.made(
-            self.rng.choice(("{x}.clone()", "{x} * 1.0", "{x}.detach().clone()", "{x} + 0")).format(x=x.name),
-            x.shape,
-            fresh=True,
-        )
-        target = copy.name
-        if self.rng.random() < 0.3:
-            views = [
-                op for op in tables.SHAPED if op.applies(x.shape) and "." not in op.text[4:] and "@" not in op.text
-            ]
-            if views:
-                op = self.rng.choice(views)
-                target = self.made(self.fill(op.text, copy.name), op.result(x.shape)).name
-                self.nodes.append(
-                    self.rng.choice(
-                        (f"{target}.mul_({self.constant()})", f"{target}.add_({self.constant()})", f"{target}.zero_()")
-                    )
-                )
-                return
-        self.nodes.append(self.in_place(target, x.shape))
+        copy = self.made(self.rng.choice(tables.COPIES).format(x=x.name), x.shape, fresh=True)
+        views = [op for op in tables.SHAPED if op.applies(x.shape) and "." not in op.text[4:] and "@" not in op.text]
+        if self.rng.random() < 0.3 and views:
+            op = self.rng.choice(views)
+            target = self.made(self.fill(op.text, copy.name), op.result(x.shape)).name
+            changes = (f"{target}.mul_({self.constant()})", f"{target}.add_({self.constant()})", f"{target}.zero_()")
+            self.nodes.append(self.rng.choice(changes))
+        else:
+            self.nodes.append(self.in_place(copy.name, x.shape))
 
     def in_place(self, target: str, shape: Shape) -> str:
         """A statement that changes a tensor in place."""
@@ -189,59 +175,29 @@ class Body:
         """A change in place of what may be an argument, state, or needed by a derivative."""
         x = self.pick()
         change = self.in_place(x.name, x.shape)
-        if self.rng.random() < 0.75:
-            self.nodes.append(Block("with aj.no_grad():", (change,)))
-        else:
-            self.nodes.append(change)
+        self.nodes.append(Block("with aj.no_grad():", (change,)) if self.rng.random() < 0.75 else change)
 
     def counted(self) -> None:
         """A result whose size depends on values."""
         x = self.pick()
         if not x.shape:
             return self.unary()
-        text = self.rng.choice(
-            (
-                "{x}[{x} > 0]",
-                "{x}.masked_select({x} < 0.5)",
-                "{x}.flatten()[{x}.flatten() > -1]",
-                "({x} * 4).round().unique()",
-            )
-        )
-        self.made(text.format(x=x.name), ("c",), counted=True)
+        self.made(self.rng.choice(tables.COUNTED).format(x=x.name), ("c",), counted=True)
         return None
 
     def cast(self) -> None:
         """A round trip through another dtype, or a truth value."""
         x = self.pick()
-        text = self.rng.choice(
-            ("({x} > 0).to({d})", "{x}.to(aj.int64).to({d})", "({x} * 3).to(aj.int32) // 2 + {x}", "({x} > 0) * {x}", "{x}.argmax() * {x} if {x}.numel() else {x}",
-             "({x} * 10).to(aj.int64) % 3 + {x}", "({x} > 0).logical_not().to({d})", "{x}.to(aj.complex128).real.to({d})", "({x} > 0).sum() + {x}", "({x}.to(aj.int64) & 1) * {x}")
-        )  # fmt: skip
-        self.made(text.format(x=x.name, d=self.dtype), x.shape)
+        self.made(self.rng.choice(tables.CASTS).format(x=x.name, d=self.dtype), x.shape)
 
     def attempt(self) -> None:
         """An error that the step catches."""
         x, y = self.pick(), self.pick()
         name = self.made(f"{x.name}", x.shape).name
-        risky = self.rng.choice(
-            (
-                "{x} @ {y}",
-                "{x} + {y}",
-                "{x}.view(3, -1)",
-                "{x}[2]",
-                "{x}.squeeze(0) @ {y}",
-                "aj.cat([{x}, {y}], 0)",
-                "{x}.expand(3, 4)",
-                "{x}.reshape(2, -1)",
-            )
-        )
-        self.nodes.append(Block("try:", (f"{name} = ({risky.format(x=x.name, y=y.name)}).sum() + {x.name}",)))
-        self.nodes.append(
-            Block(
-                f"except {self.rng.choice(('RuntimeError', 'Exception', '(RuntimeError, IndexError)'))}:",
-                (f"{name} = {x.name} * 0",),
-            )
-        )
+        risky = self.rng.choice(tables.RISKY).format(x=x.name, y=y.name)
+        caught = self.rng.choice(("RuntimeError", "Exception", "(RuntimeError, IndexError)"))
+        self.nodes.append(Block("try:", (f"{name} = ({risky}).sum() + {x.name}",)))
+        self.nodes.append(Block(f"except {caught}:", (f"{name} = {x.name} * 0",)))
 
     def control(self) -> None:
         """A branch or loop on data inside the step."""
@@ -254,15 +210,12 @@ class Body:
             a, b = f"({a} + weight.sum() * 0)", f"({b} + weight.sum() * 0)"
         kind = self.rng.randrange(3)
         if kind == 0:
-            self.made(
-                f"aj.cond({x.name}.sum() > 0, lambda z: {a} * {reads}, lambda z: {b} * 1.0, ({x.name},))", x.shape
-            )
+            text = f"aj.cond({x.name}.sum() > 0, lambda z: {a} * {reads}, lambda z: {b} * 1.0, ({x.name},))"
+            self.made(text, x.shape)
         elif kind == 1:
             limit = self.rng.choice(("2", "3"))
-            self.made(
-                f"aj.while_loop(lambda i, z: i < {limit}, lambda i, z: (i + 1, (z * 0.5 + {reads}).sin()), (aj.tensor(0), {x.name}))[1]",
-                x.shape,
-            )
+            text = f"aj.while_loop(lambda i, z: i < {limit}, lambda i, z: (i + 1, (z * 0.5 + {reads}).sin()), (aj.tensor(0), {x.name}))[1]"
+            self.made(text, x.shape)
         elif x.shape:
             part = self.rng.randrange(2)
             init = f"aj.zeros({x.name}.shape[1:], dtype={x.name}.dtype)"
@@ -284,15 +237,9 @@ class Body:
             (f"aj.func.grad(lambda z: aj.func.grad({total})(z).sum())({x.name})", x.shape), (f"aj.func.grad_and_value({total})({x.name})[0]", x.shape),
         ]  # fmt: skip
         if x.shape:
-            choices += [
-                (f"aj.func.vmap({inner})({x.name})", x.shape),
-                (f"aj.func.vmap(aj.func.grad({total}))({x.name})", x.shape),
-            ] * 2
-            choices += [
-                (f"aj.func.jacrev({inner})({x.name}).sum()", ()),
-                (f"aj.func.jacfwd({inner})({x.name}).sum()", ()),
-                (f"aj.func.hessian({total})({x.name}).sum()", ()),
-            ]
+            choices += [(f"aj.func.vmap({f})({x.name})", x.shape) for f in (inner, f"aj.func.grad({total})")] * 2
+            functions = f"jacrev({inner})", f"jacfwd({inner})", f"hessian({total})"
+            choices += [(f"aj.func.{f}({x.name}).sum()", ()) for f in functions]
         text, shape = self.rng.choice(choices)
         if text.startswith("checkpoint"):  # which reads and draws once more in backward, eagerly
             text = text.replace(f"* {reads}).pow", f"* {constant}).pow")

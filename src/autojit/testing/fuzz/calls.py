@@ -12,6 +12,12 @@ LAYOUTS = (
     "sample({s}, 1, 4, dtype={d}).expand({n}, 4)", "sample({s}, 2 * {n}, 4, dtype={d})[::2]", "sample({s}, {n}, 4, dtype={d}).flip(0)", "base[:{n}]", "base[1:{n} + 1]",
     "aj.from_numpy(buffer[:{n}])", "sample({s}, {n}, 5, dtype={d})[:, 1:]",
 )  # fmt: skip
+VALUES = {  # by the kind of a parameter that is no tensor
+    "number": ("2.0", "0.5", "1.5", "-1.0", "3.0"), "whole": ("1", "2", "3", "2", "5", "7", "4"), "flag": ("True", "False"), "word": ("'a'", "'bb'"),
+    "array": ("sample_array({s}, 4)", "sample_array({s}, 4, kind='ties').astype(np.float32)"),
+    "scalar": ("np.float64(1.5)", "np.float64(2.0)", "np.float64(0.5)", "np.float32(2.5)", "np.int64(3)", "1.5"),
+    "nest": ("{'v': 2.0, 'l': [1.0]}", "{'v': 1.5, 'l': [1.0, 2.0]}", "{'l': [], 'v': 3}", "{'v': 0.5, 'l': [1.0]}"),
+}  # fmt: skip
 
 
 class Parameter(NamedTuple):
@@ -26,24 +32,8 @@ def argument(
 ) -> str:
     """An expression for one argument of a call."""
     seed = rng.randint(1, 9)
-    if parameter.kind == "number":
-        return rng.choice(("2.0", "0.5", "1.5", "-1.0", "3.0"))
-    if parameter.kind == "whole":
-        return rng.choice(("1", "2", "3", "2", "5", "7", "4"))
-    if parameter.kind == "flag":
-        return rng.choice(("True", "False"))
-    if parameter.kind == "word":
-        return rng.choice(("'a'", "'bb'"))
-    if parameter.kind == "array":
-        return rng.choice((f"sample_array({seed}, 4)", f"sample_array({seed}, 4, kind='ties').astype(np.float32)"))
-    if parameter.kind == "scalar":
-        return rng.choice(
-            ("np.float64(1.5)", "np.float64(2.0)", "np.float64(0.5)", "np.float32(2.5)", "np.int64(3)", "1.5")
-        )
-    if parameter.kind == "nest":
-        return rng.choice(
-            ("{'v': 2.0, 'l': [1.0]}", "{'v': 1.5, 'l': [1.0, 2.0]}", "{'l': [], 'v': 3}", "{'v': 0.5, 'l': [1.0]}")
-        )
+    if parameter.kind in VALUES:
+        return rng.choice(VALUES[parameter.kind]).replace("{s}", str(seed))
     layout = LAYOUTS[0] if rng.random() < 0.5 else rng.choice(LAYOUTS)
     if previous and rng.random() < 0.15:
         return rng.choice(previous)  # the same object again

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.testing.fuzz.running import ProgramFunction, run
+from autojit.testing.fuzz.running import run
 from autojit.testing.fuzz.showing import report
 from autojit.testing.fuzz.verdicts import judge
-from autojit.testing.fuzz.watching import Watch
+from autojit.testing.fuzz.watching import Watch, tensors_in
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 Variant = Callable[[], tuple[Any, ...]]
@@ -45,7 +45,7 @@ def check(make: Make, *arguments: Any) -> int:
         True
     """
     variants = [variant for variant in _variants(arguments) if _runs(make, variant)]
-    dtypes = [t.dtype.name for t in _tensors(arguments) if t.dtype.is_floating_point or t.dtype.is_complex]
+    dtypes = [t.dtype.name for t in tensors_in(arguments) if t.dtype.is_floating_point or t.dtype.is_complex]
     coarsest = next((d for d in ("bfloat16", "float16", "float32", "complex64") if d in dtypes), "float32")
 
     def program(jit: Callable[..., Any], see: Watch) -> None:
@@ -61,21 +61,13 @@ def check(make: Make, *arguments: Any) -> int:
 
 def _runs(make: Make, variant: Variant) -> bool:
     """Whether the step takes a variant eagerly."""
-
-    def program(jit: Callable[..., Any], see: Watch) -> None:
-        see.call(make(jit), *variant())
-
-    return _eagerly(program)
-
-
-def _eagerly(program: ProgramFunction) -> bool:
-    seen = run(program, "eager")
+    seen = run(lambda jit, see: see.call(make(jit), *variant()), "eager")
     return seen.error is None and seen.broken is None
 
 
 def _variants(arguments: Sequence[Any]) -> Iterator[Variant]:
     """Makers of arguments: each call gives fresh tensors."""
-    tensors = _tensors(arguments)
+    tensors = tensors_in(arguments)
 
     def of(change: Callable[[aj.Tensor], aj.Tensor]) -> Variant:
         return lambda: tuple(_mapped(a, change) for a in arguments)
@@ -91,13 +83,6 @@ def _variants(arguments: Sequence[Any]) -> Iterator[Variant]:
     yield of(_changed)
     if len(tensors) > 1 and tensors[0].shape == tensors[1].shape:
         yield lambda: _shared(tuple(_mapped(a, _copied) for a in arguments))
-
-
-def _tensors(value: Any) -> list[aj.Tensor]:
-    if isinstance(value, aj.Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [t for part in parts for t in _tensors(part)]
 
 
 def _mapped(value: Any, change: Callable[[aj.Tensor], aj.Tensor]) -> Any:
@@ -150,5 +135,5 @@ def _shifted(t: aj.Tensor) -> aj.Tensor:
 
 def _shared(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The first tensor in the place of the second."""
-    first, second = _tensors(arguments)[:2]
+    first, second = tensors_in(arguments)[:2]
     return tuple(_mapped(a, lambda t: first if t is second else t) for a in arguments)

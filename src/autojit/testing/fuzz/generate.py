@@ -14,16 +14,9 @@ from autojit.testing.fuzz.program import Block, Node, Program
 DTYPES = ("aj.float64",) * 7 + ("aj.float32",) * 2 + ("aj.bfloat16", "aj.float16")
 WRAPPERS = ("plain", "plain", "plain", "plain", "method", "module", "decorated", "nested", "lambda")
 DECORATORS = (
-    "aj.no_grad()",
-    "aj.enable_grad()",
-    "aj.inference_mode()",
-    "noted",
-    "aj.autocast('cpu', dtype=aj.bfloat16)",
-    "contextlib.nullcontext()",
-    "switched()",
-)
-
-
+    "aj.no_grad()", "aj.enable_grad()", "aj.inference_mode()", "noted", "aj.autocast('cpu', dtype=aj.bfloat16)", "contextlib.nullcontext()", "switched()",
+)  # fmt: skip
+CALLED_WITHIN = ("aj.no_grad()", "aj.inference_mode()", "aj.autocast('cpu', dtype=aj.bfloat16)", "aj.enable_grad()")
 ARRAY_USES = (
     "x * aj.as_tensor(c).to(x.dtype)", "x + float(c[0])", "x * float(c.sum())", "x + float(c.std())", "x * float(c.repeat(2)[1])",
     "x + float(c.max(0))", "x * (2 if isinstance(c, np.ndarray) else 3)", "x + aj.as_tensor(c[::-1].copy()).to(x.dtype)", "x * c.size",
@@ -38,6 +31,24 @@ NEST_USES = (
     "x * c['v']", "x * len(c['l'])", "x + sum(c['l'])", "x * (c['l'].append(1.5) or len(c['l']))", "x * (c.update(last=x.sum().item()) or 2)",
     "x * c.setdefault('w', 1.5)", "x * sum(float(v) for k, v in c.items() if k == 'v')", "x * (2 if type(c['v']) is float else 3)",
 )  # fmt: skip
+STATE_CHANGES = (
+    "state.add_(1)", "weight.data.mul_(0.5)", "weight.grad = None", "weight.requires_grad_(False)", "weight.requires_grad_(True)", "base.mul_(0.5)", "buffer += 1",
+    "state = sample(75, 4, dtype={d})", "state[0] = 5", "weight = sample(76, 4, 4, dtype={d}).requires_grad_()",
+)  # fmt: skip
+BACKWARDS = ("loss.backward()",) * 4 + (
+    "loss.backward(retain_graph=True); loss.backward()", "loss.backward(create_graph=True)", "weight.grad = aj.autograd.grad(loss, weight)[0]",
+)  # fmt: skip
+BEFORE_UPDATE = (
+    "", "", "", "aj.nn.utils.clip_grad_norm_(params, 1.0)", "loss.detach_()", "scheduler.step()",
+    "(weight * 2).sum().backward(); opt.zero_grad(); (weight ** 2).sum().backward()", "held = weight.grad; weight.grad = weight.detach() * 2",
+)  # fmt: skip
+SINGLE = (
+    r"aj\.(rand|ones|zeros|tensor|autocast|float32|randn|stack)\b|\.float\("  # what gives float32 where that is named
+)
+HELPERS = {  # decorators that a program defines
+    "noted": Block("def noted(f):", (Block("def call(*args):", ("return f(*args)",), ("@functools.wraps(f)",)), "return call")),
+    "switched()": Block("def switched():", (Block("with aj.set_grad_enabled(True):", ("yield",)),), ("@contextlib.contextmanager",)),
+}  # fmt: skip
 
 
 def generate(seed: int) -> Program:
@@ -56,13 +67,11 @@ class _Writer:
         self.watched: dict[str, str] = {}
         self.changes: list[str] = []
         self.globals: list[str] = []
-        self.rebound: set[str] = set()  # names that the step assigns
         self.sources: list[tuple[Source, int]] = []
         self.effects: list[str] = []
         self.nets: list[tuple[Source, int]] = []
         self.count = 0
         self.is_training = self.rng.random() < 0.3
-        self.first_parameter = Parameter("x", "tensor")
 
     def fill(self, text: str, u: int) -> str:
         """A template of the environment."""
@@ -74,9 +83,7 @@ class _Writer:
     def add_source(self, source: Source, keep: list[tuple[Source, int]]) -> None:
         """Write a source's setup; note what it offers."""
         u, self.count = self.count, self.count + 1
-        self.setup += (
-            self.fill(source.setup, u).split("\n") if "\n" not in source.setup else [self.fill(source.setup, u)]
-        )
+        self.setup.append(self.fill(source.setup, u))
         keep.append((source, u))
         names = [name.format(u=u) for name in source.names]
         if names and self.rng.random() < 0.4:
@@ -94,12 +101,12 @@ class _Writer:
             self.add_source(self.rng.choice(SOURCES), self.sources)
         if self.is_training or self.rng.random() < 0.25:
             self.add_source(self.rng.choice(MODULES), self.nets)
-        self.setup.append(f"base = sample(70, 16, 4, dtype={self.dtype})")
-        self.setup.append(
-            "buffer = sample_array(71, 16, 4)" + ("" if self.dtype == "aj.float64" else ".astype(np.float32)")
-        )
-        self.setup.append(f"weight = sample(72, 4, 4, dtype={self.dtype}).requires_grad_()")
-        self.setup.append(f"state = sample(73, 4, dtype={self.dtype})")
+        self.setup += [
+            f"base = sample(70, 16, 4, dtype={self.dtype})",
+            "buffer = sample_array(71, 16, 4)" + ("" if self.dtype == "aj.float64" else ".astype(np.float32)"),
+            f"weight = sample(72, 4, 4, dtype={self.dtype}).requires_grad_()",
+            f"state = sample(73, 4, dtype={self.dtype})",
+        ]
         self.watched |= {"base": "base", "buffer": "buffer", "weight": "weight", "state": "state"}
         if self.is_training:
             self.add_training()
@@ -107,11 +114,13 @@ class _Writer:
     def add_training(self) -> None:
         """Parameters, an optimiser and its scheduler, hooks."""
         u = self.nets[0][1]
-        self.setup.append(f"params = [weight, *net{u}.parameters()]")
-        self.setup.append(f"extra = sample(74, 2, dtype={self.dtype}).requires_grad_()")
-        self.setup.append("opt = " + self.rng.choice(OPTIMIZERS).format(p="params"))
-        self.setup.append("first_state = copy.deepcopy(opt.state_dict())")
-        self.setup.append("scheduler = aj.optim.lr_scheduler.ExponentialLR(opt, 0.9)")
+        self.setup += [
+            f"params = [weight, *net{u}.parameters()]",
+            f"extra = sample(74, 2, dtype={self.dtype}).requires_grad_()",
+            "opt = " + self.rng.choice(OPTIMIZERS).format(p="params"),
+            "first_state = copy.deepcopy(opt.state_dict())",
+            "scheduler = aj.optim.lr_scheduler.ExponentialLR(opt, 0.9)",
+        ]
         if self.rng.random() < 0.3:
             self.setup.append("seen_grads = []")
             self.watched["seen_grads"] = "seen_grads"
@@ -135,7 +144,7 @@ class _Writer:
             text = self.rng.choice(OPTIMIZER_CHANGES if self.rng.random() < 0.6 else PARAMETER_CHANGES)
             return text.format()
         if pick < 0.1 or not options:
-            return self.rng.choice(("state.add_(1)", "weight.data.mul_(0.5)", "weight.grad = None", "weight.requires_grad_(False)", "weight.requires_grad_(True)", "base.mul_(0.5)", "buffer += 1", f"state = sample(75, 4, dtype={self.dtype})", "state[0] = 5", f"weight = sample(76, 4, 4, dtype={self.dtype}).requires_grad_()"))  # fmt: skip
+            return self.rng.choice(STATE_CHANGES).format(d=self.dtype)
         source, u = self.rng.choice(options)
         return self.fill(self.rng.choice(source.changes), u)
 
@@ -147,9 +156,8 @@ class _Writer:
         if self.rng.random() < 0.5:
             kinds.append("tensor")
         if self.rng.random() < 0.35:
-            kinds.append(
-                self.rng.choice(("number", "whole", "flag", "word", "array", "number", "array", "scalar", "nest"))
-            )
+            others = "number", "whole", "flag", "word", "array", "number", "array", "scalar", "nest"
+            kinds.append(self.rng.choice(others))
         return [Parameter("xyz"[k] if kind == "tensor" else "c", kind) for k, kind in enumerate(kinds)]
 
     def step_body(self, parameters: list[Parameter]) -> list[Node]:
@@ -183,41 +191,15 @@ class _Writer:
 
     def write_training(self, body: Body) -> None:
         """A loss, its derivative and an update."""
-        parts = (
-            " + ".join(f"({v.name}.tanh() ** 2).mean()" for v in body.scope[-3:] if not v.is_counted)
-            or "(weight ** 2).sum()"
-        )
-        loss = f"loss = {parts} + (weight ** 2).sum() * 0.1"
-        backward = self.rng.choice(
-            ("loss.backward()",) * 4
-            + (
-                "loss.backward(retain_graph=True); loss.backward()",
-                "loss.backward(create_graph=True)",
-                "weight.grad = aj.autograd.grad(loss, weight)[0]",
-            )
-        )
+        parts = " + ".join(f"({v.name}.tanh() ** 2).mean()" for v in body.scope[-3:] if not v.is_counted)
+        loss = f"loss = {parts or '(weight ** 2).sum()'} + (weight ** 2).sum() * 0.1"
+        backward = self.rng.choice(BACKWARDS)
         before = self.rng.choice(("opt.zero_grad()", "opt.zero_grad()", "opt.zero_grad(set_to_none=False)", ""))
-        between = self.rng.choice(
-            (
-                "",
-                "",
-                "",
-                "aj.nn.utils.clip_grad_norm_(params, 1.0)",
-                "loss.detach_()",
-                "scheduler.step()",
-                "(weight * 2).sum().backward(); opt.zero_grad(); (weight ** 2).sum().backward()",
-                "held = weight.grad; weight.grad = weight.detach() * 2",
-            )
-        )
+        between = self.rng.choice(BEFORE_UPDATE)
         update = self.rng.choice(("opt.step()", "opt.step()", "opt.step()", ""))
-        lines: list[Node] = [before, loss, *backward.split("; "), *between.split("; "), update]
-        body.nodes += [
-            Block("if loss.requires_grad:", (line,))
-            if isinstance(line, str) and ".backward(" in line and line.startswith("loss")
-            else line
-            for line in lines
-            if line
-        ]
+        for line in filter(None, (before, loss, *backward.split("; "), *between.split("; "), update)):
+            is_backward = line.startswith("loss") and ".backward(" in line
+            body.nodes.append(Block("if loss.requires_grad:", (line,)) if is_backward else line)
         body.scope.append(Variable("loss.detach()", ()))
 
     def returned(self, body: Body) -> str:
@@ -237,10 +219,8 @@ class _Writer:
         text = "\n".join(str(node) for node in nodes)
         names = [name.format(u=u) for source, u in self.sources for name in source.names]
         found = [name for name in names if re.search(rf"(?m)^{name} (?:[-+*|]?=) ", text)]
-        heads: list[Node] = [
-            f"{'global' if name in self.globals else 'nonlocal'} {name}" for name in dict.fromkeys(found)
-        ]
-        return heads + nodes
+        heads = [f"{'global' if name in self.globals else 'nonlocal'} {name}" for name in dict.fromkeys(found)]
+        return [*heads, *nodes]
 
     def wrapped(self, parameters: list[Parameter], body: list[Node]) -> list[Node]:
         """The step as a function, a method, a module, or behind a decorator."""
@@ -259,10 +239,8 @@ class _Writer:
         if kind == "decorated":
             return self.decorated(names, body)
         if kind == "nested":
-            return [
-                Block(f"def inner({names}):", tuple(body), ("@jit",)),
-                Block(f"def step({names}):", (f"return inner({names})",), ("@jit",)),
-            ]
+            inner = Block(f"def inner({names}):", tuple(body), ("@jit",))
+            return [inner, Block(f"def step({names}):", (f"return inner({names})",), ("@jit",))]
         if kind == "lambda":
             return [Block(f"def inner({names}):", tuple(body)), f"step = jit(lambda {names}: inner({names}))"]
         return [Block(f"def step({names}):", tuple(body), ("@jit",))]
@@ -270,23 +248,8 @@ class _Writer:
     def decorated(self, names: str, body: list[Node]) -> list[Node]:
         """The step behind a decorator, above or below ``jit``."""
         chosen = self.rng.choice(DECORATORS)
-        before: list[Node] = []
-        if chosen == "noted":
-            before = [
-                Block(
-                    "def noted(f):",
-                    (Block("def call(*args):", ("return f(*args)",), ("@functools.wraps(f)",)), "return call"),
-                )
-            ]
-        elif chosen == "switched()":
-            before = [
-                Block(
-                    "def switched():",
-                    (Block("with aj.set_grad_enabled(True):", ("yield",)),),
-                    ("@contextlib.contextmanager",),
-                )
-            ]
-        elif chosen == "contextlib.nullcontext()":
+        before = [HELPERS[chosen]] if chosen in HELPERS else []
+        if chosen == "contextlib.nullcontext()":
             chosen = "aj.autograd.profiler.record_function('part')"
         return [*before, Block(f"def step({names}):", tuple(body), ("@jit", f"@{chosen}"))]
 
@@ -313,18 +276,11 @@ class _Writer:
             if len(given) > 1 and parameters[1].kind == "tensor" and self.rng.random() < 0.1:
                 given[1] = given[0]
             call = f"r{k} = see.call(step, {', '.join(given)})"
-            mode = (
-                self.rng.choice(
-                    ("aj.no_grad()", "aj.inference_mode()", "aj.autocast('cpu', dtype=aj.bfloat16)", "aj.enable_grad()")
-                )
-                if has_mode and self.rng.random() < 0.5
-                else ""
-            )
+            mode = self.rng.choice(CALLED_WITHIN) if has_mode and self.rng.random() < 0.5 else ""
             nodes.append(Block(f"with {mode}:", (call,)) if mode else call)
             if wants_grad and not self.is_training and self.rng.random() < 0.6:
-                nodes.append(
-                    f"see.grads(r{k}, {', '.join([*[g for g in given if g[0] in 'xy'], 'weight'])}, order={self.rng.choice((1, 2))})"
-                )
+                inputs = ", ".join([*[g for g in given if g[0] in "xy"], "weight"])
+                nodes.append(f"see.grads(r{k}, {inputs}, order={self.rng.choice((1, 2))})")
             for _ in range(self.rng.choice((0, 0, 1, 1, 1, 2))):
                 nodes.append(self.change_of_argument(given, k) if self.rng.random() < 0.12 else self.change())
         return nodes
@@ -332,15 +288,8 @@ class _Writer:
     def change_of_argument(self, given: list[str], k: int) -> str:
         """A change of what was passed or returned."""
         x = given[0]
-        return self.rng.choice(
-            (
-                f"{x}.data.add_(1)",
-                f"{x}.grad = None",
-                f"{x}.data.mul_(0)",
-                f"[t.data.add_(1) for t in (r{k} if isinstance(r{k}, (list, tuple)) else [r{k}]) if isinstance(t, aj.Tensor)]",
-                f"del {x}",
-            )
-        )
+        of_results = f"[t.data.add_(1) for t in (r{k} if isinstance(r{k}, (list, tuple)) else [r{k}]) if isinstance(t, aj.Tensor)]"
+        return self.rng.choice((f"{x}.data.add_(1)", f"{x}.grad = None", f"{x}.data.mul_(0)", of_results, f"del {x}"))
 
     def program(self) -> Program:
         """All parts together."""
@@ -354,8 +303,6 @@ class _Writer:
         dtype = self.dtype.removeprefix("aj.")
         if "autocast" in text or "bfloat16" in text:
             dtype = "bfloat16"
-        elif dtype == "float64" and re.search(
-            r"aj\.(rand|ones|zeros|tensor|autocast|float32|randn|stack)\b|\.float\(", text
-        ):
-            dtype = "float32" if "float32" in text else "float64"
+        elif dtype == "float64" and "float32" in text and re.search(SINGLE, text):
+            dtype = "float32"
         return Program(self.seed, dtype, body, tuple(dict.fromkeys(self.globals)))

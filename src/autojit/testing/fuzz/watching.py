@@ -56,7 +56,7 @@ class Watch:
         """Call the step and note all that can be seen afterwards."""
         self.calls += 1
         place = f"call {self.calls}"
-        for k, argument in enumerate(_tensors((*args, *kwargs.values()))):
+        for k, argument in enumerate(tensors_in((*args, *kwargs.values()))):
             self._note_version(f"{place}: before, tensor {k}", argument)
         before = self._state(place, args, kwargs) if self.checks_failures else []
         try:
@@ -78,7 +78,7 @@ class Watch:
     def _state(self, place: str, args: Any, kwargs: Any) -> list[Fact]:
         """Tensors that a call may change, now."""
         found: list[Fact] = []
-        for k, tensor in enumerate(_tensors((*args, *kwargs.values()))):
+        for k, tensor in enumerate(tensors_in((*args, *kwargs.values()))):
             _describe_tensor(tensor, f"{place}: argument tensor {k}", found)
         for name, get in self._watched.items():
             if "getvalue" not in name:  # what is printed before an error stays printed
@@ -87,17 +87,15 @@ class Watch:
 
     def _compare_state(self, before: list[Fact], after: list[Fact]) -> None:
         for a, b in zip(before, after, strict=False):
-            same = (
-                np.array_equal(a.value, b.value, equal_nan=True) if _is_float(a.value) else np.all(a.value == b.value)
-            )
-            if a[:2] != b[:2] or not same:
+            is_same = np.array_equal(a.value, b.value, True) if _is_float(a.value) else np.all(a.value == b.value)
+            if a[:2] != b[:2] or not is_same:
                 self.torn = (a, b)
                 return
 
     def grads(self, result: Any, *inputs: Any, order: int = 1) -> None:
         """Differentiate a result outside of the step, twice where ``order`` is 2."""
         place = f"after call {self.calls}: gradient"
-        wanted = [x for x in _tensors(inputs) if x.requires_grad]
+        wanted = [x for x in tensors_in(inputs) if x.requires_grad]
         loss = _scalar(result)
         self.facts.append(Fact(place, "requires_grad", loss is not None))
         for k in range(1, order + 1):
@@ -129,7 +127,7 @@ class Watch:
     def _note(self, place: str, value: Any) -> None:
         _describe(value, place, self.facts, 0)
         if ": result" not in place:
-            for k, tensor in enumerate(_tensors(value)):
+            for k, tensor in enumerate(tensors_in(value)):
                 self._note_version(f"{place}, tensor {k}", tensor)
 
     def _note_version(self, place: str, tensor: aj.Tensor) -> None:
@@ -143,8 +141,8 @@ class Watch:
 
     def _note_sharing(self, place: str, result: Any, args: Any) -> None:
         """Which results are, or are in, the memory of which arguments."""
-        given = _tensors(args)
-        for k, made in enumerate(_tensors(result)):
+        given = tensors_in(args)
+        for k, made in enumerate(tensors_in(result)):
             same = [j for j, argument in enumerate(given) if made is argument]
             shared = [j for j, argument in enumerate(given) if made is not argument and _shares(made, argument)]
             self.facts.append(Fact(f"{place}: result tensor {k}", "identity", same))
@@ -170,20 +168,18 @@ def _shares(a: aj.Tensor, b: aj.Tensor) -> bool:
     return bool(np.shares_memory(a.detach().numpy(), b.detach().numpy())) if a.numel() and b.numel() else False
 
 
-def _tensors(value: Any) -> list[aj.Tensor]:
+def tensors_in(value: object) -> list[aj.Tensor]:
+    """The tensors in a nest of mappings, lists and tuples."""
     if isinstance(value, aj.Tensor):
         return [value]
-    if isinstance(value, Mapping):
-        return [t for v in value.values() for t in _tensors(v)]
-    if isinstance(value, list | tuple):
-        return [t for v in value for t in _tensors(v)]
-    return []
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [t for part in parts for t in tensors_in(part)]
 
 
 def _scalar(result: Any) -> aj.Tensor | None:
     """A smooth number that depends on every differentiable tensor of the result."""
     total = None
-    for k, t in enumerate(_tensors(result)):
+    for k, t in enumerate(tensors_in(result)):
         if not t.requires_grad or not t.numel():
             continue
         part = ((t.abs() if t.dtype.is_complex else t) * (1 + 0.5 * k)).sum()

@@ -8,7 +8,6 @@ condition turned round, a forgotten statement.
 from __future__ import annotations
 
 import ast
-import copy
 import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -34,7 +33,6 @@ COMPARISONS: dict[type[ast.cmpop], ast.cmpop] = {
     ast.Lt: ast.LtE(), ast.LtE: ast.Lt(), ast.Gt: ast.GtE(), ast.GtE: ast.Gt(), ast.Eq: ast.NotEq(),
     ast.NotEq: ast.Eq(), ast.Is: ast.IsNot(), ast.IsNot: ast.Is(), ast.In: ast.NotIn(), ast.NotIn: ast.In(),
 }  # fmt: skip
-Change = Callable[[ast.AST], ast.AST | None]  # of a copy of the node; None: leave the statement out
 
 
 class Mutation(NamedTuple):
@@ -50,15 +48,12 @@ class Mutation(NamedTuple):
 class _Site(NamedTuple):
     function: str
     node: ast.AST
-    change: Change
-    what: str
+    changed: ast.AST | None  # what stands in its place; None: the statement is left out
 
     def text(self) -> str:
         """The change in words."""
-        if isinstance(self.node, ast.If):  # without its body
-            return f"{_short(self.node)} -> {_short(ast.If(ast.UnaryOp(ast.Not(), self.node.test), [], []))}"
-        trial = self.change(copy.deepcopy(self.node))
-        return self.what if trial is None else f"{_short(self.node)} -> {_short(trial)}"
+        before = _short(self.node)
+        return f"drop: {before}" if self.changed is None else f"{before} -> {_short(self.changed)}"
 
 
 def mutations(source: str, wanted: Callable[[str], bool]) -> list[Mutation]:
@@ -74,8 +69,7 @@ def mutate(source: str, wanted: Callable[[str], bool], number: int) -> str:
     """The source with one mutation."""
     tree = ast.parse(source)
     site = list(_sites(tree, wanted))[number]
-    changed = site.change(copy.deepcopy(site.node))
-    return ast.unparse(ast.fix_missing_locations(_Replacing(site.node, changed).visit(tree)))
+    return ast.unparse(ast.fix_missing_locations(_Replacing(site.node, site.changed).visit(tree)))
 
 
 class _Replacing(ast.NodeTransformer):
@@ -99,8 +93,8 @@ def _sites(tree: ast.Module, wanted: Callable[[str], bool]) -> Iterator[_Site]:
         if wanted(name):
             for statement in function.body:
                 for node in ast.walk(statement):
-                    if not _is_in_an_error(node):
-                        yield from _of_node(node, name)
+                    if not getattr(node, "is_message", False):
+                        yield from (_Site(name, node, changed) for changed in _changes(node))
 
 
 def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[ast.FunctionDef, str]]:
@@ -118,12 +112,16 @@ def _mark_messages(function: ast.FunctionDef) -> None:
     """Docstrings, what is raised, asserted and annotated have no meaning that a check could see."""
     for node in ast.walk(function):
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        parts: list[ast.AST] = [node] if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr) or is_text else []
+        if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr) or is_text:
+            _leave_alone(node)
         if isinstance(node, ast.AnnAssign | ast.arg) and node.annotation is not None:
-            parts.append(node.annotation)
-        for part in parts:
-            for inner in ast.walk(part):
-                vars(inner)["is_message"] = True
+            _leave_alone(node.annotation)
+
+
+def _leave_alone(*parts: ast.AST) -> None:
+    for part in parts:
+        for inner in ast.walk(part):
+            vars(inner)["is_message"] = True
 
 
 def _of_versions(tree: ast.Module) -> dict[str, object]:
@@ -145,10 +143,7 @@ def _mark_other_versions(function: ast.FunctionDef, known: dict[str, object]) ->
             names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
             if names and names <= known.keys():
                 other = node.orelse if eval(ast.unparse(node.test), dict(known)) else node.body
-                parts: list[ast.AST] = [*other] if isinstance(other, list) else [other]
-                for part in parts:
-                    for inner in ast.walk(part):
-                        vars(inner)["is_message"] = True
+                _leave_alone(*(other if isinstance(other, list) else [other]))
 
 
 def _mark_statements(node: ast.AST) -> None:
@@ -158,146 +153,61 @@ def _mark_statements(node: ast.AST) -> None:
         _mark_statements(child)
 
 
-def _is_in_an_error(node: ast.AST) -> bool:
-    return bool(getattr(node, "is_message", False))
-
-
-def _of_node(node: ast.AST, function: str) -> Iterator[_Site]:
-    for change, what in _changes(node):
-        yield _Site(function, node, change, what)
-
-
 def _short(node: ast.AST) -> str:
     text = f"if {ast.unparse(node.test)}:" if isinstance(node, ast.If) else ast.unparse(node).split("\n", 1)[0]
     return text if len(text) <= 70 else text[:67] + "..."
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[Change, str]]:
-    if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
-        yield _operator, ""
-    elif isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
-        yield (_turned if _is_tuned(node) else _comparison), ""
-    elif isinstance(node, ast.BoolOp):
-        yield _connective, ""
-        yield _first_condition, ""
-    elif (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub | ast.Not)
-        and not isinstance(node.operand, ast.Constant)
-    ):
-        yield _bare, ""
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value not in (10**9,):
-        yield _constant, ""
-    elif isinstance(node, ast.Call):
-        yield from _call_changes(node)
-    elif isinstance(node, ast.If | ast.IfExp):
-        yield _condition, ""
-    elif isinstance(node, ast.Expr | ast.AugAssign):
-        yield _nothing, f"drop: {_short(node)}"
-    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and _differ(node.value.elts):
-        yield _swapped_results, ""
+def _changes(node: ast.AST) -> Iterator[ast.AST | None]:
+    """What may stand in a node's place; its parts are the node's own."""
+    match node:
+        case ast.BinOp() if type(node.op) in BINARY:
+            yield ast.BinOp(node.left, BINARY[type(node.op)], node.right)
+        case ast.Compare() if type(node.ops[0]) in COMPARISONS:
+            other = ast.Compare(node.left, [COMPARISONS[type(node.ops[0])], *node.ops[1:]], node.comparators)
+            yield ast.UnaryOp(ast.Not(), node) if _is_tuned(node) else other
+        case ast.BoolOp():
+            yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+            yield node.values[0] if len(node.values) == 2 else ast.BoolOp(node.op, node.values[:-1])
+        case ast.UnaryOp(op=ast.USub() | ast.Not()) if not isinstance(node.operand, ast.Constant):
+            yield node.operand
+        case ast.Constant(value=int() | float() as value) if type(value) is not bool and value not in (10**9,):
+            yield ast.Constant(value + 1 if isinstance(value, int) or value == 0 else value * 1.01)
+        case ast.Call():
+            yield from _call_changes(node)
+        case ast.If():
+            yield ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+        case ast.IfExp():
+            yield ast.IfExp(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+        case ast.Expr() | ast.AugAssign():
+            yield None
+        case ast.Return(value=ast.Tuple(elts=[first, second, *rest])) if _differ(first, second):
+            yield ast.Return(ast.Tuple([second, first, *rest], ast.Load()))
 
 
-def _call_changes(node: ast.Call) -> Iterator[tuple[Change, str]]:
-    name = _called(node)
-    if name in SWAPPED_CALLS and (isinstance(node.func, ast.Name) or name.startswith("f")):
-        yield _other_function, ""
-    if name in IDENTITIES and len(node.args) == 1:
-        yield _argument, ""
-    if name in TERMS and len(node.args) == 2:
-        yield _argument, ""
-    is_plain = len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args)
-    if is_plain and name not in SYMMETRIC and _differ(node.args):
-        yield _swapped_arguments, ""
+def _call_changes(node: ast.Call) -> Iterator[ast.AST]:
+    name, args, other = _called(node), node.args, SWAPPED_CALLS.get(_called(node), "")
+    if other and isinstance(node.func, ast.Name):
+        yield ast.Call(ast.Name(other, ast.Load()), args, node.keywords)
+    elif other and isinstance(node.func, ast.Attribute) and name.startswith("f"):
+        yield ast.Call(ast.Attribute(node.func.value, other, ast.Load()), args, node.keywords)
+    if (name in IDENTITIES and len(args) == 1) or (name in TERMS and len(args) == 2):
+        yield args[0]
+    is_plain = len(args) == 2 and not any(isinstance(a, ast.Starred) for a in args)
+    if is_plain and name not in SYMMETRIC and _differ(*args):
+        yield ast.Call(node.func, args[::-1], node.keywords)
 
 
-def _differ(parts: list[ast.expr]) -> bool:
-    """Whether the first two of them differ: known.get(v, v) and (None, None) are the same when swapped."""
-    return len(parts) > 1 and ast.dump(parts[0]) != ast.dump(parts[1])
+def _differ(first: ast.expr, second: ast.expr) -> bool:
+    """Whether swapping them changes something: known.get(v, v) and (None, None) are the same when swapped."""
+    return ast.dump(first) != ast.dump(second)
 
 
 def _called(node: ast.Call) -> str:
     return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
-def _operator(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.BinOp)
-    node.op = BINARY[type(node.op)]
-    return node
-
-
-def _comparison(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Compare)
-    node.ops = [COMPARISONS[type(node.ops[0])], *node.ops[1:]]
-    return node
-
-
 def _is_tuned(node: ast.Compare) -> bool:
     """Whether it compares with a constant of the module: what equals a measured limit may take either way."""
     sides = (node.left, *node.comparators)
     return any(isinstance(s, ast.Name) and s.id.isupper() for s in sides)
-
-
-def _turned(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.expr)
-    return ast.UnaryOp(ast.Not(), node)
-
-
-def _connective(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.BoolOp)
-    node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-    return node
-
-
-def _first_condition(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.BoolOp)
-    return node.values[0] if len(node.values) == 2 else ast.BoolOp(node.op, node.values[:-1])
-
-
-def _bare(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.UnaryOp)
-    return node.operand
-
-
-def _constant(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Constant)
-    assert isinstance(node.value, int | float)
-    return ast.Constant(node.value + 1 if isinstance(node.value, int) or node.value == 0 else node.value * 1.01)
-
-
-def _condition(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.If | ast.IfExp)
-    node.test = ast.UnaryOp(ast.Not(), node.test)
-    return node
-
-
-def _nothing(node: ast.AST) -> None:
-    del node
-
-
-def _swapped_results(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
-    first, second, *rest = node.value.elts
-    node.value.elts = [second, first, *rest]
-    return node
-
-
-def _other_function(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Call)
-    if isinstance(node.func, ast.Name):
-        node.func = ast.Name(SWAPPED_CALLS[node.func.id], ast.Load())
-    else:
-        assert isinstance(node.func, ast.Attribute)
-        node.func = ast.Attribute(node.func.value, SWAPPED_CALLS[node.func.attr], ast.Load())
-    return node
-
-
-def _argument(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Call)
-    return node.args[0]
-
-
-def _swapped_arguments(node: ast.AST) -> ast.AST:
-    assert isinstance(node, ast.Call)
-    node.args = node.args[::-1]
-    return node

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import ast
+import importlib.machinery
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import CodeType, ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("ops", "transforms", "passes", "jit")
@@ -14,9 +17,30 @@ GRAPHS, PROGRAMS = 150, 150
 JUDGED = ("agrees", "refused", "eager error")  # verdicts on programs that a mutant must not change
 
 
+class _Planted(importlib.machinery.SourceFileLoader):
+    """Finds one module, and runs a changed tree in place of its file's, over given globals."""
+
+    def __init__(self, name: str, path: Path, tree: ast.Module, given: dict[str, object]) -> None:
+        super().__init__(name, str(path))
+        self.tree, self.given = tree, given
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        found = importlib.util.spec_from_file_location(fullname, self.path, loader=self)
+        return found if fullname == self.name else None
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.tree, self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(self.given)
+        super().exec_module(module)
+
+
 def main(out: str, parts: Sequence[str]) -> None:
     """Plant probes, run every check, write the record."""
-    planting, reach = importlib.import_module("planting"), importlib.import_module("reach")
+    reach = importlib.import_module("reach")
     sys.path[0] = str(ROOT.parents[1])  # for the tests, where this is a checkout
     seen: list[tuple[str, list[int], bytearray]] = []
     for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).glob("*.py")):
@@ -25,8 +49,7 @@ def main(out: str, parts: Sequence[str]) -> None:
         flags = bytearray(len(lines))
         seen.append((where, lines, flags))
         name = "autojit." + where.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-        code = lambda tree=tree, path=path: compile(tree, str(path), "exec", dont_inherit=True)
-        sys.meta_path.insert(0, planting.Planting(name, str(path), code, {reach.SEEN: flags}))
+        sys.meta_path.insert(0, _Planted(name, path, tree, {reach.SEEN: flags}))
     np = importlib.import_module("numpy")
     rows, checks = [], []
 
