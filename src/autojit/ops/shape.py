@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,12 +18,9 @@ from autojit.core.records import record
 from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, slice_ends, sum_to
 from autojit.ops.samples import Samples, ramp
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "BroadcastTo", "Pad", "Permute", "Reshape", "Slice", "SliceUpdate", "View", "broadcast_to", "pad",
@@ -62,7 +59,7 @@ class Reshape(View):
             raise _bad_reshape(self.shape, x)
         return x.with_shape(self.shape)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return x.reshape(self.shape)
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -100,7 +97,7 @@ class Permute(View):
             raise ShapeError(f"permute: axes {self.axes} are not a permutation of the operand's", {"x": x})
         return x.with_shape(tuple(x.shape[a] for a in self.axes))
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return x.transpose(self.axes)
 
     @property
@@ -151,12 +148,12 @@ class Slice(View):
         bounds = zip(self.starts, self.stops, self.steps, strict=True)
         return tuple(size_max(0, -(-(stop - start) // step)) for start, stop, step in bounds)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         place = self.__dict__.get("_place")
         if place is None:
             place = (*map(slice, self.starts, self.stops, self.steps), ...)  # the ellipsis keeps a 0-d array an array
             object.__setattr__(self, "_place", place)  # no field: made from the fields
-        part: NDArray[Any] = x[place]
+        part: Ndarray = x[place]
         return part
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -202,7 +199,7 @@ class BroadcastTo(View):
             )
         return x.with_shape(self.shape)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return np.broadcast_to(x, self.shape)
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -271,7 +268,7 @@ class Pad(Reindex):
         steps = tuple(inner + 1 for inner in self.interior)
         return Slice(self.low, slice_ends(self.low, shape, steps), steps)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         result = np.full(self._shape(x.shape), self.value, x.dtype)
         self.region(x.shape).eager(result)[...] = x
         return result
@@ -345,7 +342,7 @@ class SliceUpdate(Structured):
         """The slice of the base that a piece of ``shape`` replaces."""
         return Slice(self.starts, slice_ends(self.starts, shape, self.steps), self.steps)
 
-    def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, piece: Ndarray) -> Ndarray:
         result = base.copy()
         self.region(piece.shape).eager(result)[...] = piece
         return result

@@ -12,7 +12,7 @@ from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, Tr
 from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, bind_all, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, bind_all, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_base import Pointwise
@@ -22,8 +22,6 @@ from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -56,7 +54,7 @@ class Sort(Picking):
             x = x.with_shape((*x.shape[: self.axis], kept, *x.shape[self.axis + 1 :]))
         return x, x.with_dtype(int64)
 
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, x: Ndarray) -> tuple[Ndarray, Ndarray]:
         if self.ranks is not None:
             start, stop = self.ranks
             few = self.first_few(x)
@@ -74,14 +72,14 @@ class Sort(Picking):
             order = np.argsort(keys, self.axis, kind="stable")
         return np.take_along_axis(x, order, self.axis), order
 
-    def first_few(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    def first_few(self, x: Ndarray) -> tuple[Ndarray, Ndarray] | None:
         """The result by looking at few elements more than once; None: the ranks or the elements do not allow it."""
         assert self.ranks is not None
         start, stop = self.ranks
         few = _first_few(x, self.descending, start, stop) if x.ndim == 1 and stop > start else None
         return None if few is None else (x[few], few)
 
-    def piece_of(self, whole: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def piece_of(self, whole: tuple[Ndarray, Ndarray]) -> tuple[Ndarray, Ndarray]:
         """The places of ``ranks`` in the whole order."""
         assert self.ranks is not None
         piece = (slice(None),) * self.axis + (slice(*self.ranks),)
@@ -102,7 +100,7 @@ class Sort(Picking):
         ]
 
 
-def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
+def _sort_keys(x: Ndarray) -> Ndarray:
     """Integers in the order of the elements, NaN greatest, both zeros equal."""
     if x.dtype.kind in "iu":
         return x
@@ -110,14 +108,14 @@ def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
         return x.view(np.uint8)
     wide = x if x.dtype == np.float64 else x.astype(np.float32)
     integer: Any = np.int64 if wide.dtype == np.float64 else np.int32
-    bits: NDArray[Any] = (wide + wide.dtype.type(0)).view(integer)
+    bits: Ndarray = (wide + wide.dtype.type(0)).view(integer)
     most = int(np.iinfo(integer).max)
     keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
-    ordered: NDArray[Any] = np.where(np.isnan(wide), integer(most), keys)
+    ordered: Ndarray = np.where(np.isnan(wide), integer(most), keys)
     return ordered
 
 
-def _first_few(line: NDArray[Any], descending: bool, start: int, stop: int) -> NDArray[Any] | None:
+def _first_few(line: Ndarray, descending: bool, start: int, stop: int) -> Ndarray | None:
     """Places start .. stop - 1 of the stable order where few are asked for; None: they are not, or there are NaNs.
 
     The first ``stop`` of the blocks' extremes bound what is asked for, which leaves few candidates.
@@ -142,7 +140,7 @@ def _first_few(line: NDArray[Any], descending: bool, start: int, stop: int) -> N
     return candidates[np.argsort(keys, kind="stable")[start:stop]]
 
 
-def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: int) -> NDArray[Any]:
+def _selected(x: Ndarray, axis: int, descending: bool, start: int, stop: int) -> Ndarray:
     """The positions of places start .. stop - 1 of the stable order along an axis, by partition."""
     keys = np.moveaxis(_sort_keys(x), axis, -1)
     lines = np.ascontiguousarray(keys).reshape(-1, keys.shape[-1])
@@ -183,7 +181,7 @@ class Searchsorted(Structured):
             )
         return values.with_dtype(int64)
 
-    def eager(self, sorted: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, sorted: Ndarray, values: Ndarray) -> Ndarray:
         side: Literal["left", "right"] = "right" if self.right else "left"
         if sorted.dtype in _HALVES:
             sorted, values = sorted.astype(np.float32), values.astype(np.float32)
@@ -247,7 +245,7 @@ class Nonzero(DataDependent):
 
     remedy: ClassVar[str] = "use where(condition, x, y), or call it outside the compiled function"
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return np.stack(np.nonzero(np.atleast_1d(x)), axis=1).astype(np.int64).reshape(-1, x.ndim)
 
 
@@ -260,7 +258,7 @@ class RowOrder(Structured):
             raise ShapeError("row_order: the operand is no matrix of real numbers", {"x": x})
         return TensorType((x.shape[0],), int64, x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         columns = [np.zeros(len(x), np.int8), *_sort_keys(x).T[::-1]]
         return np.lexsort(columns).astype(np.int64, copy=False)
 
@@ -284,7 +282,7 @@ class UniqueValues(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = ("float", "int", "uint", "bool")
     vjp = jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
 
-    def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, *arrays: Ndarray) -> Ndarray:
         return arrays[0].copy()
 
     def lower(self, emit: Emitter[S], x: S) -> S:
@@ -301,7 +299,7 @@ class Unique(DataDependent):
 
     vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
 
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def eager(self, x: Ndarray) -> tuple[Ndarray, Ndarray, Ndarray]:
         wide = x.astype(np.float32) if x.dtype in _HALVES else x
         values, places, counts = np.unique(
             wide, return_inverse=True, return_counts=True, axis=self.axis, equal_nan=False
@@ -321,7 +319,7 @@ class UniqueConsecutive(DataDependent):
 
     vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
 
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def eager(self, x: Ndarray) -> tuple[Ndarray, Ndarray, Ndarray]:
         rows = x.reshape(-1) if self.axis is None else np.moveaxis(x, self.axis, 0)
         count = len(rows)
         differs = (rows[1:] != rows[:-1]).reshape(max(0, count - 1), math.prod(rows.shape[1:])).any(1)
@@ -340,7 +338,7 @@ class Bincount(DataDependent):
     remedy: ClassVar[str] = "use zeros(n).index_add(0, x, ones), which has a fixed length"
     minimum: int
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and int(x.min()) < 0):
             raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
         return np.bincount(x, minlength=self.minimum).astype(np.int64)
