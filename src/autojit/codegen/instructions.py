@@ -12,27 +12,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from autojit.codegen.scalar import (
-    Number,
-    Scalar,
-    is_half,
-    literal,
-    memory_type,
-    register_type,
-    suffix,
-)
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from autojit.codegen.scalar import Number, Scalar, is_half, literal, memory_type, register_type, suffix
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint32, uint64
 
 Value = Scalar | Number
 

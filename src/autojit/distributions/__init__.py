@@ -23,6 +23,7 @@ from autojit.distributions.gamma_family import (
     InverseGamma,
     StudentT,
 )
+from autojit.distributions.independent import Independent
 from autojit.distributions.kl import kl_divergence, register_kl
 from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
 from autojit.distributions.low_rank import LowRankMultivariateNormal
@@ -34,7 +35,6 @@ from autojit.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategor
 from autojit.distributions.transformed import (
     HalfCauchy,
     HalfNormal,
-    Independent,
     Kumaraswamy,
     LogisticNormal,
     LogNormal,

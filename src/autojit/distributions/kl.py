@@ -12,6 +12,7 @@ from autojit.distributions.categorical import Categorical, OneHotCategorical
 from autojit.distributions.counts import Bernoulli, Binomial, Geometric, Poisson
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_family import Beta, Dirichlet, Exponential, Gamma
+from autojit.distributions.independent import Independent
 from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
 from autojit.distributions.low_rank import LowRankMultivariateNormal
 from autojit.distributions.multivariate import MultivariateNormal
@@ -19,7 +20,6 @@ from autojit.distributions.parameters import EULER_CONSTANT, sum_rightmost
 from autojit.distributions.transformed import (
     HalfCauchy,
     HalfNormal,
-    Independent,
     LogNormal,
     Pareto,
     TransformedDistribution,

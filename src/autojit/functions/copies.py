@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.functions import shape as shapes
 from autojit.functions import views as views
 from autojit.functions.elementwise import clone
 from autojit.functions.views import Pieces
 from autojit.tensor import Tensor
-from autojit.tensor.tensor import is_scalar_number, type_of
+from autojit.tensor.tensor import type_of
 
 
 def _copying(view: Callable[..., Any], name: str | None = None) -> None:
@@ -25,9 +25,8 @@ def _copying(view: Callable[..., Any], name: str | None = None) -> None:
         found = view(*arguments, **options)
         return tuple([clone(piece) for piece in found]) if isinstance(found, tuple) else clone(found)
 
-    copy.__name__ = copy.__qualname__ = f"{name or view.__name__}_copy"
-    copy.__module__ = __name__
-    copy.__doc__ = f"The elements that ``{name or view.__name__}`` shows, in new memory."
+    copy.__module__, shown = __name__, name or view.__name__
+    named(copy, f"{shown}_copy", f"The elements that ``{shown}`` shows, in new memory.")
     globals()[copy.__name__] = declared(method=False, out=True)(copy)
 
 
@@ -91,10 +90,6 @@ def fill(input: Tensor, value: Any) -> Tensor:
         >>> aj.fill(aj.zeros(2), 3.0)
         tensor([3., 3.])
     """
-    if not is_scalar_number(value) and type_of(value).ndim:
-        raise UsageError(
-            f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
-        )
     return clone(input).fill_(value)
 
 

@@ -119,22 +119,19 @@ def _not_bools(input: Operand, other: Operand, name: str) -> tuple[Tensor, Tenso
 @declared(in_place="values", out=True, numbers="both", wraps_around=True)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The floor of the quotient."""
-    x, y = _not_bools(input, other, "floor_divide")
-    return ops.floor_divide(x, y)
+    return ops.floor_divide(*_not_bools(input, other, "floor_divide"))
 
 
 @declared(in_place="values", out=True, wraps_around=True)
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Python's modulus: the sign of the divisor."""
-    x, y = _not_bools(input, other, "remainder")
-    return ops.remainder(x, y)
+    return ops.remainder(*_not_bools(input, other, "remainder"))
 
 
 @declared(in_place="values", out=True, numbers="second", wraps_around=True)
 def fmod(input: Operand, other: Operand) -> Tensor:
     """C's modulus: the sign of the dividend."""
-    x, y = _not_bools(input, other, "fmod")
-    return ops.fmod(x, y)
+    return ops.fmod(*_not_bools(input, other, "fmod"))
 
 
 @declared(in_place="values", out=True, lists=True, wraps_around=True)
@@ -154,8 +151,7 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
             return apply_single(PowNumber(0), x)
         is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
         return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
-    x, y = _not_bools(input, exponent, "pow")
-    return ops.pow(x, y)
+    return ops.pow(*_not_bools(input, exponent, "pow"))
 
 
 @declared(in_place="values", out=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import DECLARED
 from autojit.dispatch.promotion import Operand
 from autojit.history.op_node import rename_node
@@ -51,9 +52,8 @@ def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any
                 rename_node(y, _node_of(name), scalars=tuple(second))
         return results
 
-    of_lists.__name__ = of_lists.__qualname__ = name
-    of_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` of every tensor of a list; the list of results."
-    return of_lists
+    plain = name.removeprefix("_foreach_")
+    return named(of_lists, name, f"``{plain}`` of every tensor of a list; the list of results.")
 
 
 def _node_of(name: str) -> str:
@@ -78,9 +78,7 @@ def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:
     def change_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> None:
         run(self, *arguments, **options)
 
-    change_lists.__name__ = change_lists.__qualname__ = name
-    change_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` on every tensor of a list."
-    return change_lists
+    return named(change_lists, name, f"``{name.removeprefix('_foreach_')}`` on every tensor of a list.")
 
 
 def _by_tensor(name: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:

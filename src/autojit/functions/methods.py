@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.source import here
+from autojit.core.wrapping import named
 from autojit.dispatch import dispatch
 from autojit.dispatch.declared import DECLARED, Declaration
 from autojit.dispatch.inplace import check_writable, in_place, in_place_method
@@ -66,8 +67,7 @@ def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]
     def compare(self: Tensor, *arguments: object) -> Tensor:
         return in_place(self, name, lambda x, *rest: function(x, *rest).to(type_of(x).dtype), arguments, {})
 
-    compare.__name__ = compare.__qualname__ = name
-    return compare
+    return named(compare, name)
 
 
 _NAMES_IN_PLACE = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
@@ -117,8 +117,7 @@ def _shape_changing(name: str, function: Callable[..., Any], is_followed: bool =
             self._view.value_changes = storage.changes
         return self
 
-    change.__name__ = change.__qualname__ = name
-    return change
+    return named(change, name)
 
 
 def _leave_unrecorded(x: Tensor) -> None:

@@ -24,6 +24,7 @@ from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.locks import new_lock
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.fast_paths import drawn_by_kernel
@@ -141,32 +142,29 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
-    source = generator or default_generator
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = source._take(prod(shape) * draws.words_per_uniform(dtype), place)
-    if _by_kernel(shape, dtype):
-        return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.uniform(key, tuple(shape), dtype)
-
-
-def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
-    """Whether enough numbers are drawn at once that a kernel is faster than NumPy."""
-    if state.divert is not None or state.reference:
-        return False
-    return dtype in (float32, float64) and prod(shape) >= LARGE
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_uniform(dtype), place)
+    found = _by_kernel("uniform_like", key, shape, dtype)
+    return draws.uniform(key, tuple(shape), dtype) if found is None else found
 
 
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
-    source = generator or default_generator
     if dtype.is_complex:
-        both = _normal((*shape, 2), dtype.to_real(), generator, place) * 0.5**0.5
-        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
-    key = source._take(prod(shape) * draws.words_per_normal(dtype), place)
-    if _by_kernel(shape, dtype):
-        return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.normal(key, tuple(shape), dtype)
+        both = mul(_normal((*shape, 2), dtype.to_real(), generator, place), 0.5**0.5)
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_normal(dtype), place)
+    found = _by_kernel("normal_like", key, shape, dtype)
+    return draws.normal(key, tuple(shape), dtype) if found is None else found
+
+
+def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType) -> Tensor | None:
+    """So many numbers that a kernel draws them faster than NumPy; None of others."""
+    is_large = dtype in (float32, float64) and prod(shape) >= LARGE
+    if state.divert is not None or state.reference or not is_large:
+        return None
+    return wrap(drawn_by_kernel(name, (dtype,), key._array, prod(shape)).reshape(shape))
 
 
 def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -187,9 +185,7 @@ def _filled_from(name: str, draw: Callable[..., Tensor], doc: str) -> Callable[.
         found = draw(_extents(name, size), dtype or default_dtype(), generator, where_to(device))
         return finish(found, requires_grad, device)
 
-    filled.__name__ = filled.__qualname__ = name
-    filled.__doc__ = doc
-    return declared(method=False, factory=True, out=True)(filled)
+    return declared(method=False, factory=True, out=True)(named(filled, name, doc))
 
 
 rand = _filled_from("rand", _uniform, "Uniform numbers in [0, 1).")

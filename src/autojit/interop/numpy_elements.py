@@ -142,12 +142,17 @@ def _target(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: a NumPy array cannot take a tensor in place; make it one first: aj.as_tensor(array)")
 
 
+def _cycled(values: Any, count: int, dtype: Any) -> Any:
+    """As many values, from the first again after the last."""
+    given = tensor_of(values).to(dtype).reshape(-1)
+    return aj.tile(given, (-(-count // max(given.numel(), 1)),))[:count]
+
+
 @implements("put")
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     x = _target(a, "np.put")
     index = _within(tensor_of(ind).reshape(-1), x.numel(), mode)
-    values = tensor_of(v).to(x.dtype).reshape(-1)
-    x.put_(index, aj.tile(values, (-(-index.numel() // max(values.numel(), 1)),))[: index.numel()])
+    x.put_(index, _cycled(v, index.numel(), x.dtype))
 
 
 @implements("place")
@@ -159,10 +164,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> None:
 @implements("putmask")
 def _putmask(a: Any, mask: Any, values: Any) -> None:
     x = _target(a, "np.putmask")
-    given = tensor_of(values).to(x.dtype).reshape(-1)
-    count = x.numel()
-    full = aj.tile(given, (-(-count // max(given.numel(), 1)),))[:count].reshape(x.shape)
-    x.copy_(aj.where(_mask(mask), full, x))
+    x.copy_(aj.where(_mask(mask), _cycled(values, x.numel(), x.dtype).reshape(x.shape), x))
 
 
 @implements("put_along_axis")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from autojit.ir.printing import print_parameters
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Ndarray = "NDArray[Any]"
+Ndarray: TypeAlias = "NDArray[Any]"
 
 
 class Operand(Protocol):

@@ -22,6 +22,7 @@ from autojit.ops.elementwise_arithmetic import mul
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_special import Special
 from autojit.ops.samples import Samples
+from autojit.ops.special_reference import piecewise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,16 +106,13 @@ def _below(x: Doubles) -> tuple[Doubles, Doubles]:
 def evaluate(x: NDArray[Any], is_slope: bool) -> Doubles:
     """Ai, or its derivative, in float64."""
     wide = np.asarray(x, np.float64)
-    found = np.full(wide.shape, np.nan)
     parts = (
-        ((wide >= _LOWEST) & (wide <= _HIGHEST), _middle),
-        (wide > _HIGHEST, _above),
-        (wide < _LOWEST, _below),
+        ((wide >= _LOWEST) & (wide <= _HIGHEST), lambda x: _middle(x)[is_slope]),
+        (wide > _HIGHEST, lambda x: _above(x)[is_slope]),
+        (wide < _LOWEST, lambda x: _below(x)[is_slope]),
     )
     with np.errstate(all="ignore"):
-        for chosen, function in parts:
-            if chosen.any():
-                found[chosen] = function(wide[chosen])[int(is_slope)]
+        found = piecewise(wide, parts)
     return np.where(np.isposinf(wide) | (np.isneginf(wide) & (not is_slope)), 0.0, found)
 
 
