@@ -32,13 +32,10 @@ from autojit.interop.registry import (
 def _reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     x = tensor_of(a)
     if order == "F":
-        return _reversed(_reversed(x).reshape(*_resolved(shape, x)[::-1]))
+        resolved = aj.empty(x.shape).reshape(sizes_of(shape)).shape
+        return _reversed(_reversed(x).reshape(*resolved[::-1]))
     x = x.clone() if copy else x
     return x.reshape(sizes_of(shape))
-
-
-def _resolved(shape: Any, x: Any) -> tuple[int, ...]:
-    return tuple(aj.empty(x.shape).reshape(sizes_of(shape)).shape)
 
 
 def _reversed(x: Any) -> Any:
