@@ -42,12 +42,6 @@ def _reversed(x: Any) -> Any:
     return x.permute(*range(x.ndim)[::-1])
 
 
-@implements("ravel")
-def _ravel(a: Any, order: str = "C") -> Any:
-    x = tensor_of(a)
-    return (_reversed(x) if order == "F" else x).reshape(-1)
-
-
 @implements("resize")
 def _resize(a: Any, new_shape: Any) -> Any:
     flat = tensor_of(a).reshape(-1)
@@ -304,6 +298,7 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> 
 enter(
     **{name: _at_least(name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
     **{name: _stacking(name) for name in ("hstack", "vstack", "dstack", "column_stack")},
+    ravel=lambda a, order="C": (_reversed(tensor_of(a)) if order == "F" else tensor_of(a)).reshape(-1),
     matrix_transpose=lambda x, /: tensor_of(x).transpose(-2, -1),
     swapaxes=lambda a, axis1, axis2: tensor_of(a).transpose(axis1, axis2),
     moveaxis=lambda a, source, destination: aj.movedim(tensor_of(a), source, destination),
