@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from autojit.codegen.cpu.lower import lower
@@ -17,6 +16,7 @@ from autojit.codegen.lowered import LoweredStep
 from autojit.core.device import CPU, Device
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
+from autojit.core.records import record
 from autojit.ir.graph import Graph
 from autojit.runtime.bodies import begin_products
 from autojit.runtime.executable import Executable
@@ -28,7 +28,7 @@ Places = Mapping[int, int]
 """Position of an input or output -> address of memory that never moves."""
 
 
-@dataclass(frozen=True)
+@record
 class Backend:
     """How graphs become executables for one machine."""
 

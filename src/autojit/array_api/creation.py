@@ -14,6 +14,11 @@ from autojit.functions.exchange import is_foreign_array
 from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
+    "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
+]  # fmt: skip
+
 
 def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """An array of numbers, nested sequences, or another library's array, whose memory is shared if ``copy`` allows it.

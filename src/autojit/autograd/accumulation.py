@@ -113,7 +113,8 @@ def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
     elif state.trace is not None or state.layers or grad.layout is not strided or not _is_ordinary(before, grad):
         before.add_(grad)  # which refuses what must not be written: made in inference mode, expanded, read-only
     else:
-        _add_in_place(before, grad)
+        add_in_place(before._array, grad._array)
+        storage_of(before).version += 1
 
 
 def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
@@ -122,12 +123,7 @@ def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
     return total._view is None and array.flags.writeable and array.shape == grad._array.shape
 
 
-def _add_in_place(total: Tensor, grad: Tensor) -> None:
-    add_in_place(total._array, grad._array)
-    storage_of(total).version += 1
-
-
-def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
+def fresh(grad: Tensor, leaf: Tensor) -> Tensor:
     """The gradient in memory of its own, laid out like ``leaf``."""
     if state.grad_enabled and grad._requires_grad:
         return _copied(grad, leaf)
@@ -140,25 +136,25 @@ def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
     if array is None:
         made = wrap(None)
         made._value, made._type = clone(grad)._value, type_of(grad)
-        return made if leaf is None else _laid_as(made, leaf)
-    like = None if leaf is None else _layout_for(leaf._array)
-    return wrap(copied_as(array, like))
+        return _laid_as(made, leaf)
+    return wrap(copied_as(array, _layout_for(leaf._array)))
 
 
 def _laid_as(grad: Tensor, leaf: Tensor) -> Tensor:
     """A traced gradient that nobody else has, laid out like ``leaf``."""
-    if state.trace is not None:
+    if state.trace is not None and grad._value is not None:
         grad._value = state.trace.laid_as(_layout_for(layout_of(leaf)), grad._value)
     return grad
 
 
-def _copied(grad: Tensor, leaf: Tensor | None) -> Tensor:
+def _copied(grad: Tensor, leaf: Tensor) -> Tensor:
     """A copy with a history, which calls it a copy into new memory."""
     made = clone(grad)
-    if leaf is not None and not state.layers:
-        like = _layout_for(layout_of(leaf))
-        laid_out(made, range(type_of(made).ndim) if like is None else outermost_first(like))
-    if made._grad_fn is not None and not state.layers:
+    if state.layers:
+        return made
+    like = _layout_for(layout_of(leaf))
+    laid_out(made, range(type_of(made).ndim) if like is None else outermost_first(like))
+    if made._grad_fn is not None:
         edges, types = [None, edge_of(grad)], [type_of(grad)] * 2
         made._grad_fn = symbolic_node(Copied(), edges, types, "CopyBackwards", instead_of=made._grad_fn)
     return made

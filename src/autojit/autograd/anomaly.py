@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import linecache
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +29,7 @@ from autojit.history.op_node import OpNode
 from autojit.ops.requirements import RequireNumbers
 from autojit.tensor import Tensor
 from autojit.tensor.node import ZERO, Node
-from autojit.tensor.state import detour_of_modes, grad_mode, holders, set_layers, state
+from autojit.tensor.state import detour_of_modes, grad_mode, holders, state, with_layers
 from autojit.tensor.tensor import type_of
 
 T = TypeVar("T")
@@ -104,15 +104,12 @@ def is_watching() -> bool:
     return state.anomaly and state.anomaly_check_nan
 
 
-def in_round(number: int) -> AbstractContextManager[None]:
-    """Inside, forward ops are of this round of a loop that Python walks: reports tell it."""
-    return _round(number) if state.anomaly else nullcontext()
-
-
 @contextmanager
-def _round(number: int) -> Iterator[None]:
+def in_round(number: int) -> Iterator[None]:
+    """Inside, forward ops are of this round of a loop that Python walks: reports tell it."""
     before = state.rounds
-    state.rounds = (*before, (state.trace, number))
+    if state.anomaly:
+        state.rounds = (*before, (state.trace, number))
     try:
         yield
     finally:
@@ -171,23 +168,13 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
         grad = grad._differentiated()
         grad = [grad, *holders(grad)][-1]  # in a batch: with the values of all its elements
         if grad._array is None:
-            with grad_mode(False), _without_layers():
+            with grad_mode(False), with_layers(()):
                 state.__dict__["checks"].append(Check(grad.isnan().any(), node, number))
         elif bool(np.isnan(host_copy(grad._array)).any()):
             if isinstance(node, OpNode) and hasattr(node.op, "culprit"):
                 primals = [node._unpack(entry, place) for place, entry in enumerate(node.primals)]
                 node, number = node.op.culprit(primals, grads) or (node, number)
             raise nan_error(node, number)
-
-
-@contextmanager
-def _without_layers() -> Iterator[None]:
-    before = state.layers
-    set_layers(())
-    try:
-        yield
-    finally:
-        set_layers(before)
 
 
 def _decide(checks: list[Check]) -> None:
@@ -217,12 +204,8 @@ def _decide(checks: list[Check]) -> None:
 
 def order_of(node: Node) -> int:
     """The order of the derivative that a node computes: 1, or one more than that of the node that recorded it."""
-    order = 1
     parent = getattr(node.source, "parent", None)
-    while parent is not None:
-        order += 1
-        parent = getattr(parent.source, "parent", None)
-    return order
+    return 1 if parent is None else 1 + order_of(parent)
 
 
 def nan_error(node: Node, number: int) -> DifferentiationError:
@@ -244,16 +227,12 @@ def require_numbers(checks: Sequence[Check], given: Sequence[Tensor]) -> None:
     """
     if not checks:
         return
-    with grad_mode(False), _without_layers():
+    with grad_mode(False), with_layers(()):
         came = [bar.isnan().any() for bar in given]
         for check in checks:
-            place = check.node.source
-            rounds = getattr(place, "rounds", ())
-            refusal = _refusal(check.node, check.number)
-            texts = tuple(reports(check.node))
-            op = RequireNumbers(
-                refusal, "differentiation", _forward_call(check.node), order_of(check.node), rounds, texts
-            )
+            node, refusal = check.node, _refusal(check.node, check.number)
+            rounds, texts = getattr(node.source, "rounds", ()), tuple(reports(node))
+            op = RequireNumbers(refusal, "differentiation", _forward_call(node), order_of(node), rounds, texts)
             apply(op, stack([~check.is_nan, *came]).any())
 
 
@@ -294,17 +273,11 @@ def reports(node: Node) -> list[str]:
     ]
     parent = place.parent
     while parent is not None:
-        outer = parent.source
+        outer, induced = parent.source, f"Previous calculation was induced by {parent.name()}."
         if not isinstance(outer, ForwardCall):
-            found.append(
-                f"Previous calculation was induced by {parent.name()}. No forward pass information is available for "
-                "it: detect anomaly was off when it was recorded."
-            )
-            return found
-        found.append(
-            f"Previous calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
-            f"calculation:\n{outer.text()}"
-        )
+            missing = "No forward pass information is available for it: detect anomaly was off when it was recorded."
+            return [*found, f"{induced} {missing}"]
+        found.append(f"{induced} Traceback of forward call that induced the previous calculation:\n{outer.text()}")
         parent = outer.parent
     return found
 

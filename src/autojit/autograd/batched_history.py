@@ -7,6 +7,7 @@ the full tensors serves all elements, because no element depends on another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
@@ -29,7 +30,7 @@ def grad_in_batch(
     grad: Callable[..., Any],
     outputs: Sequence[Any],
     inputs: Sequence[Any],
-    bars: Sequence[Any],
+    bars: Sequence[Any] | None,
     is_batched: bool,
     **options: Any,
 ) -> list[Any]:
@@ -38,10 +39,9 @@ def grad_in_batch(
     Raises:
         RuntimeError: an input is the same tensor for all elements: then its gradient is not an element of a batch.
     """
-    top = state.layers[-1]
-    options = {**options, "allow_unused": True}
-    if top is not batch:
-        return _with_outer_vectors(top, grad, outputs, inputs, bars, is_batched, options)
+    grad, vectors = partial(grad, allow_unused=True, **options), _vectors(outputs, bars)
+    if state.layers[-1] is not batch:
+        return _with_outer_vectors(grad, outputs, inputs, vectors, is_batched)
     for place, x in enumerate(inputs):
         if not isinstance(x, Tensor) or batch.full(x) is None:
             raise DifferentiationError(
@@ -50,52 +50,55 @@ def grad_in_batch(
                 "use func.grad, or expand the tensor and give it a batch axis",
             )
     live = [
-        (y, _vector(y, bar)) for y, bar in zip(outputs, bars, strict=True)
+        (y, bar) for y, bar in zip(outputs, vectors, strict=True)
         if isinstance(y, Tensor) and batch.full(y) is not None and y.requires_grad
     ]  # fmt: skip
     if not live:
         return [None] * len(inputs)
     with below(batch):
-        vectors = [None if bar is None else batch.repeated(bar) for _, bar in live]
-        if is_batched:
-            vectors = [None if bar is None else bar.movedim(1, 0) for bar in vectors]
+        vectors = _each(batch.repeated, [bar for _, bar in live])
         fulls = [batch.repeated(y) for y, _ in live], [batch.repeated(x) for x in inputs]
-        found = grad(*fulls, vectors, is_grads_batched=is_batched, **options)
         if is_batched:
-            found = [None if g is None else g.movedim(1, 0) for g in found]
-    return [None if g is None else batch.element(g) for g in found]
+            vectors = _each(lambda t: t.movedim(1, 0), vectors)
+        found = grad(*fulls, vectors, is_grads_batched=is_batched)
+        if is_batched:
+            found = _each(lambda t: t.movedim(1, 0), found)
+    return _each(batch.element, found)
 
 
-def _vector(y: Tensor, bar: Any) -> Any:
-    return Tensor._literal_of(1, type_of(y)) if bar is None and type_of(y).size == 1 else bar
+def _each(function: Callable[[Tensor], Tensor], given: Sequence[Any]) -> list[Any]:
+    return [None if t is None else function(t) for t in given]
+
+
+def _vectors(outputs: Sequence[Any], bars: Sequence[Any] | None) -> list[Any]:
+    """Per output its vector: as given, ones for an output of one element, or None."""
+    given = [None] * len(outputs) if bars is None else bars
+    return [
+        Tensor._literal_of(1, type_of(y)) if bar is None and isinstance(y, Tensor) and type_of(y).size == 1 else bar
+        for y, bar in zip(outputs, given, strict=True)
+    ]
 
 
 def _with_outer_vectors(
-    top: Any,
-    grad: Callable[..., Any],
-    outputs: Sequence[Any],
-    inputs: Sequence[Any],
-    bars: Sequence[Any],
-    is_batched: bool,
-    options: dict[str, Any],
+    grad: Callable[..., Any], outputs: Sequence[Any], inputs: Sequence[Any], given: Sequence[Any], is_batched: bool
 ) -> list[Any]:
     """Only the vectors belong to the innermost batch: below it they are vectors with a leading axis."""
+    top = state.layers[-1]
     if not isinstance(top, BatchLayer):
         raise DifferentiationError(
             "vmap: reverse mode of batched tensors inside a forward-mode level that was entered in the batch",
             {"outputs": [str(type_of(y)) for y in outputs]},
             "use func.jvp, or enter the level outside of the batch",
         )
-    given = [_vector(y, bar) for y, bar in zip(outputs, bars, strict=True)]
     with below(top):
-        vectors = [None if bar is None else top.repeated(bar) for bar in given]
+        vectors = _each(top.repeated, given)
         shape = next(type_of(bar).shape[:2] for bar in vectors if bar is not None)
         if is_batched:
-            vectors = [None if bar is None else bar.flatten(0, 1) for bar in vectors]
-        found = grad(outputs, inputs, vectors, is_grads_batched=True, **options)
+            vectors = _each(lambda t: t.flatten(0, 1), vectors)
+        found = grad(outputs, inputs, vectors, is_grads_batched=True)
         if is_batched:
-            found = [None if g is None else g.unflatten(0, shape) for g in found]
-    return [None if g is None else top.element(g) for g in found]
+            found = _each(lambda t: t.unflatten(0, shape), found)
+    return _each(top.element, found)
 
 
 def backward_in_batch(
@@ -118,10 +121,7 @@ def backward_in_batch(
             {"outputs": [str(type_of(y)) for y in outputs]},
             "use autograd.grad, which gives the gradients of single elements",
         )
-    given = [None] * len(outputs) if bars is None else list(bars)
-    vectors = [_vector(y, bar) for y, bar in zip(outputs, given, strict=True)]
+    vectors = _vectors(outputs, bars)
     with below(batch):
         fulls = [batch.repeated(y) for y in outputs]
-        backward(
-            fulls, [None if bar is None else batch.repeated(bar) for bar in vectors], retain_graph, create_graph
-        )  # fmt: skip
+        backward(fulls, _each(batch.repeated, vectors), retain_graph, create_graph)

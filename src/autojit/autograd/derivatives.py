@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autojit.autograd.engine import edge_type, run_backward
+from autojit.autograd.engine import Walk, edge_type
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
 from autojit.core.sizes import distinct
 from autojit.core.types import TensorType
@@ -20,6 +20,8 @@ from autojit.tensor.node import Edge, Node
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
+
+Roots = list[tuple[Edge, Any]]
 
 
 class EmptyInputsError(UsageError, ValueError):
@@ -102,7 +104,7 @@ def _inputs(given: Any, function: str) -> tuple[Any, ...]:
 
 def _edge(given: Any, what: str, number: int) -> Edge:
     if isinstance(given, GradientEdge):
-        return given.node, given.output_nr
+        return given[:2]
     if not isinstance(given, Tensor):
         raise TypeError(f"element {number} of {what} must be a Tensor or a GradientEdge, not {type(given).__name__}")
     edge = edge_of(given._differentiated())
@@ -116,7 +118,7 @@ def _edge(given: Any, what: str, number: int) -> Edge:
 
 
 def _type(given: Any) -> TensorType:
-    return edge_type((given.node, given.output_nr)) if isinstance(given, GradientEdge) else type_of(given)
+    return edge_type(given[:2]) if isinstance(given, GradientEdge) else type_of(given)
 
 
 def _cotangents(outputs: Sequence[Any], given: Any, create_graph: bool, is_batched: bool) -> list[Any]:
@@ -124,10 +126,7 @@ def _cotangents(outputs: Sequence[Any], given: Any, create_graph: bool, is_batch
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     with grad_mode(create_graph):
-        return [
-            _cotangent(output, grad, number, is_batched)
-            for number, (output, grad) in enumerate(zip(outputs, grads, strict=True))
-        ]
+        return [_cotangent(output, grads[number], number, is_batched) for number, output in enumerate(outputs)]
 
 
 def _cotangent(output: Any, grad: Any, number: int, is_batched: bool) -> Any:
@@ -156,8 +155,7 @@ def _cotangent(output: Any, grad: Any, number: int, is_batched: bool) -> Any:
 
 def _calculate_shape(output: Tensor | GradientEdge, grad: Tensor, is_grads_batched: bool) -> tuple[Size, Size]:
     """The shapes that must agree: of an output, and of its cotangent without the axis of a batch of them."""
-    t = type_of(output) if isinstance(output, Tensor) else edge_type((output.node, output.output_nr))
-    return Size(t.shape), Size(type_of(grad).shape[1:] if is_grads_batched else type_of(grad).shape)
+    return Size(_type(output).shape), Size(type_of(grad).shape[1:] if is_grads_batched else type_of(grad).shape)
 
 
 def _checked(grad: Any, t: TensorType, number: int, is_batched: bool) -> Tensor:
@@ -246,8 +244,7 @@ def backward(
     if batch is not None:
         _batched().backward_in_batch(batch, outputs, grad_tensors, chosen, backward, retain_graph, create_graph)
         return
-    grads = _cotangents(outputs, grad_tensors, create_graph, False)
-    roots = _roots(outputs, grads)
+    roots = _roots(outputs, _cotangents(outputs, grad_tensors, create_graph, False))
     if create_graph:
         warn(_CYCLE, UserWarning)
     targets = None
@@ -257,8 +254,7 @@ def backward(
                 retain_grad(x)
         targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
     keep = create_graph if retain_graph is None else bool(retain_graph)
-    del grads
-    run_backward(roots, keep, create_graph, targets, accumulate=True, is_masked=_is_given(grad_tensors))
+    Walk(keep, targets, accumulate=True, is_masked=_is_given(grad_tensors)).start(roots, create_graph)
 
 
 _CYCLE = (
@@ -274,7 +270,7 @@ def _is_given(grads: Any) -> bool:
     return grads is not None and any(g is not None for g in _sequence(grads))
 
 
-def _roots(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Edge, Any]]:
+def _roots(outputs: Sequence[Any], grads: Sequence[Any]) -> Roots:
     """(edge, cotangent) of the outputs; an error when one requires no gradient."""
     return [(_edge(o, "tensors", i), grad) for i, (o, grad) in enumerate(zip(outputs, grads, strict=True))]
 
@@ -329,37 +325,34 @@ def grad(
     results, grad_outputs = _parts(_sequence(outputs), grad_outputs)
     batch = _batched().batch_of((*results, *chosen)) if state.layers else None
     if batch is not None:
-        bars = [None] * len(results) if grad_outputs is None else _sequence(grad_outputs)
-        below = _batched().grad_in_batch(
-            batch, grad, results, chosen, bars, is_grads_batched, retain_graph=keep, create_graph=create_graph
+        found = _batched().grad_in_batch(
+            batch, grad, results, chosen, grad_outputs, is_grads_batched, retain_graph=keep, create_graph=create_graph
         )
-        return _shown(below, inputs, chosen, allow_unused, materialize_grads, create_graph)
-    grads = _cotangents(results, grad_outputs, create_graph, is_grads_batched)
-    targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
-    roots = _roots(results, grads)
-    del grads
-
-    def pull_back(roots: list[tuple[Edge, Any]]) -> list[Any]:
-        captured = run_backward(
-            roots, keep, create_graph, targets, False, others=not only_inputs, is_masked=_is_given(grad_outputs)
-        )
-        return [captured.get(edge) for edge in targets]
-
-    found = _over_rows(roots, pull_back) if is_grads_batched else pull_back(roots)
-    return _shown(found, inputs, chosen, allow_unused, materialize_grads, create_graph)
-
-
-def _shown(
-    found: Sequence[Any], inputs: Any, chosen: Sequence[Any], allow_unused: bool | None, materialize: bool,
-    create_graph: bool,
-) -> Any:  # fmt: skip
-    """What ``grad`` returns for the gradients found: a tuple, or a dict where one was given."""
-    unused = allow_unused or materialize
-    shown = [_picked(g, x, i, unused, materialize, create_graph) for i, (g, x) in enumerate(zip(found, chosen))]
+    else:
+        found = _pulled_back(results, chosen, grad_outputs, keep, create_graph, is_grads_batched, not only_inputs)
+    unused = allow_unused or materialize_grads
+    shown = [_picked(g, x, i, unused, materialize_grads, create_graph) for i, (g, x) in enumerate(zip(found, chosen))]
     return dict(zip(inputs, shown, strict=True)) if type(inputs) is dict else tuple(shown)
 
 
-def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
+def _pulled_back(
+    outputs: Sequence[Any], inputs: Sequence[Any], vectors: Any, keep: bool, create: bool, batched: bool, others: bool
+) -> list[Any]:
+    """Per input its gradient, or None where no path leads there."""
+    grads = _cotangents(outputs, vectors, create, batched)
+    targets = [_input_edge(x, i) for i, x in enumerate(inputs)]
+    roots = _roots(outputs, grads)
+    del grads
+
+    def pull_back(roots: Roots) -> list[Any]:
+        walk = Walk(keep, targets, False, others=others, is_masked=_is_given(vectors))
+        captured = walk.start(roots, create)
+        return [captured.get(edge) for edge in targets]
+
+    return _over_rows(roots, pull_back) if batched else pull_back(roots)
+
+
+def _over_rows(roots: Roots, pull_back: Callable[[Roots], list[Any]]) -> list[Any]:
     """All rows of the vectors pulled back at once, through the ops' batching rules."""
     given = [k for k, (_, vectors) in enumerate(roots) if vectors is not None]
     if not given:
@@ -375,7 +368,7 @@ def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
         placed = list(roots)
         for k, element in zip(given, elements, strict=True):
             placed[k] = (roots[k][0], element)
-        return pull_back(placed)  # type: ignore[no-any-return]
+        return pull_back(placed)
 
     from autojit.dispatch.batch_layer import over_batch
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from autojit.autograd import anomaly
-from autojit.autograd.accumulation import accumulate, fresh
+from autojit.autograd.accumulation import accumulate
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
 from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
@@ -44,7 +43,8 @@ class Walk:
     Without ``targets`` every leaf accumulates. With them, ``accumulate`` says whether the targets (only) accumulate or
     their cotangents are captured; ``others`` captures them while all other leaves accumulate. A ``closed`` pass ends at
     its targets: none of them gets what flows through another, and hooks of leaves run where the caller's pass comes to
-    them.
+    them. ``is_masked``: elements of the roots' cotangents may be 0 because a branch was masked; not so if all are ones.
+    One for all roots, or one for each.
     """
 
     def __init__(
@@ -75,6 +75,35 @@ class Walk:
         self.observer = state.observer  # the profiler's, or None
         self.rules = None if state.trace is None else Rules(here())  # how rules are run while a step is captured
 
+    def start(self, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
+        """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
+        if running.depth < DEEPEST:
+            return self._entered(roots, create_graph)
+        from concurrent.futures import ThreadPoolExecutor  # seldom needed
+
+        switches = {name: value for name, value in vars(state).items() if name not in ("quiet", "run")}
+        walks = running.walks
+
+        def work() -> dict[Edge, Any]:  # with this thread's switches and passes but an empty stack
+            vars(state).update(switches)
+            running.walks = walks
+            return self._entered(roots, create_graph)
+
+        with ThreadPoolExecutor(1, "autojit nested backward") as thread:
+            return thread.submit(work).result()
+
+    def _entered(self, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
+        before, depth, hooks = running.walks, running.depth, state.recording_hooks
+        was_masked = masking.is_on, masking.outputs
+        running.walks, running.depth = (*before, self), depth + 1
+        try:
+            with grad_mode(create_graph):
+                return anomaly.watched(self.run, roots) if state.anomaly else self.run(roots)
+        finally:
+            running.walks, running.depth = before, depth
+            masking.is_on, masking.outputs = was_masked
+            state.recording_hooks = hooks  # whatever an unpack hook entered or left
+
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, Any]:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
         order = self.order = self.plan([edge for edge, _ in roots])
@@ -82,9 +111,9 @@ class Walk:
         if state.trace is not None:
             state.trace.note_pass(missing, None if self.closed else self.targets, self.accumulate)
         if self.observer is None:
-            self._start(roots)
+            self._begin(roots)
         else:
-            self.observer.call("GraphRoot", "derivative", self._start, roots)
+            self.observer.call("GraphRoot", "derivative", self._begin, roots)
         del roots
         for node in order:
             if node not in arrived:
@@ -95,13 +124,16 @@ class Walk:
             self.callbacks.pop(0)()
         return self.captured
 
-    def _start(self, roots: Sequence[tuple[Edge, Any]]) -> None:
+    def _begin(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         for edge, grad in roots:
             self._arrive(edge, grad)
 
+    def _is_target(self, node: Node) -> bool:
+        return self.targets is not None and any(node is target for target, _ in self.targets)
+
     def captures(self, node: Node) -> bool:
         """Whether the pass hands out what arrives at ``node`` instead of running it."""
-        return self.targets is not None and not self.accumulate and any(node is target for target, _ in self.targets)
+        return not self.accumulate and self._is_target(node)
 
     def expected_order(self) -> list[Node]:
         """All nodes of the pass, those that ran already too, in the order in which they run."""
@@ -124,11 +156,7 @@ class Walk:
 
     def will_run(self, node: Node) -> bool:
         """Whether the hooks of ``node`` run in this pass: it is reached, and needed for what was asked for."""
-        if node not in self.missing:
-            return False
-        if self.needed is None or node in self.needed:
-            return True
-        return self.targets is not None and any(node is target for target, _ in self.targets)
+        return node in self.missing and (self.needed is None or node in self.needed or self._is_target(node))
 
     def plan(self, roots: Sequence[Edge]) -> list[Node]:
         """The nodes to run for cotangents at ``roots``, in order; notes which of them are behind masks."""
@@ -254,7 +282,7 @@ class Walk:
 
     def _pass_over(self, node: Node) -> None:
         """Nothing has come to a node, and nothing comes from it: leaves behind it no longer wait for it."""
-        if self.closed and self.targets is not None and any(node is target for target, _ in self.targets):
+        if self.closed and self._is_target(node):
             return  # where the pass ends
         for edge in node.edges:
             if edge is not None:
@@ -291,63 +319,6 @@ class Walk:
 
 
 _numbers = itertools.count()
-
-
-def run_backward(
-    roots: Sequence[tuple[Edge, Any]],
-    keep_graph: bool,
-    create_graph: bool,
-    targets: Sequence[Edge] | None,
-    accumulate: bool,
-    others: bool = False,
-    closed: bool = False,
-    is_masked: bool | Sequence[bool] = True,
-) -> dict[Edge, Any]:
-    """Run the engine from (edge, cotangent) roots; cotangents that reached the targets.
-
-    ``is_masked``: elements of the roots' cotangents may be 0 because a branch was masked; not so if all are ones. One
-    for all roots, or one for each.
-    """
-    walk = Walk(keep_graph, targets, accumulate, others, closed, is_masked)
-    if running.depth >= DEEPEST:
-        return _in_new_thread(lambda: _entered(walk, roots, create_graph))
-    return _entered(walk, roots, create_graph)
-
-
-def _entered(walk: Walk, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
-    before, depth, hooks = running.walks, running.depth, state.recording_hooks
-    was_masked = masking.is_on, masking.outputs
-    running.walks, running.depth = (*before, walk), depth + 1
-    try:
-        with grad_mode(create_graph):
-            return anomaly.watched(walk.run, roots) if state.anomaly else walk.run(roots)
-    finally:
-        running.walks, running.depth = before, depth
-        masking.is_on, masking.outputs = was_masked
-        state.recording_hooks = hooks  # whatever an unpack hook entered or left
-
-
-def _in_new_thread(job: Callable[[], dict[Edge, Any]]) -> dict[Edge, Any]:
-    """Do a job in a thread with this thread's switches and passes but an empty stack; its error is raised here."""
-    switches = {name: value for name, value in vars(state).items() if name not in ("quiet", "run")}
-    walks = running.walks
-    found: list[dict[Edge, Any]] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        vars(state).update(switches)
-        running.walks = walks
-        try:
-            found.append(job())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, name="autojit nested backward")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return found[0]
 
 
 class ExecutionEngine:
@@ -457,4 +428,4 @@ def edge_type(edge: Edge) -> TensorType:
     return type_of_meta(node.out_metas[number])
 
 
-__all__ = ["ExecutionEngine", "Walk", "behind_masks", "edge_type", "fresh", "run_backward", "zeros_of"]
+__all__ = ["ExecutionEngine", "Walk", "behind_masks", "edge_type", "zeros_of"]

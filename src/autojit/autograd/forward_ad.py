@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from autojit.autograd import forward_level
-from autojit.autograd.forward_level import ForwardLevel
-from autojit.autograd.grad_mode import _DecoratorContextManager
+from autojit.autograd.forward_level import ForwardLevel, levels
+from autojit.autograd.grad_mode import F, _DecoratorContextManager, _Switch
 from autojit.tensor import Tensor
-from autojit.tensor.state import state
+from autojit.tensor.state import set_layers, state
 from autojit.tensor.tensor import type_of
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -21,14 +21,10 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
-def _levels() -> list[ForwardLevel]:
-    return [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
-
-
 def __getattr__(name: str) -> Any:
     """``_current_level``: the number of the innermost level, -1 outside of all."""
     if name == "_current_level":
-        return len(_levels()) - 1
+        return len(levels()) - 1
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -38,9 +34,9 @@ def enter_dual_level() -> int:
     Raises:
         RuntimeError: a level is entered already.
     """
-    if _levels():
+    if levels():
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    forward_level.enter_level(ForwardLevel())
+    set_layers((*state.layers, ForwardLevel()))  # on top, so that inside a batch tangents alone can be batched
     return 0
 
 
@@ -50,14 +46,14 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Raises:
         RuntimeError: the level is not the one that was entered last.
     """
-    levels = _levels()
-    if level is not None and level != len(levels) - 1:
+    entered = levels()
+    if level is not None and level != len(entered) - 1:
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
         )
-    if not levels:
+    if not entered:
         raise RuntimeError("Dual level must be a positive number: no forward AD level is entered.")
-    forward_level.leave_level(levels[-1])
+    forward_level.leave_level(entered[-1])
 
 
 class dual_level(_DecoratorContextManager):
@@ -80,10 +76,10 @@ class dual_level(_DecoratorContextManager):
 
 
 def _level(number: int | None) -> ForwardLevel | None:
-    levels = _levels()
+    entered = levels()
     if number is None:
-        return levels[-1] if levels else None
-    return levels[number] if 0 <= number < len(levels) else None
+        return entered[-1] if entered else None
+    return entered[number] if 0 <= number < len(entered) else None
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
@@ -136,22 +132,14 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(*forward_level.unpack_dual(entered, tensor))
 
 
-class _set_fwd_grad_enabled(_DecoratorContextManager):
-    """Tangents are (or are not) carried along inside; takes effect at once."""
+class _set_fwd_grad_enabled(_Switch):
+    """Tangents are (or are not) carried along inside; takes effect at once, also when it decorates."""
 
-    def __init__(self, mode: bool) -> None:
-        self.mode = bool(mode)
-        self.before = state.forward_enabled
-        state.forward_enabled = self.mode
+    _holder = state
+    _flag = "forward_enabled"
 
-    def __enter__(self) -> None:
-        state.forward_enabled = self.mode
-
-    def __exit__(self, *exception: object) -> None:
-        state.forward_enabled = self.before
-
-    def clone(self) -> _set_fwd_grad_enabled:
-        return _set_fwd_grad_enabled(self.mode)
+    def __call__(self, orig_func: F) -> F:
+        return _DecoratorContextManager.__call__(self, orig_func)
 
 
 def _is_fwd_grad_enabled() -> bool:

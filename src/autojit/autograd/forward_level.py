@@ -55,10 +55,6 @@ class ForwardLevel(Layer):
             )
         self.parts: dict[int, Part] = {}
 
-    def close(self) -> None:
-        """Forget all tangents."""
-        self.parts.clear()
-
     # -- the layer
 
     def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
@@ -78,7 +74,7 @@ class ForwardLevel(Layer):
                 elif not op.is_view and any(_shares_memory(y_dot, t) for t in tangents):
                     y_dot = y_dot.clone()
                 if y_dot is not None:
-                    self._keep(y, self._laid_out(y, y_dot))
+                    self.set(y, self.laid_out_like(y, y_dot))
             self._tell_node(op, results)
         return result
 
@@ -89,7 +85,7 @@ class ForwardLevel(Layer):
             for kept, y in zip(node.results, results, strict=True):
                 y_dot = self.tangent(y)
                 if isinstance(kept, Tensor) and y_dot is not None:
-                    self._keep(kept, y_dot)
+                    self.set(kept, y_dot)
 
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` has the tangent that ``source`` has now, whatever is written to ``source`` later."""
@@ -98,7 +94,7 @@ class ForwardLevel(Layer):
         with below(self):
             x_dot = self.tangent(source)
             if x_dot is not None:
-                self._keep(made, x_dot.clone())
+                self.set(made, x_dot.clone())
 
     def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
         """Write in place; the tangent of ``x`` follows in its own memory, which views share."""
@@ -111,8 +107,8 @@ class ForwardLevel(Layer):
                 self.give(x, new_dot.clone())  # ``new`` may be a tensor of the user (``copy_``)
 
     def detached(self, x: Tensor) -> None:
-        """``x`` has no tangent any more."""
-        self.separate(x)
+        """Forget the tangent of ``x``, and what ``x`` is a view of as far as tangents go."""
+        self.parts[id(x)] = Part(self._owner(x), None, None, ())
 
     def base_of(self, x: Tensor, base: Tensor) -> Tensor:
         """The tensor whose tangent that of ``x`` is a view of."""
@@ -157,7 +153,7 @@ class ForwardLevel(Layer):
         if base_dot is None:
             return None
         x_dot = _seen(base_dot, chain)
-        self._keep(t, x_dot)
+        self.set(t, x_dot)
         return x_dot
 
     def give(self, t: Tensor, x_dot: Tensor) -> None:
@@ -166,28 +162,21 @@ class ForwardLevel(Layer):
         part = self.parts.get(id(t))
         base, chain = _linked(t) if part is None else (part.base, part.chain)
         if base is not None:
-            base_dot = made_like(x_dot, self._laid_out(base, Tensor._literal_of(0, type_of(base))))
+            base_dot = made_like(x_dot, self.laid_out_like(base, Tensor._literal_of(0, type_of(base))))
             self.give(base, base_dot)
             seen = _seen(base_dot, chain)
             copy_into(seen, x_dot)
-            self._keep(t, seen)
+            self.set(t, seen)
             return
-        self._keep(t, self._laid_out(t, x_dot))
-
-    def set(self, t: Tensor, x_dot: Tensor) -> None:
-        """Replace the tangent of ``t``."""
-        self._keep(t, x_dot)
-
-    def separate(self, t: Tensor) -> None:
-        """Forget the tangent of ``t``, and what ``t`` is a view of as far as tangents go."""
-        self.parts[id(t)] = Part(self._owner(t), None, None, ())
+        self.set(t, self.laid_out_like(t, x_dot))
 
     def _link(self, view: Tensor, operand: Tensor, ops: tuple[Op, ...]) -> None:
         part = self.parts[id(operand)]
         base, chain = (operand, ops) if part.base is None else (part.base, (*part.chain, *ops))
         self.parts[id(view)] = Part(self._owner(view), None, base, chain)
 
-    def _keep(self, t: Tensor, x_dot: Tensor) -> None:
+    def set(self, t: Tensor, x_dot: Tensor) -> None:
+        """Replace the tangent of ``t``."""
         part = self.parts.get(id(t))
         if part is None:
             self.parts[id(t)] = Part(self._owner(t), x_dot, *_linked(t))
@@ -205,7 +194,7 @@ class ForwardLevel(Layer):
 
         return weakref.ref(t, forget)
 
-    def _laid_out(self, t: Tensor, x_dot: Tensor) -> Tensor:
+    def laid_out_like(self, t: Tensor, x_dot: Tensor) -> Tensor:
         """The tangent in the memory layout of its primal, so that views of both pick the same elements."""
         array, like = x_dot._array, t._array
         if array is None:
@@ -232,6 +221,11 @@ def _traced_like(t: Tensor, x_dot: Tensor) -> Tensor:
 # -- levels and duals, also from inside batches
 
 
+def levels() -> list[ForwardLevel]:
+    """The levels that the thread is in, the innermost last."""
+    return [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
+
+
 @contextmanager
 def new_level() -> Iterator[ForwardLevel]:
     """A level of its own, inside all others and outside of all batches: a batch of duals is a dual of batches."""
@@ -245,14 +239,9 @@ def new_level() -> Iterator[ForwardLevel]:
         leave_level(level)
 
 
-def enter_level(level: ForwardLevel) -> None:
-    """Put a level on top of all layers, so that inside a batch tangents alone can be batched."""
-    set_layers((*state.layers, level))
-
-
 def leave_level(level: ForwardLevel) -> None:
     """Take the level off; its tangents are gone."""
-    level.close()
+    level.parts.clear()
     set_layers(tuple(layer for layer in state.layers if layer is not level))
 
 
@@ -263,7 +252,7 @@ def make_dual(level: ForwardLevel, primal: Tensor, x_dot: Tensor) -> Tensor:
     if layer is level:
         with below(level):
             dual: Tensor = primal.view(primal.shape)
-            level.separate(dual)
+            level.detached(dual)
             level.give(dual, x_dot)
         return dual
     with below(layer):
@@ -279,7 +268,7 @@ def unpack_dual(level: ForwardLevel, t: Tensor) -> tuple[Tensor, Tensor | None]:
         with below(level):
             x_dot = level.tangent(t)
             primal: Tensor = t.view(t.shape)
-            level.separate(primal)
+            level.detached(primal)
         return primal, x_dot
     with below(layer):
         full = layer.full(t) if isinstance(layer, BatchLayer) else None

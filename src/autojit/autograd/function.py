@@ -271,9 +271,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
             outputs = fn(ctx, *args, **kwargs)
         if not state.grad_enabled or not any(isinstance(a, Tensor) and wants_grad(a) for a in args):
             return outputs
-        if isinstance(outputs, tuple):
-            return tuple(_refuse(outputs))
-        return _refuse((outputs,))[0]
+        return tuple(_refuse(outputs)) if isinstance(outputs, tuple) else _refuse((outputs,))[0]
 
     return wrapper
 
@@ -290,20 +288,14 @@ def _refuse(outputs: tuple[Any, ...]) -> list[Any]:
     node = Error()
     node.source = here(True)
     node.out_metas = [meta_of(t) if isinstance(t, Tensor) else None for t in outputs]
-    edges: list[Any] = []
-    made: list[Any] = []
+    node.edges, made = [None] * len(outputs), list(outputs)
     for number, t in enumerate(outputs):
-        if not isinstance(t, Tensor):
-            edges.append(None)
-            made.append(t)
-            continue
-        leaf = alias(t)
-        leaf._requires_grad = True
-        edges.append((accumulator_of(leaf), 0))
-        result = alias(t)
-        result._requires_grad, result._grad_fn, result._output_nr = True, node, number
-        made.append(result)
-    node.edges = edges
+        if isinstance(t, Tensor):
+            leaf, result = alias(t), alias(t)
+            leaf._requires_grad = True
+            node.edges[number] = (accumulator_of(leaf), 0)
+            result._requires_grad, result._grad_fn, result._output_nr = True, node, number
+            made[number] = result
     return made
 
 
@@ -315,11 +307,4 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-__all__ = [
-    "BackwardCFunction",
-    "Function",
-    "FunctionCtx",
-    "FunctionMeta",
-    "InplaceFunction",
-    "once_differentiable",
-]
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "once_differentiable"]

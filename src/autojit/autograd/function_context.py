@@ -18,6 +18,7 @@ from autojit.dispatch.promotion import cast
 from autojit.functions.shape import broadcastable_sum
 from autojit.history.saved import Packed, SavedTensor, changed_error, connected, freed_error
 from autojit.history.view_rules import inference_saved
+from autojit.ops.base import is_expandable
 from autojit.tensor import Tensor
 from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, type_of_meta
 from autojit.tensor.state import state
@@ -287,7 +288,7 @@ class BackwardCFunction(Node, FunctionCtx):
                 "return the gradient on the device of the input",
             )
         if found.shape != wanted.shape:
-            if not _expands(wanted.shape, found.shape):
+            if not is_expandable(wanted.shape, found.shape):
                 raise ShapeError(
                     f"{what} - got {list(found.shape)} but expected shape compatible with {list(wanted.shape)}",
                     {"gradient": found, "input": wanted},
@@ -327,8 +328,3 @@ class _ChangedView:
 def part_of(t: Any) -> Any:
     """What carries the history of an object: a tensor itself, or the values of a sparse one."""
     return t._differentiated() if isinstance(t, Tensor) and type(t) is not Tensor else t
-
-
-def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
-    aligned = large[len(large) - len(small) :] if small else ()
-    return len(small) <= len(large) and all(n in (1, m) for n, m in zip(small, aligned, strict=True))

@@ -7,7 +7,6 @@ function are marked, because a later in-place change could not use the user's ``
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any
 
 from autojit.autograd.function_context import BackwardCFunction, part_of
@@ -65,14 +64,12 @@ def _is_unmarked(ctx: BackwardCFunction) -> bool:
 def _connect_parts(
     ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ...], recorded: bool
 ) -> list[Any]:  # fmt: skip
+    given = {id(a) for a in arguments if isinstance(a, Tensor)}
     if _is_unmarked(ctx):
-        given = {id(a) for a in arguments if isinstance(a, Tensor)}
-        return _connect_plain(ctx, given, outputs, recorded)
+        return _connected(ctx, given, outputs, recorded, set(), set())
     dirty = _marked(ctx, "dirty_tensors", "mark_dirty can only accept variables")
     constant = _marked(ctx, "non_differentiable", "mark_non_differentiable only accepts variable arguments")
-    given = {id(a) for a in arguments if isinstance(a, Tensor)}
-    returned = {id(o) for o in outputs}
-    if not dirty <= returned:
+    if not dirty <= {id(o) for o in outputs}:
         raise RuntimeError(
             "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
             "are modified inplace must all be outputs of the Function."
@@ -84,10 +81,14 @@ def _connect_parts(
             "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
             "should be passed to ctx.mark_dirty()."
         )
-        if any(id(o) in dirty - given and o._view is not None and o._view.base is not None for o in outputs):
+        if any(id(o) in dirty - given and _is_view(o) for o in outputs):
             raise RuntimeError(what)  # a view of a tensor that nobody outside knows: nothing there to change
         warn(what, UserWarning)
-    return _connect_marked(ctx, given, outputs, recorded, dirty, constant)
+    return _connected(ctx, given, outputs, recorded, dirty, constant)
+
+
+def _is_view(t: Tensor) -> bool:
+    return t._view is not None and t._view.base is not None
 
 
 def _marked(ctx: BackwardCFunction, attribute: str, what: str) -> set[int]:
@@ -98,24 +99,7 @@ def _marked(ctx: BackwardCFunction, attribute: str, what: str) -> set[int]:
     return {id(part_of(t)) for t in found}
 
 
-def _connect_plain(ctx: BackwardCFunction, given: set[int], outputs: tuple[Any, ...], recorded: bool) -> list[Any]:
-    results: list[Any] = []
-    for number, o in enumerate(outputs):
-        if not isinstance(o, Tensor):
-            results.append(o)
-            continue
-        if recorded and type_of(o).dtype.is_differentiable:
-            t = _view_of_input(o) if id(o) in given else o
-            t._requires_grad, t._grad_fn, t._output_nr = True, ctx, number
-        else:
-            t = _without_history(o, id(o) in given)
-        results.append(t)
-    if recorded:
-        _finish(ctx, results)
-    return results
-
-
-def _connect_marked(
+def _connected(
     ctx: BackwardCFunction, given: set[int], outputs: tuple[Any, ...], recorded: bool, dirty: set[int],
     constant: set[int],
 ) -> list[Any]:  # fmt: skip
@@ -144,15 +128,12 @@ def _connect_marked(
     return results
 
 
-def _finish(ctx: BackwardCFunction, results: list[Any], rebased: Set[int] = frozenset()) -> None:
+def _finish(ctx: BackwardCFunction, results: list[Any], rebased: set[int]) -> None:
     ctx.out_metas = [meta_of(t) if isinstance(t, Tensor) else None for t in results]
-    views = [t for t in results if isinstance(t, Tensor) and t._view is not None and t._view.base is not None]
-    if not views:
-        return
     several = sum(isinstance(t, Tensor) and t._grad_fn is ctx for t in results) > 1
-    for t in views:
-        view = t._view
-        if id(t) not in rebased and view is not None and view.base is not None:
+    for t in results:
+        view = t._view if isinstance(t, Tensor) and id(t) not in rebased else None
+        if view is not None and view.base is not None:
             view.creation = NORMAL if ctx._is_pure_view else MULTIPLE_VIEWS if several else CUSTOM_FUNCTION
             view.base_fn = view.base._grad_fn
 
@@ -169,17 +150,14 @@ def _without_history(o: Tensor, is_input: bool) -> Tensor:
         o = alias(o) if wants_grad(o) else _view_of_input(o)
     if o._view is not None and o._view.base is not None:
         o._view.creation = CUSTOM_FUNCTION
-    if is_input:
-        return o
-    if wants_grad(o) and (o._view is None or o._view.base is None):
+    elif not is_input and wants_grad(o):
         o._requires_grad, o._grad_fn, o._output_nr, o._accumulator = False, None, 0, None
     return o
 
 
 def _check_dirty(ctx: BackwardCFunction, x: Tensor, count: int) -> None:
     view = x._view
-    base = None if view is None else view.base
-    if base is None:
+    if view is None or view.base is None:
         if x._requires_grad and x._grad_fn is None:
             raise DifferentiationError(
                 "a leaf Variable that requires grad has been used in an in-place operation.",
@@ -193,11 +171,11 @@ def _check_dirty(ctx: BackwardCFunction, x: Tensor, count: int) -> None:
             "more than one Tensor. Give it a clone() of the view, or split it into two Functions, one of which changes "
             "the view and returns nothing else."
         )
-    if view is not None and view.creation:
+    if view.creation:
         raise forbidden_view(x, "mark_dirty")
-    if base._requires_grad and base._grad_fn is None:
+    if view.base._requires_grad and view.base._grad_fn is None:
         raise DifferentiationError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation.",
-            {"function": ctx.name(), "view": x, "leaf": base},
+            {"function": ctx.name(), "view": x, "leaf": view.base},
             "give the function a clone() of the view",
         )

@@ -7,8 +7,7 @@ function derived from the user's (``_over_batch``) whose every method runs the u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from autojit.autograd.forward_level import ForwardLevel, check_tangent
@@ -17,7 +16,7 @@ from autojit.dispatch.batch_layer import BatchLayer
 from autojit.dispatch.promotion import cast
 from autojit.functions.shape import movedim
 from autojit.tensor import Tensor
-from autojit.tensor.state import below, set_layers, state
+from autojit.tensor.state import below, state, with_layers
 from autojit.tensor.tensor import storage_of, type_of
 
 
@@ -107,7 +106,7 @@ def _give(level: ForwardLevel, ctx: Any, number: int, y: Any, y_dot: Any, given:
                 f"Function's jvp returned a gradient at position {number}, but the corresponding forward output is not "
                 "a differentiable Tensor. You should return None at that position instead."
             )
-        level.separate(y)
+        level.detached(y)
         return
     if y_dot is None:
         y_dot = Tensor._literal_of(0, type_of(y)).clone()
@@ -115,24 +114,19 @@ def _give(level: ForwardLevel, ctx: Any, number: int, y: Any, y_dot: Any, given:
     check_tangent(y, y_dot)
     changed = next((entry for entry in given if entry[0] is y), None)  # an input is returned only if marked dirty
     if changed is not None:
-        _give_changed(level, y, y_dot, changed[1], changed[2])
+        _, x_dot, version = changed
+        if x_dot is None:
+            level.give(y, y_dot)
+        elif storage_of(y_dot) is not storage_of(x_dot) or storage_of(x_dot).version == version:
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
         return
     for x, x_dot, _ in given:
         if x_dot is not None and _share_base(x, y):
             _check_same_view(x_dot, y_dot)
-    if y._view is None or y._view.base is None:
-        y_dot = level._laid_out(y, y_dot)
-    level._keep(y, y_dot)
-
-
-def _give_changed(level: ForwardLevel, y: Tensor, y_dot: Tensor, x_dot: Tensor | None, version: int | None) -> None:
-    if x_dot is None:
-        level.give(y, y_dot)
-    elif storage_of(y_dot) is not storage_of(x_dot) or storage_of(x_dot).version == version:
-        raise RuntimeError(
-            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
-            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
-        )
+    level.set(y, level.laid_out_like(y, y_dot) if y._view is None or y._view.base is None else y_dot)
 
 
 def _check_same_view(x_dot: Tensor, y_dot: Tensor) -> None:
@@ -218,16 +212,6 @@ class _ElementCtx(FunctionCtx):
         self.needs_input_grad: tuple[bool, ...] = ()
 
 
-@contextmanager
-def _inside(layer: BatchLayer) -> Iterator[BatchLayer]:
-    before = state.layers
-    set_layers((*before, layer))
-    try:
-        yield layer
-    finally:
-        set_layers(before)
-
-
 def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple[str, ...]) -> Any:
     """The function of whole batches whose every method runs that of ``cls`` on the elements."""
     base = base_of(cls)
@@ -237,28 +221,26 @@ def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple
     def forward(ctx: Any, *args: Any) -> Any:
         inner = ctx.of_elements = _ElementCtx(cls)
         inner.needs_input_grad = ctx.needs_input_grad
-        with _inside(layer):
-            given = [layer.element(a) if flag else a for a, flag in zip(args, flags, strict=True)]
+        with with_layers((*state.layers, layer)):
+            given = _elements(layer, args, flags)
             arguments, options = given[:count], dict(zip(names, given[count:], strict=True))
-            if takes_context:
-                output = cls.forward(inner, *arguments, **options)
-            else:
-                output = cls.forward(*arguments, **options)
-                cls.setup_context(inner, tuple(arguments), output)
+            output = cls.forward(*((inner,) if takes_context else ()), *arguments, **options)
+            if not takes_context:
+                cls.setup_context(inner, arguments, output)
         if inner.dirty_tensors:
             raise RuntimeError(
                 f"vmap: {cls.__name__} changes an input in place, which generate_vmap_rule does not cover; override "
                 "the vmap staticmethod"
             )
         outputs = output if isinstance(output, tuple) else (output,)
-        ctx.batched_results = [isinstance(y, Tensor) and layer.full(y) is not None for y in outputs]
+        ctx.batched_results = [_is_batched(layer, y) for y in outputs]
         ctx.set_materialize_grads(inner.materialize_grads)
         ctx.mark_non_differentiable(*[_full(layer, y) for y in inner.non_differentiable or ()])
-        ctx.kept = [t is not None and layer.full(t) is not None for t in inner.to_save or ()]
-        ctx.save_for_backward(*[_full(layer, t) for t in inner.to_save or ()])
-        ctx.kept_for_forward = [t is not None and layer.full(t) is not None for t in inner.saved_for_forward or ()]
-        ctx.save_for_forward(*[_full(layer, t) for t in inner.saved_for_forward or ()])
-        inner.saved_tensors = tuple(inner.saved_for_forward or ())
+        saved, inner.saved_tensors = inner.to_save or (), tuple(inner.saved_for_forward or ())
+        ctx.kept = [_is_batched(layer, t) for t in saved]
+        ctx.save_for_backward(*[_full(layer, t) for t in saved])
+        ctx.kept_for_forward = [_is_batched(layer, t) for t in inner.saved_tensors]
+        ctx.save_for_forward(*[_full(layer, t) for t in inner.saved_tensors])
         inner.constants_of_call = frozenset(
             k for k, y in enumerate(outputs) if any(y is c for c in inner.non_differentiable or ())
         )
@@ -267,21 +249,20 @@ def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple
 
     def backward(ctx: Any, *bars: Any) -> Any:
         inner, saved = ctx.of_elements, ctx.saved_tensors
-        with _inside(BatchLayer(layer.size)) as new:
+        new = BatchLayer(layer.size)
+        with with_layers((*state.layers, new)):
             inner.saved_tensors = _elements(new, saved, ctx.kept)
-            flagged = zip(bars, ctx.batched_results, strict=True)
-            passed = [new.element(bar) if bar is not None and flag else bar for bar, flag in flagged]
-            found = cls.user_backward()(inner, *passed)
+            found = cls.user_backward()(inner, *_elements(new, bars, ctx.batched_results))
         results = list(found) if isinstance(found, tuple) else [found]
         given = [*flags, *[True] * len(results)]
         return tuple(_returned(new, x_bar, flag) for x_bar, flag in zip(results, given, strict=False))
 
     def jvp(ctx: Any, *x_dots: Any) -> Any:
         inner, saved = ctx.of_elements, ctx.saved_tensors
-        with _inside(BatchLayer(layer.size)) as new:
+        new = BatchLayer(layer.size)
+        with with_layers((*state.layers, new)):
             inner.saved_tensors = _elements(new, saved, ctx.kept_for_forward)
-            given = [new.element(t) if t is not None and f else t for t, f in zip(x_dots, flags, strict=True)]
-            found = cls.jvp(inner, *given)
+            found = cls.jvp(inner, *_elements(new, x_dots, flags))
         y_dots = found if isinstance(found, tuple) else (found,)
         results = [
             t if t is None or not flag else new.repeated(t) for t, flag in zip(y_dots, ctx.batched_results, strict=True)
@@ -292,13 +273,17 @@ def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple
     return type(cls)(cls.__name__, (base,), methods)
 
 
+def _is_batched(layer: BatchLayer, t: object) -> bool:
+    return isinstance(t, Tensor) and layer.full(t) is not None
+
+
 def _full(layer: BatchLayer, t: Any) -> Any:
-    found = layer.full(t) if isinstance(t, Tensor) else None
-    return t if found is None else found
+    return layer.full(t) if _is_batched(layer, t) else t
 
 
 def _elements(layer: BatchLayer, tensors: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(layer.element(t) if flag else t for t, flag in zip(tensors, flags, strict=True))
+    """The tensors, of those that are flagged and there the elements along their first axis."""
+    return tuple(layer.element(t) if flag and t is not None else t for t, flag in zip(tensors, flags, strict=True))
 
 
 def _returned(layer: BatchLayer, x_bar: Any, is_batched: bool) -> Any:

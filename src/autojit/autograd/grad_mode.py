@@ -167,7 +167,7 @@ class _Switch(_DecoratorContextManager):
         return bool(getattr(self._holder, self._flag))
 
     def _set(self, mode: bool) -> None:
-        setattr(self._holder, self._flag, mode)
+        setattr(self._holder, self._flag, bool(mode))
 
     def __call__(self, orig_func: F) -> F:
         self._set(self.prev)  # decorating must not leave the flag switched
@@ -351,13 +351,6 @@ class _unsafe_preserve_version_counter(_DecoratorContextManager):
 
 
 __all__ = [
-    "enable_grad",
-    "inference_mode",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "is_multithreading_enabled",
-    "is_view_replay_enabled",
-    "no_grad",
-    "set_grad_enabled",
-    "set_multithreading_enabled",
-]
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "is_multithreading_enabled",
+    "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled",
+]  # fmt: skip

@@ -24,9 +24,7 @@ def emission_order(roots: Sequence[Expr], is_known: Callable[[Expr], bool]) -> l
     Time O(n log n) in the number of expressions and their operands.
     """
     exprs = _reachable(roots, is_known)
-    if len(exprs) < FEWEST:
-        return []
-    return _Ordering(exprs, set(roots)).run()
+    return [] if len(exprs) < FEWEST else _Ordering(exprs, set(roots)).run()
 
 
 class _Ordering:

@@ -45,6 +45,7 @@ class ExpressionPrinter(KernelFunction):
         self.program = program = walk.program
         self.variables: dict[LoopVariable, str] = {}
         self.row_memo: Memo = {}
+        self.has_guards = any(e.guards for e in program.exprs)
         self.answers: dict[Guard, bool] = {}  # what guards say throughout the loop that is being printed
         self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
 
@@ -66,7 +67,7 @@ class ExpressionPrinter(KernelFunction):
 
     def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
         """Where guards depend on the row alone, choose what the inner loops read before they start."""
-        if self.is_checked:  # a checked load knows which buffer it reads
+        if self.is_checked or not self.has_guards:  # a checked load knows which buffer it reads
             return
         inner = self.walk.inner
         overwritten = self.program.in_place.values()
@@ -128,7 +129,7 @@ class ExpressionPrinter(KernelFunction):
             return found  # type: ignore[no-any-return]
         if isinstance(expr, RowResult):
             return self.row_memo["row", expr.number]  # type: ignore[no-any-return]
-        if self.is_kept(expr, phase):
+        if phase and self.is_kept(expr, phase):
             value = memo[expr] = self.kept(expr, memo)
             return value
         return None

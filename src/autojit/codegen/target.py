@@ -7,10 +7,11 @@ name, because virtual machines mask features that the CPU's name promises (a Zen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal, Protocol
 
 from autojit.core.once import once
+from autojit.core.records import record
 from autojit.core.undivided_work import undivided
 
 _AVX512_NEEDED = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq"})
@@ -40,7 +41,7 @@ class Target(Protocol):
         """What its code comes as."""
 
 
-@dataclass(frozen=True)
+@record
 class HostTarget:
     """What LLVM needs to know of one machine.
 

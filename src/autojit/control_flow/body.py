@@ -30,7 +30,7 @@ from autojit.history.view_history import ViewChain
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.body_effects import effects_refused
-from autojit.jit.histories import has_history
+from autojit.jit.histories import has_history, nodes_from
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.memory_orders import copied_order, lie_alike, order_of
@@ -134,15 +134,15 @@ class BodyTrace(Trace):
             set_trace(before)
             set_layers(layers)
 
-    def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None:
-        if self.outer is not None:
-            self.outer.note_flag(t, flag, wanted)
-
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         return lent_gradient(leaf) if self.outer is None else self.outer.read_grad(leaf)
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         raise _accumulated(self.name)
+
+    def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None:
+        if self.outer is not None:
+            self.outer.note_flag(t, flag, wanted)
 
     def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
         if self.outer is not None:
@@ -209,16 +209,9 @@ class BodyLayer(Layer):
         """
         pairs = [(edge_of(t), standing) for t, standing in self.inner.values() if standing._requires_grad]
         ends: dict[Any, Any] = {edge: edge_of(standing) for edge, standing in pairs if edge is not None}
-        stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
-        seen = set(stack)
-        while stack:
-            node = stack.pop()
+        for node in nodes_from([t._grad_fn for t in tensors if t._grad_fn is not None]):
             if any(edge in ends for edge in node.edges):
                 node.edges = [ends.get(edge, edge) for edge in node.edges]
-            for edge in node.edges:
-                if edge is not None and edge[0] not in seen:
-                    seen.add(edge[0])
-                    stack.append(edge[0])
 
     def outside(self) -> AbstractContextManager[None]:
         """Ops inside are the outer program's."""
@@ -413,17 +406,7 @@ class Body:
         if t is None or t._grad_fn is None:
             return {k for k, (_, leaf) in enumerate(self.inputs) if leaf is t and t is not None}
         places = {edge_of(leaf): k for k, (_, leaf) in enumerate(self.inputs) if leaf is not None}
-        found: set[int] = set()
-        stack = [t._grad_fn]
-        seen = set(stack)
-        while stack:
-            for edge in stack.pop().edges:
-                if edge in places:
-                    found.add(places[edge])
-                elif edge is not None and edge[0] not in seen:
-                    seen.add(edge[0])
-                    stack.append(edge[0])
-        return found
+        return {places[edge] for node in nodes_from([t._grad_fn]) for edge in node.edges if edge in places}
 
     def close(self) -> list[Tensor]:
         """End the capture: the tensors from outside become inputs, in this order; what it changed becomes outputs.
@@ -492,6 +475,3 @@ def _accumulated(name: str) -> UsageError:
         {"at": here()},
         "use autojit.autograd.grad and carry or return the gradients",
     )
-
-
-__all__ = ["Body", "BodyLayer", "BodyTrace", "forget_history", "takes_grad", "write_back"]

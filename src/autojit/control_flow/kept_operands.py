@@ -20,7 +20,7 @@ from autojit.history.recording import edge_of
 from autojit.history.residual_plans import plan_of_types
 from autojit.history.saved import changed_error
 from autojit.ir.op import Op
-from autojit.jit.histories import history_of
+from autojit.jit.histories import history_of, nodes_from
 from autojit.ops.graph_op import as_tuple
 from autojit.tensor.node import AccumulateGrad, Edge, Node, node_type, type_of_meta
 from autojit.tensor.state import state
@@ -82,7 +82,9 @@ def kept_inputs(body: Body, wants: Sequence[bool]) -> list[int]:
     found: set[int] = set()
     leading: set[Node] = set()  # nodes that eager mode makes
     history = history_of([t for _, t in body.outputs if t is not None])
-    inside = _inside_composites(history)
+    composites = [edge[0] for node in history if isinstance(node, Left) for edge in node.edges if edge is not None]
+    entered = {node for node in history if isinstance(node, Entered)}
+    inside = set(nodes_from(composites, entered))  # they keep tensors: what changes spoil them is known to their `Left`
     for node in sorted(history, key=lambda node: node.sequence):
         mask = sum(1 << k for k, e in enumerate(node.edges) if e is not None and (e in ends or e[0] in leading))
         if not mask or isinstance(node, AccumulateGrad):
@@ -118,20 +120,5 @@ def _kept_by(node: Node, mask: int) -> Iterator[Tensor]:
                 yield t
 
 
-def _inside_composites(history: set[Node]) -> set[Node]:
-    """The nodes of composites, which keep tensors of their own: what changes spoil them is known to their ``Left``."""
-    found: set[Node] = set()
-    stack = [edge[0] for node in history if isinstance(node, Left) for edge in node.edges if edge is not None]
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack += [] if isinstance(node, Entered) else [edge[0] for edge in node.edges if edge is not None]
-    return found
-
-
 def _type_of(entry: Any) -> TensorType:
     return type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)
-
-
-__all__ = ["apply_body", "kept_inputs"]

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypeVar
 
-from autojit.core.epoch import bump_guard_epoch
+from autojit.core.epoch import guard_epoch
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
-def counting(kind: type, *names: str) -> Callable[[type], type]:
-    """A class decorator: methods that change a ``kind`` count as changes."""
+def _note(table: object) -> None:
+    guard_epoch[0] += 1
 
-    def decorate(cls: type) -> type:
+
+def counting(*names: str, note: Callable[[Any], None] = _note) -> Callable[[type[T]], type[T]]:
+    """A class decorator: these methods count as changes, of which ``note`` is told before."""
+
+    def decorate(cls: type[T]) -> type[T]:
         for name in names:
-            if name not in vars(cls):
-                setattr(cls, name, _counted(getattr(kind, name), name))
+            setattr(cls, name, _counted(getattr(cls, name), name, note))
         return cls
 
     return decorate
 
 
-def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bump_guard_epoch()
+def _counted(method: Callable[..., Any], name: str, note: Callable[[Any], None]) -> Callable[..., Any]:
+    def counted(self: object, *args: object, **kwargs: object) -> Any:
+        note(self)
         return method(self, *args, **kwargs)
 
     counted.__name__ = name
@@ -30,10 +36,28 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     return counted
 
 
-OF_DICT = ("__setitem__", "__delitem__", "clear", "pop", "popitem", "update", "setdefault", "__ior__")
+class ItemByItem(dict[K, Any]):
+    """A dictionary whose values all come in by ``__setitem__``."""
+
+    __slots__ = ()
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several values."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __ior__(self, other: Mapping[K, Any]) -> Self:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, key: K, default: object = None) -> Any:
+        """The value of ``key``, which becomes ``default`` when absent."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
 
-@counting(dict, *OF_DICT)
+@counting("__setitem__", "__delitem__", "clear", "pop", "popitem", "update", "setdefault", "__ior__")
 class CountedDict(dict[str, Any]):
     """What a module is made of. Reading costs what it costs of a ``dict``; copies and pickles are plain ones."""
 

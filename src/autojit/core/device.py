@@ -66,6 +66,8 @@ class Device:
 
 
 CPU = Device("cpu")
+DeviceLike = Device | str | int | None
+"""What says where a new tensor is."""
 _places: list[Device] = [CPU]  # the last one is where tensors are that are made without a device
 
 

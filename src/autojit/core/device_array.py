@@ -8,22 +8,23 @@ that tensors have devices is a clear error and never a wrong number. Only the ar
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 import numpy as np
 
 from autojit.core.device import Device
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
+
+Array: TypeAlias = "NDArray[Any] | DeviceArray"
+"""What has the elements of a tensor: an array of NumPy's on the host, a `DeviceArray` elsewhere."""
 
 
 class Space(Protocol):
-    """Memory of one device: what allocates arrays there, moves them, and computes with them at once.
-
-    "Array" means a ``numpy.ndarray`` on the host and a `DeviceArray` elsewhere.
-    """
+    """Memory of one device: what allocates arrays there, moves them, and computes with them at once."""
 
     device: Device
     copies_for_numpy: bool
@@ -31,31 +32,24 @@ class Space(Protocol):
 
     def holding(self, layout: NDArray[Any]) -> Any:
         """The array of this space whose memory, which is this space's, has a layout."""
-        ...
 
     def copied_in(self, array: NDArray[Any]) -> Any:
         """A copy here of an array on the host; axes keep their order in memory."""
-        ...
 
-    def copied_out(self, array: Any) -> NDArray[Any]:
+    def copied_out(self, array: DeviceArray) -> NDArray[Any]:
         """A copy on the host of an array here."""
-        ...
 
-    def allocate(self, shape: tuple[int, ...], dtype: Any, order: Sequence[int] | None = None) -> Any:
+    def allocate(self, shape: tuple[int, ...], dtype: DTypeLike, order: Sequence[int] | None = None) -> Any:
         """An uninitialised array; ``order``: its axes from the outermost in memory, row-major by default."""
-        ...
 
     def arena(self, size_bytes: int) -> Any:
         """Memory for the temporaries of one executable, with an ``address``, released with the object."""
-        ...
 
-    def write(self, target: Any, source: Any) -> None:
+    def write(self, target: DeviceArray, source: DeviceArray) -> None:
         """Replace the elements of an array here by those of another one here, broadcast and converted as NumPy does."""
-        ...
 
-    def compute(self, eager: Any, arrays: Sequence[Any]) -> Any:
+    def compute(self, eager: Callable[..., object], arrays: Sequence[Array]) -> Any:
         """What an op's eager rule makes of arrays here, and of numbers (arrays of rank 0) on the host."""
-        ...
 
 
 class Unreadable:
@@ -64,16 +58,17 @@ class Unreadable:
     __slots__ = ()
     __array_ufunc__ = None
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         raise TypeError(self._refusal())
 
-    def __array_function__(self, *call: Any) -> Any:
+    def __array_function__(self, *call: object) -> Any:
         raise TypeError(self._refusal())
 
     def _refusal(self) -> str:
         raise NotImplementedError
 
 
+@final
 class DeviceArray(Unreadable):
     """Shape, dtype, strides and address of elements in another space than the host's.
 
@@ -90,48 +85,16 @@ class DeviceArray(Unreadable):
     def _refusal(self) -> str:
         return f"the elements are on {self.space.device}; copy them to host memory first: x.cpu()"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.layout.dtype
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return self.layout.strides
-
-    @property
-    def flags(self) -> Any:
-        return self.layout.flags
-
-    @property
-    def ndim(self) -> int:
-        return self.layout.ndim
-
-    @property
-    def size(self) -> int:
-        return self.layout.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.layout.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.layout.nbytes
-
-    @property
-    def base(self) -> Any:
-        """What owns the memory, where the array does not."""
-        return self.layout.base
+    shape, dtype, strides, flags, ndim, size, itemsize, nbytes, base = (
+        property(attrgetter(f"layout.{name}"))
+        for name in ("shape", "dtype", "strides", "flags", "ndim", "size", "itemsize", "nbytes", "base")
+    )
 
     def transpose(self, axes: Sequence[int]) -> DeviceArray:
         """A view with the axes in another order."""
         return DeviceArray(self.layout.transpose(axes), self.space)
 
-    def reshape(self, *shape: Any) -> DeviceArray:
+    def reshape(self, *shape: int) -> DeviceArray:
         """A view under another shape.
 
         Raises:
@@ -145,65 +108,63 @@ class DeviceArray(Unreadable):
         return made
 
 
-def layout_in_memory(array: Any) -> NDArray[Any]:
+def layout_in_memory(array: Array) -> NDArray[Any]:
     """What tells how an array's elements are laid out and at which addresses, wherever they are; not to be read."""
-    found: NDArray[Any] = array.layout if type(array) is DeviceArray else array
-    return found
+    return array.layout if type(array) is DeviceArray else array
 
 
-def on_layout(array: Any, layout: NDArray[Any]) -> Any:
+def on_layout(array: Array, layout: NDArray[Any]) -> Any:
     """What shows memory of an array in another layout, in the same space."""
     return array.space.holding(layout) if type(array) is DeviceArray else layout
 
 
-def first_address(array: Any) -> int:
+def first_address(array: Array) -> int:
     """The address of an array's first element."""
     return int(layout_in_memory(array).__array_interface__["data"][0])
 
 
-def copied_as(array: Any, like: Any) -> Any:
+def _computed(function: Callable[..., Any], array: Array, *others: Array) -> Any:
+    """What a function of NumPy's makes of arrays in one space."""
+    return array.space.compute(function, [array, *others]) if type(array) is DeviceArray else function(array, *others)
+
+
+def copied_as(array: Array, like: Array | None) -> Any:
     """A copy of an array in its own space, with the axes in memory as another array has them (None: row-major)."""
     if like is None:
         return array.copy(order="C")
 
-    def copy(source: Any) -> Any:
+    def copy(source: NDArray[Any]) -> NDArray[Any]:
         made = np.empty_like(layout_in_memory(like), dtype=source.dtype)
         np.copyto(made, source)
         return made
 
-    return array.space.compute(copy, [array]) if type(array) is DeviceArray else copy(array)
+    return _computed(copy, array)
 
 
-def empty_as(array: Any, like: Any) -> Any:
+def empty_as(array: Array, like: Array) -> Any:
     """Memory for the elements of an array in its space, with the axes as another array has them."""
-
-    def allocate(source: Any) -> Any:
-        return np.empty_like(layout_in_memory(like), dtype=source.dtype)
-
-    return array.space.compute(allocate, [array]) if type(array) is DeviceArray else allocate(array)
+    return _computed(lambda source: np.empty_like(layout_in_memory(like), dtype=source.dtype), array)
 
 
-def add_in_place(total: Any, part: Any) -> None:
+def add_in_place(total: Array, part: Array) -> None:
     """Add an array to another in the same space, in its memory."""
 
-    def add(total: Any, part: Any) -> Any:
+    def add(total: NDArray[Any], part: NDArray[Any]) -> NDArray[Any]:
         with np.errstate(all="ignore"):
-            return np.add(total, part, out=total)
+            np.add(total, part, out=total)
+        return total
 
-    if type(total) is DeviceArray:
-        total.space.compute(add, [total, part])
-    else:
-        add(total, part)
+    _computed(add, total, part)
 
 
-def is_held_once(array: Any, references: int) -> bool:
+def is_held_once(array: object, references: int) -> bool:
     """Whether nobody refers to an array but those who are counted, and no view of its memory is left."""
     if sys.getrefcount(array) != references + 1:  # this call's
         return False
     return type(array) is not DeviceArray or sys.getrefcount(array.layout) == 2
 
 
-def write_array(target: Any, source: Any) -> None:
+def write_array(target: Array, source: Any) -> None:
     """Replace the elements of an array by those of another in the same space."""
     if type(target) is DeviceArray:
         target.space.write(target, source)
@@ -211,7 +172,7 @@ def write_array(target: Any, source: Any) -> None:
         target[...] = source
 
 
-def packed(array: Any) -> Any:
+def packed(array: Array) -> Any:
     """The array, or a copy of it that native code can address: in row-major order, aligned, in this machine's bytes."""
     if array.flags.carray and array.dtype.isnative:
         return array
@@ -220,12 +181,12 @@ def packed(array: Any) -> Any:
     return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
 
 
-def has_layout(array: Any) -> bool:
+def has_layout(array: object) -> bool:
     """Whether something is an array on the host or elsewhere, and not None or what stands for other elements."""
     return isinstance(array, np.ndarray | DeviceArray)
 
 
-def share_memory(a: Any, b: Any) -> bool:
+def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays may have elements in common, by the bounds of their addresses."""
     return bool(np.may_share_memory(layout_in_memory(a), layout_in_memory(b)))
 

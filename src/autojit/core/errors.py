@@ -118,16 +118,12 @@ class AutojitError(Exception):
 
     def with_facts(self, facts: Mapping[str, object]) -> Self:
         """The same error, with more facts."""
-        made = self._again(self.what, {**facts, **self.facts}, self.op)
-        made.is_placed = self.is_placed
-        return made
+        return self._again(self.what, {**facts, **self.facts}, self.op)
 
     def in_round(self, number: int) -> Self:
         """The same error, with the round of the loop in which it came up; that of an inner loop comes after it."""
         inner = self.facts.get("round")
-        made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
-        made.is_placed = self.is_placed
-        return made
+        return self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
 
     def of_shape(self, shape: Sequence[int]) -> Self:
         """The same error, reported of an operand of this shape: the user's, whose elements in order were looked at."""
@@ -139,6 +135,7 @@ class AutojitError(Exception):
     def _again(self, what: str, facts: Mapping[str, object], op: str) -> Self:
         made = type(self).__new__(type(self))
         AutojitError.__init__(made, what, facts, self.fix, op)
+        made.is_placed = self.is_placed
         return made
 
 

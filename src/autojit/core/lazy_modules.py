@@ -86,6 +86,16 @@ class LazyNames:
         return sorted({*vars(sys.modules[self.module]), *self.names, *self.modules} - {"annotations"})
 
 
+def list_names(namespace: dict[str, Any], modules: str = "") -> list[str]:
+    """``__all__`` of a package that takes its names by ``import *``: its functions and classes, and these modules.
+
+    An assignment in the package itself would hide from type checkers every name that it does not write out.
+    """
+    names = [name for name, value in namespace.items() if callable(value) and not name.startswith("_")]
+    namespace["__all__"] = found = sorted([*names, *modules.split()])
+    return found
+
+
 def provide(package: str, homes: Mapping[str, str], names: Mapping[str, Mapping[str, str]] | None = None) -> None:
     """Make ``package.path`` importable for every path of a table.
 

@@ -7,13 +7,12 @@ ways of large ones by giving another machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 from autojit.core.sizes import size_max
 
 
-@dataclass(frozen=True)
+@record
 class Bands:
     """When kernels that walk the same rows run slice by slice (``schedule.bands``)."""
 
@@ -36,7 +35,7 @@ class Bands:
     """Grains of a slice, where the number of rows is open and they fit the cache."""
 
 
-@dataclass(frozen=True)
+@record
 class Machine:
     """The numbers of one machine, or of one kind of them where they differ little."""
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from autojit.core.device_array import layout_in_memory
+from autojit.core.device_array import Array, layout_in_memory
 
 Range = tuple[int, int]
 """The first byte and the byte after the last."""
 
 
-def range_of(array: Any) -> Range:
+def range_of(array: Array) -> Range:
     """The addresses between which an array's elements are; (0, 0) without elements."""
     if not array.size:
         return 0, 0
@@ -29,7 +28,7 @@ def range_of(array: Any) -> Range:
 class MemoryRanges:
     """The addresses of several arrays, as sorted ranges that do not meet."""
 
-    def __init__(self, arrays: Iterable[Any]) -> None:
+    def __init__(self, arrays: Iterable[Array]) -> None:
         self.ranges: list[Range] = []
         for low, high in sorted(range_of(array) for array in arrays):
             if self.ranges and low < self.ranges[-1][1]:

@@ -249,17 +249,13 @@ def remainder(a: Expression, b: Expression) -> Expression:
 def minimum(a: Expression, b: Expression) -> Expression:
     """The smaller of two expressions."""
     sign = sign_of(subtract(a, b))
-    if sign is not None:
-        return a if sign <= 0 else b
-    return _of(Atom("minimum", tuple(sorted((a, b)))))
+    return _of(Atom("minimum", tuple(sorted((a, b))))) if sign is None else a if sign <= 0 else b
 
 
 def maximum(a: Expression, b: Expression) -> Expression:
     """The larger of two expressions."""
     sign = sign_of(subtract(a, b))
-    if sign is not None:
-        return a if sign >= 0 else b
-    return _of(Atom("maximum", tuple(sorted((a, b)))))
+    return _of(Atom("maximum", tuple(sorted((a, b))))) if sign is None else a if sign >= 0 else b
 
 
 def sign_of(a: Expression) -> int | None:

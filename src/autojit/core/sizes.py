@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from types import FrameType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, SupportsInt, TypeGuard
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import asked, is_for_user
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
     _Int = int  # what it passes for, to annotations and to ``isinstance``
 else:
     _Int = object
@@ -55,34 +57,8 @@ class SymbolicSize(_Int):
         """``isinstance`` tells what it stands for, as well as what it is."""
         return int
 
-    # -- comparisons
-
-    def __eq__(self, other: object) -> Any:
-        whole = _whole(other)
-        return self._as_number(other, operator.eq) if whole is None else agree(self, whole)
-
-    def __ne__(self, other: object) -> Any:
-        whole = _whole(other)
-        return self._as_number(other, operator.ne) if whole is None else not agree(self, whole)
-
     def __hash__(self) -> int:
         return hash(self.expression if asked.recorder is None else self._digits())
-
-    def __lt__(self, other: Any) -> Any:
-        whole = _whole(other)
-        return self._as_number(other, operator.lt) if whole is None else _is_less(self, whole)
-
-    def __ge__(self, other: Any) -> Any:
-        whole = _whole(other)
-        return self._as_number(other, operator.ge) if whole is None else not _is_less(self, whole)
-
-    def __gt__(self, other: Any) -> Any:
-        whole = _whole(other)
-        return self._as_number(other, operator.gt) if whole is None else _is_less(whole, self)
-
-    def __le__(self, other: Any) -> Any:
-        whole = _whole(other)
-        return self._as_number(other, operator.le) if whole is None else not _is_less(whole, self)
 
     def __bool__(self) -> bool:
         return not agree(self, 0)
@@ -118,66 +94,39 @@ class SymbolicSize(_Int):
     def __complex__(self) -> complex:
         return complex(self._digits())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self._digits(), dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         """A NumPy function of sizes: of integers what Python's operator gives, else of the digits."""
         operation = _OPERATORS_OF_NUMPY.get(ufunc.__name__)
         if method == "__call__" and not options and operation is not None and None not in map(_whole, inputs):
             return operation(*map(_whole, inputs))
-        return getattr(ufunc, method)(*(x._digits() if is_symbolic(x) else x for x in inputs), **options)
+        return getattr(ufunc, method)(*(x._digits() if type(x) is SymbolicSize else x for x in inputs), **options)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return self._number() / other if isinstance(other, int | float | complex) else NotImplemented
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return other / self._number() if isinstance(other, int | float | complex) else NotImplemented
 
-    # -- arithmetic
+    # -- arithmetic that is more than the operation of expressions; the rest is below the functions that it calls
 
-    def __add__(self, other: Any) -> Any:
-        return _combined(self, other, operator.add, expressions.add)
-
-    def __radd__(self, other: Any) -> Any:
-        return _combined(other, self, operator.add, expressions.add)
-
-    def __sub__(self, other: Any) -> Any:
-        return _combined(self, other, operator.sub, expressions.subtract)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _combined(other, self, operator.sub, expressions.subtract)
-
-    def __mul__(self, other: Any) -> Any:
-        return _combined(self, other, operator.mul, expressions.multiply)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _combined(other, self, operator.mul, expressions.multiply)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _combined(self, other, operator.floordiv, expressions.quotient)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _combined(other, self, operator.floordiv, expressions.quotient)
-
-    def __mod__(self, other: Any) -> Any:
-        return _combined(self, other, operator.mod, expressions.remainder)
-
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         if isinstance(other, str | bytes):
             return other % self._digits()
         return _combined(other, self, operator.mod, expressions.remainder)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: int) -> Any:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: int) -> Any:
         return other // self, other % self
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+    def __pow__(self, other: int, modulus: int | None = None) -> Any:
         if modulus is not None:
             return pow(self._digits(), other, modulus)
-        if is_symbolic(other):
+        if type(other) is SymbolicSize:
             return self._digits() ** other._digits()
         if type(other) is not int or other < 0:
             return self._number() ** (float(other) if type(other) is int else other)
@@ -186,18 +135,18 @@ class SymbolicSize(_Int):
             found = found * self
         return found
 
-    def __rpow__(self, other: Any, modulus: Any = None) -> Any:
+    def __rpow__(self, other: Any, modulus: int | None = None) -> Any:
         if modulus is None and isinstance(other, float):
             return other ** self._number()
         return pow(other, self._digits(), modulus)
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: int) -> Any:
         return self * 2**other if type(other) is int and other >= 0 else self._digits() << other
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: int) -> Any:
         return self // 2**other if type(other) is int and other >= 0 else self._digits() >> other
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: int) -> Any:
         """With as many low bits as ``other`` has ones, if that is all it has, a remainder."""
         if type(other) is int and other > 0 and other & (other + 1) == 0:
             return self % (other + 1)
@@ -211,16 +160,13 @@ class SymbolicSize(_Int):
     def __neg__(self) -> Any:
         return size(-self.hint, expressions.scale(self.expression, -1))
 
-    def __pos__(self) -> SymbolicSize:
-        return self
-
     def __abs__(self) -> Any:
         return -self if self < 0 else self
 
     def __trunc__(self) -> SymbolicSize:
         return self
 
-    __floor__ = __ceil__ = __copy__ = conjugate = __trunc__
+    __pos__ = __floor__ = __ceil__ = __copy__ = conjugate = __trunc__
     real = numerator = property(__trunc__)
     imag = property(lambda self: 0)
     denominator = property(lambda self: 1)
@@ -250,19 +196,6 @@ class SymbolicSize(_Int):
         return self._digits() if is_user else str(self.expression)
 
 
-def _on_digits(name: str) -> Callable[..., Any]:
-    """A method of ints that has no meaning for a size which is open."""
-
-    def method(self: SymbolicSize, *values: Any, **options: Any) -> Any:
-        return getattr(self._digits(), name)(*values, **options)
-
-    return method
-
-
-for _name in ("or", "ror", "xor", "rxor", "rlshift", "rrshift"):
-    setattr(SymbolicSize, f"__{_name}__", _on_digits(f"__{_name}__"))
-for _name in ("bit_length", "bit_count", "to_bytes", "as_integer_ratio"):
-    setattr(SymbolicSize, _name, _on_digits(_name))
 numbers.Integral.register(SymbolicSize)
 
 _NUMBERS = (float, complex, np.floating, np.complexfloating)
@@ -289,9 +222,7 @@ def plain_text(n: int) -> str:
 def size(hint: int, expression: Expression) -> int:
     """An int that carries an expression; a plain int when that is constant."""
     fixed = expression.constant
-    if fixed is not None:
-        return fixed
-    return SymbolicSize(hint, expression)
+    return SymbolicSize(hint, expression) if fixed is None else fixed
 
 
 def named_size(name: str, hint: int, least: int = expressions.LEAST) -> int:
@@ -310,7 +241,7 @@ def expression_of(n: int) -> Expression:
     return n.expression if type(n) is SymbolicSize else expressions.constant(n)
 
 
-def is_symbolic(n: object) -> bool:
+def is_symbolic(n: object) -> TypeGuard[SymbolicSize]:
     """Whether a size is left open."""
     return type(n) is SymbolicSize
 
@@ -335,7 +266,7 @@ def with_hints(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, .
     return tuple(size(evaluate(n, sizes), expression_of(n)) for n in shape)
 
 
-def as_extent(n: Any) -> int:
+def as_extent(n: SupportsInt | SupportsIndex | str | None) -> int:
     """What a caller gave as an extent or a position, as an int that keeps its expression."""
     if type(n) is SymbolicSize or type(n) is int:
         return n
@@ -344,7 +275,7 @@ def as_extent(n: Any) -> int:
     return int(n)
 
 
-def as_size(n: Any) -> int:
+def as_size(n: SupportsInt | str | None) -> int:
     """`as_extent` of what is not a position: a number that a step computes becomes a size that it counts."""
     if type(n) is int or type(n) is SymbolicSize:
         return n
@@ -423,16 +354,16 @@ def distinct(sizes: Iterable[int]) -> list[int]:
     return found
 
 
-def surely_equal(a: Any, b: Any) -> bool:
+def surely_equal(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> bool:
     """Whether two sizes or two shapes are equal whatever the open sizes are; False where that is not known.
 
     For code that looks for a special case, of which the general form gives the same: it leaves the capture general.
     """
-    if type(a) is not SymbolicSize and type(b) is not SymbolicSize:
-        if isinstance(a, tuple):
-            return a is b or (len(a) == len(b) and all(map(surely_equal, a, b)))
-        return bool(a == b)
-    return _known_equal(a, b) is True
+    if type(a) is int and type(b) is int:
+        return a == b
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return a is b or (len(a) == len(b) and all(map(surely_equal, a, b)))
+    return not isinstance(a, tuple) and not isinstance(b, tuple) and _known_equal(a, b) is True
 
 
 def seems_equal(a: int, b: int) -> bool:
@@ -450,7 +381,7 @@ def seems_equal(a: int, b: int) -> bool:
 def _known_equal(a: int, b: int) -> bool | None:
     """Whether two sizes are equal for all values of the symbols, or for none; None: that depends."""
     if type(a) is not SymbolicSize and type(b) is not SymbolicSize:
-        return a == b
+        return bool(a == b)
     difference = _difference(a, b)
     if not difference.terms:
         return True
@@ -466,13 +397,13 @@ _DIVISIONS = (operator.floordiv, operator.mod)
 
 
 def _combined(
-    a: Any, b: Any, operation: Callable[[Any, Any], Any], function: Callable[[Expression, Expression], Expression]
+    a: object, b: object, operation: Callable[[Any, Any], Any], function: Callable[[Expression, Expression], Expression]
 ) -> Any:
     left, right = _whole(a), _whole(b)
     if left is None or right is None:
-        if isinstance(a if left is None else b, _NUMBERS):
-            return operation(a, b._number()) if left is None else operation(a._number(), b)
-        return NotImplemented
+        if not isinstance(a if left is None else b, _NUMBERS):
+            return NotImplemented
+        return operation(a if left is None else left._number(), b if right is None else right._number())
     hints = hint_of(left), hint_of(right)
     if hints[1] == 0 and operation in _DIVISIONS and asked.recorder is None and type(right) is SymbolicSize:
         hints = 0, 1  # outside a capture a hint means nothing, so it may be what the size never is
@@ -497,3 +428,48 @@ def _undecided(what: object, why: str) -> UndecidedSizeError:
         {"size": what, "reason": why},
         "inside the step, compute with it; outside, ask the tensor for its shape",
     )
+
+
+def _define(name: str, method: Callable[..., object]) -> None:
+    """Give sizes a method, which messages know by its name, unless the class has one that does more."""
+    if name not in vars(SymbolicSize):
+        method.__code__ = method.__code__.replace(co_name=name)
+        setattr(SymbolicSize, name, method)
+
+
+def _define_comparison(name: str, of_sizes: Callable[[int, int], bool]) -> None:
+    operation = getattr(operator, name)
+
+    def compare(self: SymbolicSize, other: object) -> object:
+        whole = _whole(other)
+        return self._as_number(other, operation) if whole is None else of_sizes(self, whole)
+
+    _define(f"__{name}__", compare)
+
+
+def _define_arithmetic(name: str, function: Callable[[Expression, Expression], Expression]) -> None:
+    operation = getattr(operator, name)
+    _define(f"__{name}__", lambda self, other: _combined(self, other, operation, function))
+    _define(f"__r{name}__", lambda self, other: _combined(other, self, operation, function))
+
+
+def _define_on_digits(name: str) -> None:
+    """A method of ints that has no meaning for a size which is open."""
+    _define(name, lambda self, *values, **options: getattr(self._digits(), name)(*values, **options))
+
+
+_define_comparison("eq", agree)
+_define_comparison("ne", lambda a, b: not agree(a, b))
+_define_comparison("lt", _is_less)
+_define_comparison("ge", lambda a, b: not _is_less(a, b))
+_define_comparison("gt", lambda a, b: _is_less(b, a))
+_define_comparison("le", lambda a, b: not _is_less(b, a))
+_define_arithmetic("add", expressions.add)
+_define_arithmetic("sub", expressions.subtract)
+_define_arithmetic("mul", expressions.multiply)
+_define_arithmetic("floordiv", expressions.quotient)
+_define_arithmetic("mod", expressions.remainder)
+for _name in ("or", "ror", "xor", "rxor", "rlshift", "rrshift"):
+    _define_on_digits(f"__{_name}__")
+for _name in ("bit_length", "bit_count", "to_bytes", "as_integer_ratio"):
+    _define_on_digits(_name)

@@ -12,7 +12,7 @@ from autojit.core.size_recorder import asked
 from autojit.core.sizes import SymbolicSize
 
 
-def structure(value: Any) -> Any:
+def structure(value: object) -> Any:
     """What types, ops and keys are compared and hashed by: open sizes as expressions, in tuples at any depth.
 
     Two of them are equal exactly when they are written alike; nothing is asked about the call at hand.
@@ -33,8 +33,7 @@ _KINDS = frozenset((SymbolicSize, tuple))
 """Of parts that are not compared as they are. Most captures have no open sizes: their shapes are seen at a glance."""
 
 
-def _structure(value: Any) -> Any:
-    kind = type(value)
-    if kind is SymbolicSize:
+def _structure(value: object) -> Any:
+    if type(value) is SymbolicSize:
         return value.expression
-    return tuple([_structure(part) for part in value]) if kind is tuple else value
+    return tuple([_structure(part) for part in value]) if type(value) is tuple else value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.records import record
 from autojit.demo.idx import find, read_idx
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ HELD_OUT = 0.2  # share of a set that has no test part of its own
 SPLIT_SEED = 0
 
 
-@dataclass(frozen=True)
+@record
 class Digits:
     """``images`` f32[n, pixels] in [0, 1] and ``labels`` i64[n], for training and held out."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import autojit as aj
 from autojit import nn
+from autojit.core.records import record
 from autojit.demo.digits import Digits
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ WEIGHT_DECAY = 1e-2
 Notice = Callable[[int, float], None]  # steps done, loss
 
 
-@dataclass
+@record(frozen=False)
 class Run:
     """What one mode did: the loss after and the seconds of every step, the first of which compiles."""
 
@@ -43,7 +44,7 @@ class Run:
         return statistics.median(self.step_s[1:] or self.step_s)
 
 
-@dataclass(frozen=True)
+@record
 class Trainer:
     """A network with its optimiser and schedule, and one training step in plain, imperative code."""
 

@@ -19,7 +19,7 @@ from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import replace
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
-from autojit.tensor.state import Layer, below, carry, made_like, set_layers, state
+from autojit.tensor.state import Layer, below, carry, made_like, state, with_layers
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap
 from autojit.transforms.vmap import batch_node
 
@@ -70,7 +70,7 @@ class BatchLayer(Layer):
     def _own(self, t: Tensor, full: Tensor) -> None:
         key, this = id(t), weakref.ref(self)
 
-        def forget(reference: Any) -> None:
+        def forget(reference: object) -> None:
             layer = this()
             found = None if layer is None else layer._full.get(key)
             if layer is not None and found is not None and found[0] is reference:
@@ -209,13 +209,9 @@ def over_batch(
         tensor([3., 3.])
     """
     layer = BatchLayer(type_of(fulls[0]).shape[0], randomness)
-    before = state.layers
     elements = [layer.element(t) for t in fulls]
-    set_layers((*before, layer))
-    try:
+    with with_layers((*state.layers, layer)):
         found = function(*elements)
-    finally:
-        set_layers(before)
     try:
         return [None if t is None else layer.repeated(t) for t in found]
     finally:

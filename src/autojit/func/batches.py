@@ -12,7 +12,7 @@ from autojit.dispatch.batch_layer import BatchLayer
 from autojit.functions.shape import cat
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
-from autojit.tensor.state import set_layers, state
+from autojit.tensor.state import state, with_layers
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]
@@ -20,12 +20,7 @@ Function = Callable[..., Any]
 
 @top_level
 def vmap(
-    func: Function,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
-    randomness: str = "error",
-    *,
-    chunk_size: int | None = None,
+    func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Function:
     """The function of batches that applies ``func`` to every element along one axis of its arguments.
 
@@ -57,47 +52,48 @@ def vmap(
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = _axes(in_dims, args, tree)
-        sizes = distinct(type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None)
-        if len(sizes) != 1:
-            raise ValueError(
-                f"vmap({_name(func)}, in_dims={in_dims}): Expected all tensors to have the same size in the mapped "
-                f"dimension, got sizes {sorted(sizes)} for the mapped dimension"
-                if sizes
-                else f"vmap({_name(func)}, in_dims={in_dims}): at least one argument must have a batch axis"
-            )
-        (size,) = sizes
+        size = _size_of(func, in_dims, leaves, axes)
         fronted = [x if axis in (None, 0) else x.movedim(axis, 0) for x, axis in zip(leaves, axes, strict=True)]
         if chunk_size is None or chunk_size >= size:
-            return at_once(fronted, axes, tree, size)
+            return _at_once(func, out_dims, BatchLayer(size, randomness), fronted, axes, tree)
         parts = []
         for start in range(0, size, chunk_size):
-            count = min(chunk_size, size - start)
-            cut = [x if axis is None else x.narrow(0, start, count) for x, axis in zip(fronted, axes, strict=True)]
-            parts.append(flatten(at_once(cut, axes, tree, count)))
-        joined = _out_axes(out_dims, parts[0][0])
-        whole = [
-            results[0] if axis is None else cat(list(results), axis)
-            for axis, results in zip(joined, zip(*(leaves for leaves, _ in parts), strict=True), strict=True)
-        ]
-        return parts[0][1].unflatten(whole)
-
-    def at_once(leaves: list[Any], axes: list[int | None], tree: TreeSpec, size: int) -> Any:
-        """The function of one batch whose axis is the first one."""
-        layer = BatchLayer(size, randomness)
-        elements = [x if axis is None else layer.element(x) for x, axis in zip(leaves, axes, strict=True)]
-        given, named = tree.unflatten(elements)
-        before = state.layers
-        set_layers((*before, layer))
-        try:
-            found = func(*given, **named)
-        finally:
-            set_layers(before)
-        results, result_tree = flatten(found)
-        whole = [_result(layer, y, axis) for y, axis in zip(results, _out_axes(out_dims, results), strict=True)]
-        layer.close()
-        return result_tree.unflatten(whole)
+            layer = BatchLayer(min(chunk_size, size - start), randomness)
+            cut = [x if axis is None else x.narrow(0, start, layer.size) for x, axis in zip(fronted, axes, strict=True)]
+            parts.append(flatten(_at_once(func, out_dims, layer, cut, axes, tree)))
+        columns = zip(*(results for results, _ in parts), strict=True)
+        joined = zip(columns, _out_axes(out_dims, parts[0][0]), strict=True)
+        return parts[0][1].unflatten([found[0] if axis is None else cat(list(found), axis) for found, axis in joined])
 
     return batched
+
+
+def _size_of(func: Function, in_dims: Any, leaves: list[Any], axes: list[int | None]) -> int:
+    """The length that all batch axes have."""
+    sizes = distinct(type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None)
+    if len(sizes) == 1:
+        (size,) = sizes
+        return size
+    raise ValueError(
+        f"vmap({_name(func)}, in_dims={in_dims}): Expected all tensors to have the same size in the mapped "
+        f"dimension, got sizes {sorted(sizes)} for the mapped dimension"
+        if sizes
+        else f"vmap({_name(func)}, in_dims={in_dims}): at least one argument must have a batch axis"
+    )
+
+
+def _at_once(
+    func: Function, out_dims: Any, layer: BatchLayer, leaves: list[Any], axes: list[int | None], tree: TreeSpec
+) -> Any:
+    """The function of one batch whose axis is the first one."""
+    elements = [x if axis is None else layer.element(x) for x, axis in zip(leaves, axes, strict=True)]
+    given, named = tree.unflatten(elements)
+    with with_layers((*state.layers, layer)):
+        found = func(*given, **named)
+    results, result_tree = flatten(found)
+    whole = [_result(layer, y, axis) for y, axis in zip(results, _out_axes(out_dims, results), strict=True)]
+    layer.close()
+    return result_tree.unflatten(whole)
 
 
 def _name(func: Function) -> str:

@@ -15,7 +15,7 @@ from autojit.core.wrapping import wraps
 from autojit.func.batches import vmap
 from autojit.func.reverse import fresh, own, pull_back
 from autojit.functions.factories import eye, zeros_like
-from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.pytree import flatten
 from autojit.tensor import Tensor
 from autojit.tensor.state import outside_inference, transform_mode
 from autojit.tensor.tensor import type_of
@@ -54,9 +54,8 @@ def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, ha
         if strict and any(t is None for _, t in pairs):
             raise RuntimeError("jvp(f, primals, tangents): an output of f is independent of all inputs (strict=True)")
         products = [zeros_like(y) if t is None else t for y, t in pairs]
-    value = output_tree.unflatten([y for y, _ in pairs])
-    product = output_tree.unflatten(products)
-    return (value, product, aux) if has_aux else (value, product)
+    both = output_tree.unflatten([y for y, _ in pairs]), output_tree.unflatten(products)
+    return (*both, aux) if has_aux else both
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -184,7 +183,7 @@ def jacrev(
             shaped = [g.reshape((*t.shape, *type_of(g).shape[1:])) for g in leaves]
             found = tree.unflatten(shaped)
             blocks.append(found if isinstance(argnums, tuple | list) else found[0])
-        result = _nested(output_tree, blocks)
+        result = output_tree.unflatten(blocks)
         return (result, *aux) if has_aux else result
 
     return jacobian
@@ -226,7 +225,7 @@ def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomnes
             output_trees.append(output_tree)
             columns.append([p.reshape((*type_of(p).shape[:-1], *t.shape)) for p in parts])
         blocks = [tree.unflatten(list(row)) for row in zip(*columns, strict=True)]
-        result = _nested(output_trees[0], blocks)
+        result = output_trees[0].unflatten(blocks)
         return (result, aux[0]) if has_aux else result
 
     return jacobian
@@ -267,8 +266,3 @@ def _own_nest(found: Any, inputs: Sequence[Tensor], is_recording: bool) -> Any:
     """What a function returned besides, its tensors without histories of ours."""
     leaves, tree = flatten(found)
     return tree.unflatten([own(t, inputs, is_recording) if isinstance(t, Tensor) else t for t in leaves])
-
-
-def _nested(tree: TreeSpec, blocks: Sequence[Any]) -> Any:
-    """The blocks in the places of a tree's leaves."""
-    return tree.unflatten(list(blocks))

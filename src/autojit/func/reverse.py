@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.autograd.derivatives import grad
-from autojit.autograd.forward_level import ForwardLevel
+from autojit.autograd.forward_level import levels
 from autojit.dispatch.batch_layer import BatchLayer
 from autojit.functions.factories import zeros_like
 from autojit.history.recording import edge_of
@@ -52,17 +52,13 @@ def fresh(x: Any, is_recording: bool) -> Tensor:
     if is_recording and x.requires_grad:
         return x.view_as(x)
     made: Tensor = x.detach()
-    for level in _levels():  # tangents are not history: they stay
+    for level in levels():  # tangents are not history: they stay
         with below(level):
             x_dot = level.tangent(x)
             if x_dot is not None:
                 level.set(made, x_dot)
     made.requires_grad_()
     return made
-
-
-def _levels() -> list[ForwardLevel]:
-    return [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
 
 
 def pull_back(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
@@ -94,11 +90,11 @@ def own(t: Tensor, inputs: Tensors, is_recording: bool) -> Tensor:
 def _pruned(t: Tensor, mine: set[Node], is_recording: bool) -> Tensor:
     """``t`` without a history that ends in ``mine`` only; its tangents likewise."""
     ends_here = _ends_in(t, mine) or not (is_recording or edge_of(t) is None)
-    levels = _levels()
-    if not levels:
+    entered = levels()
+    if not entered:
         return alias(t) if ends_here else t
     made: Tensor = alias(t) if ends_here else t.view_as(t)
-    for level in levels:
+    for level in entered:
         with below(level):
             x_dot = level.tangent(t)
             if x_dot is not None:

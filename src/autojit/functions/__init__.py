@@ -45,7 +45,7 @@ class _Package(ModuleType):
     The public namespace binds the factory; tools that import submodules by path bind the package again.
     """
 
-    def __call__(self, data: Any, **options: Any) -> Tensor:
+    def __call__(self, data: object, **options: Any) -> Tensor:
         return _factory(data, **options)
 
 

@@ -42,7 +42,7 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def called(*arguments: Any, **options: Any) -> Any:
+    def called(*arguments: object, **options: object) -> Any:
         try:
             return function(*arguments, **options)
         except Exception as error:
@@ -63,7 +63,7 @@ def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[.
     name = function.__name__
 
     @functools.wraps(function)
-    def called(*arguments: Any, **options: Any) -> Any:
+    def called(*arguments: object, **options: object) -> Any:
         try:
             refuse_kinds(arguments[0] if arguments else options.get("input"), name, kinds)
             return function(*arguments, **options)
@@ -124,7 +124,7 @@ def _described(kind: str) -> str:
     return " or ".join(named)
 
 
-def _fits(value: Any, kind: str) -> bool:
+def _fits(value: object, kind: str) -> bool:
     """Whether a value is of a kind; every value is of a kind that has no test."""
     parts = [part.strip() for part in _ALIASES.get(kind, kind).split(" | ")]
     if any(part not in _TESTS for part in parts):
@@ -132,11 +132,11 @@ def _fits(value: Any, kind: str) -> bool:
     return any(_TESTS[part](value) for part in parts)
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: object) -> bool:
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: object) -> bool:
     return hasattr(type(value), "__float__") or isinstance(value, complex) or hasattr(type(value), "as_operand")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
@@ -72,7 +73,7 @@ def from_file(
     size: int | None = 0,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A vector of ``size`` elements on a file's bytes; with ``shared`` changes go into the file, which grows to fit.
@@ -100,7 +101,7 @@ def empty_permuted(
     physical_layout: Sequence[int],
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Unspecified elements, kept in memory in the order ``physical_layout`` of the axes (outermost first).

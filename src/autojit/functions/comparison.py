@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, overload
 
 from autojit import ops
 from autojit.core.dtypes import bool_
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import in_one_pass
-from autojit.dispatch.op_functions import binary, through_ops
-from autojit.dispatch.promotion import (
-    NUMBERS,
-    all_together,
-    as_operand,
-    cast,
-    refuse_numbers,
-    together,
-)  # fmt: skip
+from autojit.dispatch.op_functions import Binary, binary, through_ops
+from autojit.dispatch.promotion import NUMBERS, Operand, all_together, as_operand, cast, refuse_numbers, together
 from autojit.functions.refused_dtypes import refuses
 from autojit.ir.op import Op
 from autojit.tensor.tensor import Tensor, type_of
@@ -30,24 +25,19 @@ maximum = declared(out=True, lists="clamp_min", numbers="none")(binary("maximum"
 minimum = declared(out=True, lists="clamp_max", numbers="none")(binary("minimum", "smaller element; NaN wins"))
 fmax = declared(out=True, numbers="none")(binary("fmax", "larger element; NaN loses"))
 fmin = declared(out=True, numbers="none")(binary("fmin", "smaller element; NaN loses"))
-eq = declared(in_place="comparison", out=True, numbers="second", wraps_around=True, numpy="equal")(
-    binary("eq", "equality")
-)
-ne = declared(aliases="not_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("ne", "inequality")
-)
-lt = declared(aliases="less", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("lt", "``<``")
-)
-le = declared(aliases="less_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("le", "``<=``")
-)
-gt = declared(aliases="greater", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("gt", "``>``")
-)
-ge = declared(aliases="greater_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("ge", "``>=``")
-)
+
+
+def _comparison(name: str, doc: str, aliases: str = "", numpy: str = "") -> Binary:
+    note = declared(aliases=aliases, in_place="comparison", out=True, numbers="second", wraps_around=True, numpy=numpy)
+    return note(binary(name, doc))
+
+
+eq = _comparison("eq", "equality", numpy="equal")
+ne = _comparison("ne", "inequality", "not_equal")
+lt = _comparison("lt", "``<``", "less")
+le = _comparison("le", "``<=``", "less_equal")
+gt = _comparison("gt", "``>``", "greater")
+ge = _comparison("ge", "``>=``", "greater_equal")
 bitwise_and = _OF_BITS(binary("bitwise_and", "bitwise and"))
 bitwise_or = _OF_BITS(binary("bitwise_or", "bitwise or"))
 bitwise_xor = _OF_BITS(binary("bitwise_xor", "bitwise exclusive or"))
@@ -75,36 +65,27 @@ def isneginf(input: Tensor) -> Tensor:
     return eq(input, float("-inf"))
 
 
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_and(input: Any, other: Any) -> Tensor:
-    """Elementwise and of truth values."""
-    return ops.logical_and(*_any_pair(input, other, "logical_and"))
+def _logical(name: str, compute: Callable[[Tensor, Tensor], Tensor], what: str) -> Binary:
+    def function(input: Operand, other: Operand) -> Tensor:
+        refuse_numbers(name, input, other)
+        return compute(as_operand(input, name), as_operand(other, name))
+
+    note = declared(in_place="comparison", out=True, numbers="none")
+    return note(named(function, name, f"Elementwise {what} of truth values."))
 
 
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_or(input: Any, other: Any) -> Tensor:
-    """Elementwise or of truth values."""
-    return ops.logical_or(*_any_pair(input, other, "logical_or"))
-
-
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_xor(input: Any, other: Any) -> Tensor:
-    """Elementwise exclusive or of truth values."""
-    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
-
-
-def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
-    refuse_numbers(what, x, y)
-    return as_operand(x, what), as_operand(y, what)
+logical_and = _logical("logical_and", ops.logical_and, "and")
+logical_or = _logical("logical_or", ops.logical_or, "or")
+logical_xor = _logical("logical_xor", ops.logical_xor, "exclusive or")
 
 
 @declared(aliases="clip", in_place="values", out=True, numbers="second")
-def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
+def clamp(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
     if isinstance(input, NUMBERS):
         refuse_numbers("clamp", input, min)
     input = as_operand(input, "clamp")
-    if isinstance(input, Tensor) and type_of(input).dtype.is_complex:
+    if type_of(input).dtype.is_complex:
         raise UnsupportedDTypeError("clamp is not supported for complex types", {"input": input})
     if min is None and max is None:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -113,10 +94,8 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
         return in_one_pass("clamp", (min, max), input, node="ClampBackward1")
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
     rest = iter(values[1:])
-    low: Any = None if min is None else next(rest)
-    high: Any = None if max is None else next(rest)
-    low = min if isinstance(min, NUMBERS) else low
-    high = max if isinstance(max, NUMBERS) else high
+    bounds = [None if v is None else next(rest) for v in (min, max)]
+    low, high = (v if isinstance(v, NUMBERS) else bound for v, bound in zip((min, max), bounds, strict=True))
     return ops.clamp(values[0], low, high)
 
 
@@ -125,29 +104,28 @@ class ArgumentTypeError(ArgumentError, RuntimeError):
 
 
 @declared(in_place="values", out=True, lists=True, numbers="second")
-def clamp_min(input: Tensor, min: Any) -> Tensor:
+def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Limit from below."""
     return clamp(input, min=min)
 
 
 @declared(in_place="values", out=True, lists=True, numbers="second")
-def clamp_max(input: Tensor, max: Any) -> Tensor:
+def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Limit from above."""
     return clamp(input, max=max)
 
 
-def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     """This tensor's elements where the condition holds, else ``other``."""
-    found: Tensor = where(condition, self, other)
-    return found
+    return where(condition, self, other)
 
 
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: Tensor, input: Any, other: Any) -> Tensor: ...
+def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 @declared(method=_where_method, out=True, numbers="both")
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)

@@ -7,31 +7,19 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from autojit.core.device import CPU, Device, space_at
+from autojit.core import dtypes
+from autojit.core.device import CPU, Device, DeviceLike, space_at
 from autojit.core.device_array import host_copy
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)  # fmt: skip
+from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.on_device import moved
-from autojit.dispatch.promotion import cast, converted
+from autojit.dispatch.promotion import Operand, cast, converted
 from autojit.functions.elementwise import clone
-from autojit.functions.memory import contiguous, is_contiguous, preserve_format
+from autojit.functions.memory import MemoryFormat, contiguous, is_contiguous, preserve_format
 from autojit.history.recording import require_unchanged, shows_grad, wants_grad
 from autojit.tensor.node import Node
 from autojit.tensor.size import Size
@@ -39,7 +27,7 @@ from autojit.tensor.state import carry, holders, state
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 
 def array_of(t: Tensor) -> NDArray[Any]:
@@ -105,7 +93,7 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
     return memory_of(self)
 
 
-def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+def __array__(self: Tensor, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
     if state.grad_enabled and wants_grad(self):
         raise UsageError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
@@ -167,7 +155,7 @@ def __iter__(self: Tensor) -> Iterator[Tensor]:
     return iter(self.unbind(0))
 
 
-def __contains__(self: Tensor, element: Any) -> bool:
+def __contains__(self: Tensor, element: Operand) -> bool:
     return bool((self == element).any())
 
 
@@ -177,7 +165,7 @@ def __format__(self: Tensor, format_spec: str) -> str:
     return object.__format__(self, format_spec)
 
 
-def to(self: Tensor, *args: Any, **options: Any) -> Tensor:
+def to(self: Tensor, *args: object, **options: Any) -> Tensor:
     """In another dtype or on another device: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``."""
     dtype: DType | None = options.get("dtype")
     target: Any = options.get("device")
@@ -203,21 +191,19 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
-    def convert(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+    def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
         return cast(self, dtype) if memory_format is preserve_format else to(self, dtype, memory_format=memory_format)
 
-    convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"In {dtype.name}; the tensor itself if it already is."
-    return convert
+    return named(convert, name, f"In {dtype.name}; the tensor itself if it already is.")
 
 
-def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+def cpu(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
     """On the CPU."""
     there = moved(self, CPU)
     return there if memory_format is preserve_format else to(there, memory_format=memory_format)
 
 
-def cuda(self: Tensor, device: Any = None) -> Tensor:
+def cuda(self: Tensor, device: DeviceLike = None) -> Tensor:
     """On a GPU, which must be there."""
     return to(self, Device("cuda", device if isinstance(device, int) else None))
 
@@ -378,8 +364,9 @@ METHODS: dict[str, Any] = {
     if callable(value) and getattr(value, "__module__", "") == __name__ and name not in ("array_of",)
 }
 for _name, _dtype in {
-    "float": float32, "double": float64, "half": float16, "bfloat16": bfloat16, "int": int32, "long": int64,
-    "short": int16, "char": int8, "byte": uint8, "bool": bool_, "cfloat": complex64, "cdouble": complex128,
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": bfloat16,
+    "int": dtypes.int32, "long": dtypes.int64, "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8,
+    "bool": dtypes.bool_, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
 }.items():  # fmt: skip
     METHODS[_name] = _to_dtype(_name, _dtype)
 for _name in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def _same_memory_again(t: Tensor, memo: dict[int, Any]) -> Tensor:
     return made
 
 
-def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
+def reduce_ex(self: Tensor, protocol: SupportsIndex) -> tuple[Any, ...]:
     """How a tensor is pickled: its elements and whether it requires gradients; history and hooks are left behind."""
     warn_of_hooks(self)
     return _rebuild, (np.array(array_of(self)), wants_grad(self))

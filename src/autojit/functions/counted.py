@@ -8,7 +8,7 @@ number; the rest is composed of these and of ops that keep sizes.
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal, overload
+from typing import Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
@@ -266,7 +266,11 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 @declared()
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor,
+    repeats: Tensor | SupportsIndex | None = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Each element along ``dim`` (of the flattened operand without it) repeated in place.
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations as pairs_of
 from itertools import combinations_with_replacement as pairs_with_repetition
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from autojit import ops
+from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic, seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
-from autojit.dispatch.promotion import as_operand, cast, floating, refuse_numbers, together
+from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
+from autojit.functions.autocast import in_full_precision, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
 from autojit.functions.elementwise import abs, add, clone, div, exp2, log1p, mul, pow, scaled, sub
 from autojit.functions.factories import finish
@@ -25,19 +28,21 @@ from autojit.functions.own_memory import own_memory
 from autojit.functions.products import bmm, matmul
 from autojit.functions.reduction import norm
 from autojit.functions.refused_dtypes import refuses
-from autojit.functions.shape import cat, diag_embed, meshgrid, reshape, stack
+from autojit.functions.shape import Tensors, cat, diag_embed, each, meshgrid, reshape, stack
 from autojit.functions.special import lgamma
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
 from autojit.ops.sources import is_one
 from autojit.tensor.of_arrays import constant
-from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @declared(in_place="values", out=True, lists=True)
-def frac(input: Any) -> Tensor:
+def frac(input: Operand) -> Tensor:
     """What is left of a number without its whole part."""
     x = as_operand(input, "frac")
     if type_of(x).dtype.category < 2:
@@ -47,7 +52,7 @@ def frac(input: Any) -> Tensor:
 
 @declared(in_place="values", out=True, lists=True)
 @refuses("int")
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``."""
     if _all_floats(input, end):
         if isinstance(weight, int | float):
@@ -56,12 +61,11 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
             return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")
     if type_of(input).dtype is not type_of(end).dtype:
         raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
-    found: Tensor = ops.lerp(input, end, weight)
-    return found
+    return ops.lerp(input, end, weight)
 
 
 @declared(in_place="values", out=True, lists=True)
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+def addcmul(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")
@@ -70,7 +74,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 
 @declared(in_place="values", out=True, lists=True)
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+def addcdiv(input: Operand, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")
@@ -84,16 +88,16 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     return add(input, quotient if is_one(value) else mul(quotient, value))
 
 
-def _all_floats(*operands: Any) -> bool:
+def _all_floats(*operands: object) -> bool:
     """Whether these are tensors of one floating dtype, which nothing needs to be promoted to."""
-    if not all(type(t) is Tensor for t in operands):
-        return False
-    dtype = type_of(operands[0]).dtype
-    return dtype.is_floating_point and all(type_of(t).dtype is dtype for t in operands[1:])
+    dtypes = {type_of(t).dtype if type(t) is Tensor else bool_ for t in operands}
+    return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
 @declared(in_place="values", out=True)
-def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+def nan_to_num(
+    input: Tensor, nan: Number | None = None, posinf: Number | None = None, neginf: Number | None = None
+) -> Tensor:
     """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
     if type_of(input).dtype.category < 2:
         return clone(input)
@@ -154,10 +158,9 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 @declared(in_place="values", out=True)
+@in_lower_precision
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
-    if state.autocast is not None:
-        return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
     require_base("addbmm", input, product)
     if type_of(input).dtype.category < 2:
@@ -171,9 +174,9 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
 @declared(method=False)
 @own_memory
-def chain_matmul(*matrices: Any) -> Tensor:
+def chain_matmul(*matrices: Tensors) -> Tensor:
     """The product of matrices, from left to right."""
-    given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
+    given: Any = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
     found: Tensor = given[0]
     for matrix in given[1:]:
         found = matmul(found, matrix)
@@ -241,17 +244,16 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 @overload
 def atleast_3d(tensor: Tensor, /) -> Tensor: ...
 @overload
-def atleast_3d(*tensors: Any) -> Any: ...
+def atleast_3d(*tensors: Tensors) -> Any: ...
 @declared(method=False)
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensors) -> Any:
     """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
-    if len(tensors) != 1 or not isinstance(tensors[0], Tensor):
-        return tuple(atleast_3d(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
-    x = tensors[0]
+    return each(_with_three_axes, tensors)
+
+
+def _with_three_axes(x: Tensor) -> Tensor:
     shape = type_of(x).shape
-    if len(shape) >= 3:
-        return x
-    return reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
+    return x if len(shape) >= 3 else reshape(x, ((1, 1, 1), (1, *shape, 1), (*shape, 1))[len(shape)])
 
 
 @declared(out=True)
@@ -278,10 +280,9 @@ _DISTANCE_MODES = (
 
 @declared(method=False)
 @refuses("bool int complex")
+@in_full_precision
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
-    if state.autocast is not None:
-        return state.autocast.full(cdist, x1, x2, p, compute_mode)
     for name, t in (("X1", x1), ("X2", x2)):
         if type_of(t).dtype.kind != "float":
             raise UsageError(f"cdist only supports floating-point dtypes, {name} got: {type_of(t).dtype}", {name: t})
@@ -388,46 +389,45 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return type_of(input).shape == type_of(other).shape
 
 
-def _require_extents(row: int, col: int) -> None:
-    for name, extent in (("row", row), ("col", col)):
-        if extent < 0:
-            raise UsageError(f"{name} must be non-negative, got {extent}")
+def _triangle(
+    name: str, places: Callable[[int, int, int], tuple[NDArray[Any], ...]], which: str
+) -> Callable[..., Tensor]:
+    def indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
+        for name, extent in (("row", row), ("col", col)):
+            if extent < 0:
+                raise UsageError(f"{name} must be non-negative, got {extent}")
+        return _made(np.stack(places(row, offset, col)).astype((dtype or int64).numpy), **options)
+
+    doc = f"Positions of a matrix's {which} triangle, as rows of an integer matrix."
+    return declared(method=False)(named(indices, name, doc))
 
 
-@declared(method=False)
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
-    """Positions of a matrix's lower triangle, as rows of an integer matrix."""
-    _require_extents(row, col)
-    return _places(np.tril_indices(row, offset, col), dtype, **options)
-
-
-@declared(method=False)
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
-    """Positions of a matrix's upper triangle, as rows of an integer matrix."""
-    _require_extents(row, col)
-    return _places(np.triu_indices(row, offset, col), dtype, **options)
-
-
-def _places(
-    found: Any,
-    dtype: DType | None,
-    device: Any = None,
+def _made(
+    found: NDArray[Any],
+    device: DeviceLike = None,
     requires_grad: bool = False,
-    layout: Any = None,
+    layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    return finish(constant(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
+    return finish(constant(found), requires_grad, device)
+
+
+tril_indices = _triangle("tril_indices", np.tril_indices, "lower")
+triu_indices = _triangle("triu_indices", np.triu_indices, "upper")
 
 
 @declared(numbers="none")
-def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+def isclose(
+    input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
     """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
     for name, bound in (("rtol", rtol), ("atol", atol)):
         if bound < 0:
             raise UsageError(f"{name} must be greater than or equal to zero, but got {bound}")
     x, y = together(input, other, "isclose")
-    if len({type_of(t).dtype for t in (input, other) if isinstance(t, Tensor)}) == 2:
-        raise UsageError(f"isclose: {type_of(input).dtype} did not match {type_of(other).dtype}", {"other": other})
+    dtypes = [type_of(t).dtype for t in (input, other) if isinstance(t, Tensor)]
+    if len(set(dtypes)) == 2:
+        raise UsageError(f"isclose: {dtypes[0]} did not match {dtypes[1]}", {"other": other})
     same = eq(x, y)
     if type_of(x).dtype.category >= 2:
         if equal_nan:

@@ -5,7 +5,7 @@ Each takes Tensors, arrays or Python numbers, promotes as torch does and applies
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
@@ -15,6 +15,8 @@ from autojit.dispatch.dispatch import apply, apply_single, in_range, number
 from autojit.dispatch.op_functions import binary, op_of, through_ops, unary
 from autojit.dispatch.promotion import (
     NUMBERS,
+    Number,
+    Operand,
     as_operand,
     cast,
     converted,
@@ -29,16 +31,20 @@ from autojit.ops.elementwise_exponential import PowNumber, power_of
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
+if TYPE_CHECKING:
+    from autojit.functions.memory import MemoryFormat
+
 _LITERALS = (int, float)
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
+_OF_TENSORS = declared(in_place="values", out=True, numbers="none")
 
 
-def scaled(other: Any, alpha: Any, beside: Any = None) -> Any:
+def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
     """``alpha * other``, where torch's functions take a factor, which must fit; ``beside``: another operand."""
     if type(alpha) in _LITERALS and alpha == 1:  # a number of a step is 1 for this call only
         return other
     kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
-    if kind.category < 2 and isinstance(alpha, float):
+    if isinstance(other, Tensor) and kind.category < 2 and isinstance(alpha, float):
         if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
             return mul(other.to(type_of(beside).dtype), alpha)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
@@ -49,14 +55,14 @@ _ADD, _SUB, _MUL, _DIV = op_of("add"), op_of("sub"), op_of("mul"), op_of("div")
 
 
 @declared(in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, scaled(other, alpha, input), "add")
     return apply(_ADD, x, y)
 
 
 @declared(aliases="subtract", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
     x, y = together(input, scaled(other, alpha, input), "sub")
     if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
@@ -65,17 +71,16 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
             {"input": x, "other": y},
             "use the `^` or `logical_xor()` operator instead",
         )
-    found: Tensor = apply(_SUB, x, y)
-    return found
+    return apply(_SUB, x, y)
 
 
-def _is_bool(*operands: Any) -> bool:
+def _is_bool(*operands: object) -> bool:
     """Whether a tensor of bools is among the operands, as they were given."""
     return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
 
 
 @declared(numbers="second", wraps_around=True)
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def rsub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``other - alpha * input``."""
     if isinstance(input, NUMBERS):
         refuse_numbers("rsub", input, other)
@@ -83,20 +88,18 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 @declared(aliases="multiply", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
-def mul(input: Any, other: Any) -> Tensor:
+def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, other, "mul")
-    found: Tensor = apply(_MUL, x, y)
-    return found
+    return apply(_MUL, x, y)
 
 
 @declared(aliases="divide true_divide", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """``input / other``: true division (integers give floats), or rounded to ``"trunc"`` or ``"floor"``."""
     if rounding_mode is None:
         x, y = floating_together(input, other, "div")
-        found: Tensor = apply(_DIV, x, y)
-        return found
+        return apply(_DIV, x, y)
     if rounding_mode not in ("trunc", "floor"):
         raise UsageError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
@@ -106,7 +109,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return rename_node(rounded, "DivBackward2", rounding_mode=rounding_mode)
 
 
-def _not_bools(input: Any, other: Any, name: str) -> tuple[Tensor, Tensor]:
+def _not_bools(input: Operand, other: Operand, name: str) -> tuple[Tensor, Tensor]:
     x, y = together(input, other, name)
     if type_of(x).dtype is bool_:
         raise UnsupportedDTypeError(f'"{name}" not implemented for {bool_}', {"input": x, "other": y})
@@ -114,31 +117,25 @@ def _not_bools(input: Any, other: Any, name: str) -> tuple[Tensor, Tensor]:
 
 
 @declared(in_place="values", out=True, numbers="both", wraps_around=True)
-def floor_divide(input: Any, other: Any) -> Tensor:
+def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The floor of the quotient."""
-    x, y = _not_bools(input, other, "floor_divide")
-    found: Tensor = ops.floor_divide(x, y)
-    return found
+    return ops.floor_divide(*_not_bools(input, other, "floor_divide"))
 
 
 @declared(in_place="values", out=True, wraps_around=True)
-def remainder(input: Any, other: Any) -> Tensor:
+def remainder(input: Operand, other: Operand) -> Tensor:
     """Python's modulus: the sign of the divisor."""
-    x, y = _not_bools(input, other, "remainder")
-    found: Tensor = ops.remainder(x, y)
-    return found
+    return ops.remainder(*_not_bools(input, other, "remainder"))
 
 
 @declared(in_place="values", out=True, numbers="second", wraps_around=True)
-def fmod(input: Any, other: Any) -> Tensor:
+def fmod(input: Operand, other: Operand) -> Tensor:
     """C's modulus: the sign of the dividend."""
-    x, y = _not_bools(input, other, "fmod")
-    found: Tensor = ops.fmod(x, y)
-    return found
+    return ops.fmod(*_not_bools(input, other, "fmod"))
 
 
 @declared(in_place="values", out=True, lists=True, wraps_around=True)
-def pow(input: Any, exponent: Any) -> Tensor:
+def pow(input: Operand, exponent: Operand) -> Tensor:
     """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
     if isinstance(exponent, NUMBERS) and isinstance(input, Tensor) and not hasattr(type(exponent), "as_operand"):
         if type(exponent) is int and exponent == 2 and input._array is not None and input._array.dtype.kind == "f":
@@ -154,13 +151,11 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return apply_single(PowNumber(0), x)
         is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
         return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
-    x, y = _not_bools(input, exponent, "pow")
-    power: Tensor = ops.pow(x, y)
-    return power
+    return ops.pow(*_not_bools(input, exponent, "pow"))
 
 
 @declared(in_place="values", out=True)
-def float_power(input: Any, exponent: Any) -> Tensor:
+def float_power(input: Operand, exponent: Operand) -> Tensor:
     """``pow`` in float64 (complex128 for complex operands)."""
     refuse_numbers("float_power", input, exponent, ("input", "exponent"))
     from_complex = any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, exponent))
@@ -201,17 +196,15 @@ _real_logaddexp = binary("logaddexp", "``log(exp(x) + exp(y))`` without overflow
 atan2 = declared(aliases="arctan2", in_place="values", out=True, numbers="none")(
     binary("atan2", "angle of the point (y, x)", floats=True)
 )
-hypot = declared(in_place="values", out=True, numbers="none")(binary("hypot", "``sqrt(x*x + y*y)`` without overflow"))
+hypot = _OF_TENSORS(binary("hypot", "``sqrt(x*x + y*y)`` without overflow"))
 copysign = declared(in_place="values", out=True, numbers="second")(
     binary("copysign", "``x`` with the sign of ``y``", floats=True)
 )
-nextafter = declared(in_place="values", out=True, numbers="none")(
-    binary("nextafter", "next representable number after ``x`` towards ``y``")
-)
+nextafter = _OF_TENSORS(binary("nextafter", "next representable number after ``x`` towards ``y``"))
 
 
 @declared(out=True, numbers="none")
-def logaddexp(input: Any, other: Any) -> Tensor:
+def logaddexp(input: Operand, other: Operand) -> Tensor:
     """``log(exp(x) + exp(y))`` without overflow; operands broadcast and are promoted."""
     if any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, other)):
         x, y = together(input, other, "logaddexp")
@@ -229,7 +222,7 @@ def _complex_logaddexp(x: Tensor, y: Tensor) -> Tensor:
 
 
 @declared(aliases="negative", in_place="values", out=True, lists=True)
-def neg(input: Any) -> Tensor:
+def neg(input: Operand) -> Tensor:
     """Elementwise negative; bools are refused, as in torch."""
     t = as_operand(input, "neg")
     if type_of(t).dtype is bool_:
@@ -273,7 +266,7 @@ def square(input: Tensor) -> Tensor:
 
 
 @declared(in_place="values", out=True, numpy="sign")
-def sgn(input: Any) -> Tensor:
+def sgn(input: Operand) -> Tensor:
     """``x / abs(x)``, 0 at 0; the sign for real operands."""
     t = as_operand(input, "sgn")
     return clone(t) if type_of(t).dtype is bool_ else sign_op(t)
@@ -347,12 +340,12 @@ def isreal(input: Tensor) -> Tensor:
 
 @declared(in_place="values", out=True)
 @refuses("complex")
-def xlogy(input: Any, other: Any) -> Tensor:
+def xlogy(input: Operand, other: Operand) -> Tensor:
     """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
     return ops.xlogy(*floating_together(input, other, "xlogy"))
 
 
 @declared()
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """A differentiable copy."""
     return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")

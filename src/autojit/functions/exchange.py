@@ -8,40 +8,48 @@ Source: https://dmlc.github.io/dlpack/latest/c_api.html (the layout of a capsule
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU
+from autojit.core.device import CPU, Device, DeviceLike
 from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import ports
 from autojit.dispatch.on_device import moved
-from autojit.dispatch.promotion import cast
+from autojit.dispatch.promotion import Operand, cast
 from autojit.functions.conversion import memory_of
 from autojit.functions.elementwise import clone
 from autojit.history.recording import wants_grad
 from autojit.tensor.of_arrays import on_memory_of
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
 _CPU = (1, 0)  # kDLCPU, its only ordinal
 _BFLOAT, _UINT = 4, 1  # type codes of DLPack
 _CODE_OFFSETS = {"dltensor": 20, "dltensor_versioned": 52}  # of the type code, by the name of the capsule
 
 
-def __array_ufunc__(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+def __array_ufunc__(self: Tensor, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
     return ports.numpy.ufunc(ufunc, method, inputs, options)
 
 
 def __array_function__(
-    self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    self: Tensor, func: Callable[..., Any], types: Collection[type], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     return ports.numpy.function(func, types, args, kwargs)
 
 
 def __dlpack__(
-    self: Tensor, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    self: Tensor,
+    *,
+    stream: object = -1,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
 ) -> Any:
     if wants_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -68,7 +76,7 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     return _CPU
 
 
-def _type_code(capsule: Any) -> ctypes.c_uint8:
+def _type_code(capsule: object) -> ctypes.c_uint8:
     """The byte of a DLPack capsule that says which kind of numbers it holds."""
     api = ctypes.pythonapi
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
@@ -86,17 +94,17 @@ def _type_code(capsule: Any) -> ctypes.c_uint8:
 class _Capsule:
     """A DLPack capsule as NumPy wants it: an object that hands it out."""
 
-    def __init__(self, capsule: Any) -> None:
+    def __init__(self, capsule: object) -> None:
         self.capsule = capsule
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> Any:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CPU
 
 
-def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(ext_tensor: object, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array (or of a DLPack capsule), without a copy unless asked for.
 
     Writes are seen on both sides; memory that the other library lends read-only (JAX) must not be written.
@@ -136,7 +144,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return made if device is None else moved(made, device)
 
 
-def may_share(array: Any, data: Any) -> bool:
+def may_share(array: NDArray[Any], data: object) -> bool:
     """Whether an array may be memory of the object that it was made of."""
     return np.may_share_memory(array, data) if isinstance(data, np.ndarray) else is_foreign_array(data)
 
@@ -151,7 +159,7 @@ def _exported(source: Any, copy: bool | None) -> Any:
         return source.__dlpack__()
 
 
-def is_foreign_array(data: Any) -> bool:
+def is_foreign_array(data: object) -> bool:
     """Whether an object is an array of another library: it offers its memory, or converts itself to NumPy's."""
     kind = type(data)  # not the object, which may answer every name
     return any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
@@ -161,13 +169,13 @@ _OF_NUMBERS = ("__len__", "__getitem__", "__iter__", "__float__", "__int__", "__
 """What has one of these is a number, or holds some."""
 
 
-def require_numbers(data: Any) -> None:
+def require_numbers(data: object) -> None:
     """UsageError for what is not a number and holds none: NumPy would ask the object, which may answer every name."""
     if not any(hasattr(type(data), name) for name in _OF_NUMBERS):
         raise UsageError(f"Could not infer dtype of {type(data).__name__}")
 
 
-def require_numbers_inside(data: Any) -> None:
+def require_numbers_inside(data: object) -> None:
     """``require_numbers`` of everything in nested lists."""
     for part in data if isinstance(data, list | tuple) else ():
         require_numbers_inside(part)
@@ -197,7 +205,7 @@ def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
     return np.asarray(data)
 
 
-def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
+def astype(self: Tensor, dtype: DType | DTypeLike, copy: bool = True) -> Tensor:
     """In another dtype, one of autojit's or NumPy's, as NumPy code asks for it.
 
     Example:
@@ -214,12 +222,12 @@ def copied(self: Tensor, order: str = "C") -> Tensor:
     return clone(self)
 
 
-def fill(self: Tensor, value: Any) -> None:
+def fill(self: Tensor, value: Operand) -> None:
     """Every element becomes ``value``, as NumPy code asks for it; ``fill_`` is torch's name."""
     self.fill_(value)
 
 
-def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+def to_device(self: Tensor, device: Device | str | int, /, *, stream: object = None) -> Tensor:
     """On a device, as the array API standard names it.
 
     Raises:
@@ -236,14 +244,5 @@ def _repr_html_(self: Tensor) -> str:
     return to_html(self)
 
 
-METHODS: dict[str, Any] = {
-    "__array_ufunc__": __array_ufunc__,
-    "__array_function__": __array_function__,
-    "__dlpack__": __dlpack__,
-    "__dlpack_device__": __dlpack_device__,
-    "astype": astype,
-    "copy": copied,
-    "fill": fill,
-    "to_device": to_device,
-    "_repr_html_": _repr_html_,
-}
+_PLAIN = (__array_ufunc__, __array_function__, __dlpack__, __dlpack_device__, astype, fill, to_device, _repr_html_)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN} | {"copy": copied}

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU, default_device
+from autojit.core.device import CPU, DeviceLike, default_device
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
 from autojit.dispatch.on_device import placed, where_to
-from autojit.dispatch.promotion import as_operand, cast
+from autojit.dispatch.promotion import Number, Operand, as_operand, cast
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import clone, floor_divide
 from autojit.functions.exchange import array_of_foreign, array_of_numbers, is_foreign_array, may_share, require_numbers
-from autojit.functions.shape import sizes_of, stack
+from autojit.functions.memory import MemoryFormat
+from autojit.functions.shape import Sizes, sizes_of, stack
 from autojit.ops.sources import Iota
 from autojit.tensor.of_arrays import constant, on_memory_of
 from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
+
+def finish(t: Tensor, requires_grad: bool, place: DeviceLike = None) -> Tensor:
     """Set the flag on a fresh tensor after checking dtype and device."""
     if place is not None or default_device() is not CPU:
         t = placed(t, where_to(place))
@@ -40,7 +45,12 @@ def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
 
 
 def tensor(
-    data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+    data: object,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A new leaf with a copy of the data: numbers, nested sequences, arrays, tensors.
 
@@ -68,7 +78,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
     return constant(found) if copy or not may_share(found, data) else on_memory_of(found)
 
 
-def _holds_tensors(data: Any) -> bool:
+def _holds_tensors(data: object) -> bool:
     while isinstance(data, list | tuple):
         if not data:
             return False
@@ -97,34 +107,32 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     return quietly(lambda: plain.astype(wanted.numpy, copy=False))
 
 
-def _literal_dtype(plain: Any, data: Any) -> DType:
+def _literal_dtype(plain: NDArray[Any], data: Any) -> DType:
     if plain.size == 0:
         return default_dtype()
-    if plain.dtype.kind in "iu" and not _came_from_arrays(data):
+    if plain.dtype.kind not in "iufc" or _came_from_arrays(data):
+        return dtype_of_numpy(plain.dtype)
+    if plain.dtype.kind in "iu":
         return int64
-    if plain.dtype.kind == "f" and not _came_from_arrays(data):
-        return default_dtype()
-    if plain.dtype.kind == "c" and not _came_from_arrays(data):
-        return default_dtype().to_complex()
-    return dtype_of_numpy(plain.dtype)
+    return default_dtype() if plain.dtype.kind == "f" else default_dtype().to_complex()
 
 
-def _came_from_arrays(data: Any) -> bool:
+def _came_from_arrays(data: object) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return isinstance(data, np.ndarray | np.generic)
 
 
-def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+def as_tensor(data: object, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
     """The data as a tensor, sharing memory where possible."""
     return finish(_from_data(data, dtype, copy=False), False, device)
 
 
 def asarray(
-    obj: Any,
+    obj: object,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -148,7 +156,7 @@ def asarray(
     return finish(found, requires_grad, device)
 
 
-def from_numpy(ndarray: Any) -> Tensor:
+def from_numpy(ndarray: object) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
     if isinstance(ndarray, Tensor) and (state.trace is not None or state.detour == "eager"):
         return ndarray  # a step is given its arrays as tensors
@@ -168,12 +176,14 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 
 @declared(method=False, factory=True)
-def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(
+    s: Operand, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
     """A 0-d tensor of the default dtype."""
     return tensor(s, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
 
 
-def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
+def _filled(value: Number, shape: Sequence[int], dtype: DType) -> Tensor:
     shape = tuple(shape)
     if any(n < 0 for n in shape):
         raise UsageError(f"Trying to create tensor with negative dimension: {list(shape)}")
@@ -189,17 +199,19 @@ def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
 
 @declared(method=False, factory=True, out=True)
 def full(
-    size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    size: Sizes,
+    fill_value: Tensor | Number,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A value repeated in a shape."""
     if is_symbolic(fill_value) or hasattr(type(fill_value), "as_operand"):
         fill_value = _number_of_step(fill_value)
     if isinstance(fill_value, Tensor):
-        return finish(
-            cast(fill_value, dtype or type_of(fill_value).dtype).expand(sizes_of((size,))).clone(),
-            requires_grad,
-            device,
-        )
+        value = cast(fill_value, dtype or type_of(fill_value).dtype)
+        return finish(value.expand(sizes_of((size,))).clone(), requires_grad, device)
     wanted = dtype_of_number(fill_value) if dtype is None else dtype
     return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
 
@@ -213,20 +225,24 @@ def _number_of_step(value: Any) -> Tensor:
 
 
 @declared(method=False, factory=True, out=True)
-def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(*size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """Zeros of a shape."""
     return finish(_filled(0, sizes_of(size), dtype or default_dtype()), requires_grad, device)
 
 
 @declared(method=False, factory=True, out=True)
-def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(*size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """Ones of a shape."""
     return finish(_filled(1, sizes_of(size), dtype or default_dtype()), requires_grad, device)
 
 
 @declared(method=False, factory=True, out=True)
 def empty(
-    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+    *size: Sizes,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A tensor of a shape with unspecified elements (zeros, so that results repeat)."""
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -235,12 +251,12 @@ def empty(
 @declared(method=False, factory=True)
 def full_like(
     input: Tensor,
-    fill_value: Any,
+    fill_value: Tensor | Number,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A value repeated in the shape and dtype of a tensor."""
     t = type_of(input)
@@ -249,43 +265,23 @@ def full_like(
     return made_like(input, made) if state.layers else made
 
 
-@declared(method=False, factory=True)
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
-    """Zeros in the shape and dtype of a tensor."""
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+def _like(name: str, value: int, doc: str) -> Callable[..., Tensor]:
+    def like(
+        input: Tensor,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    return declared(method=False, factory=True)(named(like, name, doc))
 
 
-@declared(method=False, factory=True)
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
-    """Ones in the shape and dtype of a tensor."""
-    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(method=False, factory=True)
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
-    """A tensor in the shape and dtype of another with unspecified elements."""
-    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+zeros_like = _like("zeros_like", 0, "Zeros in the shape and dtype of a tensor.")
+ones_like = _like("ones_like", 1, "Ones in the shape and dtype of a tensor.")
+empty_like = _like("empty_like", 0, "A tensor in the shape and dtype of another with unspecified elements.")
 
 
 def _plain(value: Any) -> Any:
@@ -317,7 +313,7 @@ def arange(
     step: Any = 1,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``start, start + step, ...`` below ``end``; integers give int64."""
@@ -355,7 +351,7 @@ def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, re
 def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
     if state.trace is not None:
-        return cast(_iota(count, wide) * step + start, dtype)
+        return cast(_iota(wide, count) * step + start, dtype)
     if wide is int64 and isinstance(count, int):
         ramp: Any = np.arange
         return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
@@ -365,14 +361,20 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     return wrap(values.astype(dtype.numpy, copy=False))
 
 
-def _iota(count: int, dtype: DType) -> Tensor:
+def _iota(dtype: DType, *shape: int, axis: int = 0) -> Tensor:
     assert state.trace is not None
-    return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
+    return wrap_value(state.trace.apply(Iota(shape, axis, dtype), ())[0])
 
 
 @declared(method=False, factory=True, out=True)
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    start: Tensor | Number,
+    end: Tensor | Number,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
     if steps < 0:
@@ -381,7 +383,7 @@ def linspace(
     complex_ends = isinstance(start, complex) or isinstance(end, complex)
     wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
     if is_symbolic(steps) and not complex_ends:
-        place = _iota(steps, float64)
+        place = _iota(float64, steps)
         line = place * ((end - start) / (steps - 1)) + start
         return finish(cast(where(eq(place, steps - 1), end, line), wanted), requires_grad, device)
     values = np.linspace(start, end, steps)
@@ -390,13 +392,13 @@ def linspace(
 
 @declared(method=False, factory=True, out=True)
 def logspace(
-    start: Any,
-    end: Any,
+    start: Tensor | Number,
+    end: Tensor | Number,
     steps: int,
     base: float = 10.0,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``base`` to equally spaced powers."""
@@ -406,7 +408,7 @@ def logspace(
     return finish(constant(values.astype((dtype or default_dtype()).numpy)), requires_grad, device)
 
 
-def _ends(start: Any, end: Any, dtype: DType | None) -> tuple[Any, Any]:
+def _ends(start: Tensor | Number, end: Tensor | Number, dtype: DType | None) -> tuple[Any, Any]:
     """The ends of a range as Python numbers, whole ones for integers."""
     ends = _plain(start), _plain(end)
     return (_whole(ends[0]), _whole(ends[1])) if dtype is not None and dtype.category == 1 else ends
@@ -419,7 +421,7 @@ def _whole(n: Any) -> int:
 
 @declared(method=False, factory=True, out=True)
 def eye(
-    n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    n: int, m: int | None = None, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     wanted = dtype or default_dtype()
@@ -429,8 +431,7 @@ def eye(
             raise UsageError(f"{name} must be greater or equal to 0, got {extent}")
     if state.trace is None:
         return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
-    rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])
-    places = wrap_value(state.trace.apply(Iota((n, columns), 1, int64), ())[0])
+    rows, places = _iota(int64, n, columns), _iota(int64, n, columns, axis=1)
     return finish(cast(eq(rows, places), wanted), requires_grad, device)
 
 
@@ -445,6 +446,4 @@ def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any])
     return found if cls is Tensor else Tensor._make_subclass(cls, found)
 
 
-METHODS: dict[str, Any] = {
-    "_construct": staticmethod(construct),
-}
+METHODS: dict[str, Any] = {"_construct": staticmethod(construct)}

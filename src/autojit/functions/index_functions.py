@@ -14,7 +14,7 @@ from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.on_device import placed
-from autojit.dispatch.promotion import NUMBERS, as_operand, cast, together
+from autojit.dispatch.promotion import NUMBERS, Number, Operand, as_operand, cast, together
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, lt, where
 from autojit.functions.elementwise import add, scaled, sub
@@ -139,7 +139,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 @declared(in_place="values", out=True)
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
     addends = source if is_one(alpha) else scaled(source, alpha)
     if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
@@ -163,15 +163,11 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @declared(in_place="values")
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """``input`` with a value at positions along ``dim``; positions may repeat."""
     t = type_of(input)
     axis = normalize_axis(dim, t.ndim, "index_fill")
-    if isinstance(value, Tensor) and type_of(value).ndim:
-        raise UsageError(
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
-            "dimension(s)."
-        )
+    _require_number("index_fill_", value)
     places = _line(index, "index_fill").reshape(-1)
     extent = t.shape[axis] if t.ndim else 1
     none, all_ = number(False, bool_).expand(extent), number(True, bool_).expand(type_of(places).shape)
@@ -179,6 +175,14 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     aligned = chosen.reshape([extent if a == axis else 1 for a in range(t.ndim)])
     filling = number(value, t.dtype) if isinstance(value, NUMBERS) else cast(as_operand(value), t.dtype)
     return where(aligned, filling, input)
+
+
+def _require_number(name: str, value: object) -> None:
+    if isinstance(value, Tensor) and type_of(value).ndim:
+        raise UsageError(
+            f"{name} only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
+            "dimension(s)."
+        )
 
 
 @declared(in_place="values")
@@ -194,7 +198,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
 
 
 @declared(in_place="values")
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """``value`` where the mask holds."""
     if type_of(mask).dtype is not bool_:
         raise UsageError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
@@ -203,11 +207,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     if kind.is_complex and not t.dtype.is_complex:
         raise UsageError(f"value cannot be converted to type {t.dtype.name} without overflow", {"value": value})
     if isinstance(value, Tensor):
-        if type_of(value).ndim:
-            raise UsageError(
-                f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
-                "dimension(s)."
-            )
+        _require_number("masked_fill", value)
         return where(mask, cast(value, t.dtype), input)
     return where(mask, number(value, t.dtype), input)
 
@@ -245,7 +245,7 @@ _FEW_ELEMENTS = "masked_scatter: Number of elements of source is less than the n
 @declared(out=True)
 def searchsorted(
     sorted_sequence: Tensor,
-    input: Any,
+    input: Operand,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -277,14 +277,14 @@ def searchsorted(
 
 
 @declared(out=True)
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Which bucket between boundaries each element falls in."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @declared(out=True)
 @refuses("bool complex")
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
     x, pool = as_operand(elements), as_operand(test_elements)
     if type_of(pool).size > _FEW_TESTS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
 from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.on_device import moved, placed
-from autojit.dispatch.promotion import NUMBERS, as_operand, cast
+from autojit.dispatch.promotion import NUMBERS, Operand, as_operand, cast
 from autojit.dispatch.view_memo import keep, recall
 from autojit.dispatch.view_nodes import one_node
 from autojit.functions.comparison import clamp, minimum, where
@@ -39,33 +39,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Subscript(NamedTuple):
-    """A normalised subscript.
-
-    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
-    new ones; ``indices`` the index tensor per axis of that shape, or None.
-    """
-
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
-    steps: tuple[int, ...]
-    shape: tuple[int, ...]
-    indices: tuple[Tensor | None, ...]
-
-    @property
-    def is_advanced(self) -> bool:
-        return any(i is not None for i in self.indices)
-
-
-def getitem(x: Tensor, key: Any) -> Tensor:
+def getitem(x: Tensor, key: object) -> Tensor:
     """``x[key]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
     index = key
     what = _constant(index)
     if what is not None:
-        key, found = recall(what, x)
+        memo, found = recall(what, x)
         if found is None:
             found = one_node(_basic(x, index), x, _node_name(index))
-            keep(key, x, found)
+            keep(memo, x, found)
         return found
     if isinstance(index, list):
         index = _as_tuple(index)
@@ -99,7 +81,7 @@ def _as_tuple(index: list[Any]) -> Any:
     return tuple(index)
 
 
-def _basic(x: Tensor, index: Any) -> Tensor:
+def _basic(x: Tensor, index: object) -> Tensor:
     """``x[index]`` by views alone."""
     seen = _view(x, normalize(x, index))
     return seen if seen is not x else x.view(x.shape)
@@ -126,7 +108,7 @@ def _constant(index: Any) -> tuple[Any, ...] | None:
     return tuple(parts)
 
 
-def _node_name(index: Any) -> str:
+def _node_name(index: object) -> str:
     """The last thing a subscript does, by torch's name."""
     items = index if isinstance(index, tuple) else (index,)
     for item in reversed(items):
@@ -139,10 +121,10 @@ def _node_name(index: Any) -> str:
     return "SliceBackward0" if isinstance(index, slice) else "AliasBackward0"
 
 
-def setitem(x: Tensor, key: Any, value: Any) -> None:
+def setitem(x: Tensor, key: object, value: Operand) -> None:
     """``x[key] = value``; the value is broadcast and converted to the dtype of ``x``."""
     value = _value(x, value)
-    index = _as_tuple(key) if isinstance(key, list) else key
+    index: Any = _as_tuple(key) if isinstance(key, list) else key
     row = _row_for_mask(x, (index,), value)
     if row is not None:
         aligned = _aligned_mask(x, index)
@@ -181,19 +163,19 @@ def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
     return mask.reshape((*shape, *(1,) * (ndim - len(shape))))
 
 
-def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
+def put(x: Tensor, index: Any, value: Operand, accumulate: bool) -> Tensor:
     """``x`` with ``value`` written or added at ``x[index]``, as a new tensor."""
     value = _value(x, value)
     row = _row_for_mask(x, index, value)
     if row is not None:
         return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)
     subscript = normalize(x, index)
-    if subscript.shape != type_of(x).shape or any(subscript.starts):
+    if tuple(subscript.shape) != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
     return _put(x, subscript, value, accumulate)
 
 
-def _value(x: Tensor, value: Any) -> Tensor:
+def _value(x: Tensor, value: Operand) -> Tensor:
     if isinstance(value, NUMBERS):
         return x._literal(value, type_of(x).with_shape(()))
     if not isinstance(value, Tensor):
@@ -214,7 +196,7 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
         seems_equal(a, 0) and surely_equal(b, n) and c == 1
         for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
     )
-    found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
+    found = x if whole else bind(Slice(tuple(s.starts), tuple(s.stops), tuple(s.steps)), x)
     return reshape(found, s.shape)
 
 
@@ -268,16 +250,16 @@ def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
     return permute(done, inverse)
 
 
-def normalize(x: Tensor, index: Any) -> Subscript:
+def normalize(x: Tensor, index: object) -> Subscript:
     """Resolve a subscript against a tensor; IndexError as torch when it does not fit."""
     items = list(index) if isinstance(index, tuple) else [index]
     items = [_item(i) for i in items]
     shape = type_of(x).shape
     _expand_ellipsis(items, len(shape))
-    builder = _Builder(shape)
+    found = Subscript(shape)
     for item in items:
-        builder.take(item)
-    return builder.finish()
+        found.take(item)
+    return found
 
 
 def _item(item: Any) -> Any:
@@ -285,18 +267,14 @@ def _item(item: Any) -> Any:
     if isinstance(item, bool | np.bool_):
         return wrap(np.asarray(bool(item)))
     if isinstance(item, list | range | tuple):
-        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item)
+        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item])
         item = item if item.size else item.astype(np.int64)
     if isinstance(item, np.ndarray):
         return item if item.dtype == np.bool_ and item.ndim else wrap(item)
     return item
 
 
-def _is_flat(item: Sequence[Any]) -> bool:
-    return any(isinstance(i, Tensor) for i in item)
-
-
-def _consumed(item: Any) -> int:
+def _consumed(item: object) -> int:
     if item is None or item is Ellipsis:
         return 0
     if isinstance(item, np.ndarray):
@@ -344,17 +322,25 @@ def _clipped(bound: Tensor, length: Tensor) -> Tensor:
     return minimum(clamp(from_start, min=0), length)
 
 
-class _Builder:
-    """Walks the subscript's items along the axes."""
+class Subscript:
+    """A subscript resolved against a shape, item by item.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.extents = shape
+    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
+    new ones; ``indices`` the index tensor per axis of that shape, or None.
+    """
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self.extents = extents
         self.axis = 0
         self.starts: list[int] = []
         self.stops: list[int] = []
         self.steps: list[int] = []
         self.shape: list[int] = []
         self.indices: list[Tensor | None] = []
+
+    @property
+    def is_advanced(self) -> bool:
+        return any(i is not None for i in self.indices)
 
     def take(self, item: Any) -> None:
         if item is None:
@@ -460,8 +446,3 @@ class _Builder:
                     f"The shape of the mask {list(shape)} at index {k} does not match the shape of the indexed tensor "
                     f"{list(self.extents)} at index {self.axis + k}"
                 )
-
-    def finish(self) -> Subscript:
-        return Subscript(
-            tuple(self.starts), tuple(self.stops), tuple(self.steps), tuple(self.shape), tuple(self.indices)
-        )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import cast, refuse_numbers, together
+from autojit.dispatch.promotion import Operand, cast, refuse_numbers, together
 from autojit.functions.comparison import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
 from autojit.functions.factories import arange, full
 from autojit.functions.order import cumsum
@@ -26,7 +26,7 @@ class Frexp(NamedTuple):
     exponent: Tensor
 
 
-def _integers(name: str, input: Any, other: Any) -> tuple[Tensor, Tensor]:
+def _integers(name: str, input: Operand, other: Operand) -> tuple[Tensor, Tensor]:
     refuse_numbers(name, input, other)
     x, y = together(input, other, name)
     if type_of(x).dtype.category != 1:

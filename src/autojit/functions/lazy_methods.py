@@ -29,7 +29,7 @@ class LaterMethod:
         self.module = module
         self.method: Any = None
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         method = self.method
         if method is None:
             import_module(self.module)

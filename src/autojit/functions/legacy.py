@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    set_default_dtype,
-    uint8,
-)  # fmt: skip
+from autojit.core import dtypes
+from autojit.core.dtypes import DType, set_default_dtype
 from autojit.core.errors import ArgumentError
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import tensor, zeros
@@ -32,7 +18,7 @@ class TensorKind(type):
 
     dtype: DType
 
-    def __call__(cls, *data: Any, **options: Any) -> Tensor:
+    def __call__(cls, *data: Any, **options: object) -> Tensor:
         if not data:
             return zeros(0, dtype=cls.dtype)
         (first, *_) = data
@@ -52,9 +38,10 @@ class TensorKind(type):
 
 
 _DTYPES = {
-    "FloatTensor": float32, "DoubleTensor": float64, "HalfTensor": float16, "BFloat16Tensor": bfloat16,
-    "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16, "IntTensor": int32, "LongTensor": int64,
-    "BoolTensor": bool_, "ComplexFloatTensor": complex64, "ComplexDoubleTensor": complex128,
+    "FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16, "ByteTensor": dtypes.uint8, "CharTensor": dtypes.int8,
+    "ShortTensor": dtypes.int16, "IntTensor": dtypes.int32, "LongTensor": dtypes.int64, "BoolTensor": dtypes.bool_,
+    "ComplexFloatTensor": dtypes.complex64, "ComplexDoubleTensor": dtypes.complex128,
 }  # fmt: skip
 KINDS: dict[str, TensorKind] = {
     name: TensorKind(name, (), {"dtype": dtype, "__doc__": f"A tensor of {dtype.name} from data or extents."})
@@ -70,7 +57,7 @@ def kind_name(t: Tensor) -> str:
     return f"autojit.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
 
 
-def set_default_tensor_type(t: Any) -> None:
+def set_default_tensor_type(t: object) -> None:
     """``set_default_dtype`` of a class such as ``DoubleTensor``, or of its name.
 
     Raises:
@@ -93,7 +80,7 @@ def set_default_tensor_type(t: Any) -> None:
 def type_(self: Tensor, dtype: None = None, non_blocking: bool = False) -> str: ...
 @overload
 def type_(self: Tensor, dtype: str | DType | TensorKind, non_blocking: bool = False) -> Tensor: ...
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type; with a dtype, a class or a name, the tensor converted to it.
 
     Raises:
@@ -121,10 +108,9 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return cast(self, dtype)
 
 
-def new(self: Tensor, *data: Any, **options: Any) -> Tensor:
+def new(self: Tensor, *data: Any, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
-    made: Tensor = KINDS[_NAMES[type_of(self).dtype]](*data)
-    return made
+    return KINDS[_NAMES[type_of(self).dtype]](*data)
 
 
 METHODS: dict[str, Any] = {"type": type_, "new": new}

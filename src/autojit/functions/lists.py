@@ -6,11 +6,13 @@ has one entry per tensor; any other is the same for all tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import DECLARED
+from autojit.dispatch.promotion import Operand
 from autojit.history.op_node import rename_node
 from autojit.tensor.tensor import Tensor
 
@@ -40,7 +42,7 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
 
 
 def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    def of_lists(self: Any, *arguments: Any, **options: Any) -> list[Any]:
+    def of_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> list[Any]:
         given = _by_tensor(name, (self, *arguments))
         results = [function(*each, **options) for each in given]
         second: Any = arguments[0] if arguments else None
@@ -50,9 +52,8 @@ def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any
                 rename_node(y, _node_of(name), scalars=tuple(second))
         return results
 
-    of_lists.__name__ = of_lists.__qualname__ = name
-    of_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` of every tensor of a list; the list of results."
-    return of_lists
+    plain = name.removeprefix("_foreach_")
+    return named(of_lists, name, f"``{plain}`` of every tensor of a list; the list of results.")
 
 
 def _node_of(name: str) -> str:
@@ -63,7 +64,7 @@ def _node_of(name: str) -> str:
 def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The larger (smaller) of each element and those of a tensor, or a number."""
 
-    def extreme(x: Tensor, other: Any) -> Any:
+    def extreme(x: Tensor, other: Operand) -> Any:
         if isinstance(other, Tensor):
             return of_tensors(x, other)
         return rename_node(of_number(x, other), f"Foreach{name.title()}Backward0", scalar=other)
@@ -74,12 +75,10 @@ def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name
 def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:
     run = _of_lists(name, method)
 
-    def change_lists(self: Any, *arguments: Any, **options: Any) -> None:
+    def change_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> None:
         run(self, *arguments, **options)
 
-    change_lists.__name__ = change_lists.__qualname__ = name
-    change_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` on every tensor of a list."
-    return change_lists
+    return named(change_lists, name, f"``{name.removeprefix('_foreach_')}`` on every tensor of a list.")
 
 
 def _by_tensor(name: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:

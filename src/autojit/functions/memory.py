@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from autojit.core.device import DeviceLike
 from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
@@ -52,7 +53,7 @@ channels_last_3d = MemoryFormat("channels_last_3d")
 _CHANNELS_LAST_RANK = {channels_last: 4, channels_last_3d: 5}
 
 
-def _axis_order(x: Tensor, memory_format: Any) -> list[int]:
+def _axis_order(x: Tensor, memory_format: MemoryFormat) -> list[int]:
     """The axes from the outermost in memory to the innermost."""
     ndim = type_of(x).ndim
     rank = _CHANNELS_LAST_RANK.get(memory_format)
@@ -63,7 +64,7 @@ def _axis_order(x: Tensor, memory_format: Any) -> list[int]:
     return [0, *range(2, ndim), 1]
 
 
-def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
+def contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_format) -> Tensor:
     """In row-major memory (or in another format); the tensor itself if it already is."""
     if is_contiguous(self, memory_format=memory_format):
         return self
@@ -90,7 +91,7 @@ def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
     return fresh
 
 
-def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bool:
+def is_contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_format) -> bool:
     """Whether the elements are row by row in memory (or in another format) without gaps."""
     if memory_format is contiguous_format:
         return bool(layout_of(self).flags.c_contiguous)
@@ -313,7 +314,7 @@ def new_empty_strided(
     stride: Sequence[int],
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``empty_strided`` in this tensor's dtype."""
@@ -335,7 +336,7 @@ def empty_strided(
     stride: Sequence[int],
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
@@ -348,21 +349,14 @@ def empty_strided(
     return made
 
 
+_PLAIN = (
+    contiguous, is_contiguous, stride, storage_offset, data_ptr, untyped_storage, storage, is_set_to, is_pinned,
+    is_shared, share_memory_, as_subclass,
+)  # fmt: skip
 METHODS: dict[str, Any] = {
-    "contiguous": contiguous,
-    "is_contiguous": is_contiguous,
-    "stride": stride,
-    "storage_offset": storage_offset,
-    "data_ptr": data_ptr,
-    "untyped_storage": untyped_storage,
-    "storage": storage,
-    "is_set_to": is_set_to,
-    "is_pinned": is_pinned,
-    "is_shared": is_shared,
-    "share_memory_": share_memory_,
+    **{method.__name__: method for method in _PLAIN},
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
-    "as_subclass": as_subclass,
     "name": property(lambda self: None, doc="Tensors have no name."),
     **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
     **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},

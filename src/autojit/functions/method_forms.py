@@ -33,7 +33,7 @@ class _Method:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.__wrapped__ = function
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: object, **options: object) -> Any:
         return self.__wrapped__(*arguments, **options)
 
     @property
@@ -90,7 +90,7 @@ def with_numpy_names(function: F) -> F:
     names = parameter_names(function)
     taken, is_second, is_third = frozenset(names), names[1:2] == ("dim",), names[2:3] == ("keepdim",)
 
-    def numpy_named(*arguments: Any, dim: Any = _ABSENT, keepdim: Any = _ABSENT, **options: Any) -> Any:
+    def numpy_named(*arguments: object, dim: object = _ABSENT, keepdim: object = _ABSENT, **options: object) -> Any:
         try:
             if dim is _ABSENT and keepdim is _ABSENT and not options:
                 return function(*arguments)
@@ -111,7 +111,7 @@ def with_numpy_names(function: F) -> F:
     return called_like(function, numpy_named)
 
 
-def _by_name(options: dict[str, Any], dim: Any, keepdim: Any) -> dict[str, Any]:
+def _by_name(options: dict[str, Any], dim: object, keepdim: object) -> dict[str, Any]:
     given = {name: value for name, value in (("dim", dim), ("keepdim", keepdim)) if value is not _ABSENT}
     return options | given
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.source import here
+from autojit.core.wrapping import named
 from autojit.dispatch import dispatch
 from autojit.dispatch.declared import DECLARED, Declaration
 from autojit.dispatch.inplace import check_writable, in_place, in_place_method
@@ -63,11 +64,10 @@ FAMILIES = (  # whose functions are declared
 def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """In-place comparisons keep the tensor's dtype."""
 
-    def compare(self: Tensor, *arguments: Any) -> Tensor:
+    def compare(self: Tensor, *arguments: object) -> Tensor:
         return in_place(self, name, lambda x, *rest: function(x, *rest).to(type_of(x).dtype), arguments, {})
 
-    compare.__name__ = compare.__qualname__ = name
-    return compare
+    return named(compare, name)
 
 
 _NAMES_IN_PLACE = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
@@ -87,7 +87,7 @@ def take_form(x: Tensor, chain: Sequence[Op], name: str, is_followed: bool = Fal
 def _shape_changing(name: str, function: Callable[..., Any], is_followed: bool = False) -> Callable[..., Tensor]:
     """``unsqueeze_`` and its like: the tensor itself becomes the view."""
 
-    def change(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    def change(self: Tensor, *arguments: object, **options: object) -> Tensor:
         check_writable(self, name)
         if state.trace is not None and self._array is not None and not state.trace.has_begun(self):
             state.trace.cannot(f"the step gives a tensor that exists outside it another shape by {name}()")
@@ -117,8 +117,7 @@ def _shape_changing(name: str, function: Callable[..., Any], is_followed: bool =
             self._view.value_changes = storage.changes
         return self
 
-    change.__name__ = change.__qualname__ = name
-    return change
+    return named(change, name)
 
 
 def _leave_unrecorded(x: Tensor) -> None:
@@ -136,14 +135,14 @@ def _leave_unrecorded(x: Tensor) -> None:
         x._grad_fn.register_prehook(ExpectedShape(x._grad_fn, x._output_nr))
 
 
-def _text(self: Tensor, *, tensor_contents: Any = None) -> str:
+def _text(self: Tensor, *, tensor_contents: object = None) -> str:
     """The tensor as torch prints it; ``printing`` is imported when it is first needed."""
     from autojit.functions.printing import to_text
 
     return to_text(self)
 
 
-def _taking_like(method: Any, in_place_form: Any) -> Any:
+def _taking_like(method: object, in_place_form: Any) -> Any:
     """The in-place form, which says that it takes what the method takes."""
     in_place_form.__wrapped__ = method
     return in_place_form

@@ -14,7 +14,7 @@ from autojit.dispatch.promotion import NUMBERS
 from autojit.tensor.tensor import Tensor, type_of
 
 
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: object) -> bool:
     """Whether an object is a Tensor."""
     return isinstance(obj, Tensor)
 

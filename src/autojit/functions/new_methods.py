@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import Number
 from autojit.functions.factories import full, tensor
-from autojit.functions.shape import sizes_of
+from autojit.functions.shape import Sizes, sizes_of
 from autojit.tensor.state import made_like, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
 @declared(function=False, factory=True)
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    self: Tensor, data: object, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """A tensor of data in this tensor's dtype."""
     t = type_of(self)
@@ -26,11 +27,11 @@ def new_tensor(
 @declared(function=False, factory=True)
 def new_full(
     self: Tensor,
-    size: Any,
-    fill_value: Any,
+    size: Sizes,
+    fill_value: Tensor | Number,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A value repeated in a shape, in this tensor's dtype."""
@@ -40,31 +41,18 @@ def new_full(
     return made_like(self, made) if state.layers else made
 
 
-def _given(size: tuple[Any, ...], name: str) -> tuple[int, ...]:
-    if not size:
-        raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
-    return sizes_of(size)
+def _new(name: str, value: int, doc: str) -> None:
+    def new(
+        self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+    ) -> Tensor:
+        if not size:
+            raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
+        return new_full(self, sizes_of(size), value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    named(new, name, doc)
+    declared(function=False, factory=True)(new)
 
 
-@declared(function=False, factory=True)
-def new_zeros(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Zeros in this tensor's dtype."""
-    return new_full(self, _given(size, "new_zeros"), 0, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(function=False, factory=True)
-def new_ones(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Ones in this tensor's dtype."""
-    return new_full(self, _given(size, "new_ones"), 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(function=False, factory=True)
-def new_empty(
-    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Unspecified elements in this tensor's dtype."""
-    return new_zeros(self, *size, dtype=dtype, device=device, requires_grad=requires_grad)
+_new("new_zeros", 0, "Zeros in this tensor's dtype.")
+_new("new_ones", 1, "Ones in this tensor's dtype.")
+_new("new_empty", 0, "Unspecified elements in this tensor's dtype.")

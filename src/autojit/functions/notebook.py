@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from autojit.functions.printing import PrintOptions, number_format
 from autojit.history.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _STYLE = "text-align: right; font-family: monospace"
 
@@ -42,7 +46,7 @@ def _shown(extent: int) -> list[int | None]:
     return [*range(edge), None, *range(extent - edge, extent)]
 
 
-def _cell(array: Any, row: int | None, column: int | None, text: Any) -> str:
+def _cell(array: NDArray[Any], row: int | None, column: int | None, text: Callable[[Any], str]) -> str:
     shown = "…" if row is None or column is None else escape(str(text(array[row, column])).strip())
     return f"<td>{shown}</td>"
 

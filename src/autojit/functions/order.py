@@ -93,10 +93,10 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 @refuses("bool complex")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest along ``dim`` (from 1) and where it is."""
-    return _kept(ops.kthvalue(input, k, dim), dim, keepdim, input.ndim > 0)
+    return kept(ops.kthvalue(input, k, dim), dim, keepdim, input.ndim > 0)
 
 
-def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) -> ValuesIndices:
+def kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) -> ValuesIndices:
     """The pair, with the reduced axis put back on request where there was one."""
     values, indices = found
     if keepdim and is_line:

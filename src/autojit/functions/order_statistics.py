@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autojit.core.dtypes import int64
@@ -11,22 +9,21 @@ from autojit.core.errors import UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import number
-from autojit.dispatch.promotion import cast
-from autojit.dispatch.requirements import is_known, require
+from autojit.dispatch.promotion import Real, cast
+from autojit.dispatch.requirements import is_known
 from autojit.functions.autocast import in_full_precision
-from autojit.functions.comparison import clamp, maximum, minimum
+from autojit.functions.comparison import clamp, maximum
 from autojit.functions.order import sort
+from autojit.functions.statistics import neighbours, require_inside, require_interpolation
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
-
-_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @declared(out=True)
 @in_full_precision
 def nanquantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor, q: Tensor | Real, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """``quantile`` of the elements that are not NaN; NaN where there are none. Differentiable in both operands.
 
@@ -46,8 +43,7 @@ def nanquantile(
         raise UsageError("quantile() input tensor must be either float or double dtype", {"input": input})
     if seems_equal(spec.size, 0):
         raise UsageError("quantile() input tensor must be non-empty", {"input": input})
-    if interpolation not in _INTERPOLATIONS:
-        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
+    require_interpolation(interpolation)
     points = q if isinstance(q, Tensor) else number(float(q), spec.dtype)
     _require_points(input, points)
     x = input.reshape(-1) if dim is None or spec.ndim == 0 else input
@@ -68,21 +64,11 @@ def _require_points(x: Tensor, points: Tensor) -> None:
     if type_of(points).dtype is not type_of(x).dtype:
         raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
     if not is_known(points) or not np.all((points._array >= 0) & (points._array <= 1)):
-        require(points, lambda q: (q >= 0) & (q <= 1), _OUTSIDE_RANGE, "0 to 1", named="q")
-
-
-_OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
+        require_inside(points)
 
 
 def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -> Tensor:
     """The elements at fractional places of the last axis, which may differ from row to row."""
-    weight: Tensor | float | None
-    if interpolation != "linear":
-        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
-        low = whole[interpolation]().detach()
-        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
-    else:
-        low = place.detach().floor()
-        high, weight = minimum(low + 1, maximum(last, last * 0)), place - low
-    below: Tensor = ordered.gather(-1, cast(low, int64))
+    low, high, weight = neighbours(place, lambda dtype: maximum(last, last * 0), interpolation)
+    below = ordered.gather(-1, cast(low, int64))
     return below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)

@@ -8,6 +8,7 @@ a call runs line by line (except for ``x.data -= y``, which gives the tensor the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
-from autojit.functions.memory import UntypedStorage, row_major_steps, storage_offset
-from autojit.functions.shape import sizes_of
+from autojit.functions.memory import MemoryFormat, UntypedStorage, row_major_steps, storage_offset
+from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import shows_grad
 from autojit.history.view_rules import leaf_written
 from autojit.tensor.state import carry, quietly, state
@@ -90,7 +91,13 @@ def _is_its_own(self: Tensor, other: Tensor) -> bool:
     )
 
 
-def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+def set_(
+    self: Tensor,
+    source: Any = None,
+    storage_offset: int = 0,
+    size: Sizes | None = None,
+    stride: Sequence[int] | None = None,
+) -> Tensor:
     """Look at the memory of ``source`` from now on (an empty one without ``source``); counts as an in-place change."""
     if state.trace is not None:
         state.trace.cannot("the step lets a tensor look at other memory by set_()")
@@ -118,7 +125,7 @@ def _check_resizable(self: Tensor) -> None:
         state.trace.cannot("the step lets the memory of a tensor grow or shrink by resize_()")
 
 
-def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:
     """Another shape in the same memory, read in row-major order; new elements are unspecified. Another shape counts as
     an in-place change.
 
@@ -151,12 +158,12 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
 
 
 @declared()
-def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """``resize_`` to the shape of another tensor."""
     return resize_(input, type_of(the_template).shape)
 
 
-def resize(self: Tensor, *sizes: Any) -> Tensor:
+def resize(self: Tensor, *sizes: Sizes) -> Tensor:
     """``view`` under its old name."""
     warn("non-inplace resize is deprecated", UserWarning)
     return self.view(*sizes)

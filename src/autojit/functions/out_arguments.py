@@ -7,7 +7,7 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import CO_VARARGS, unwrap
 from typing import Any
 
@@ -18,6 +18,7 @@ from autojit.core.source import relay, stand_in
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import PLAIN_OUT, Out
 from autojit.dispatch.inplace import copy_into
+from autojit.dispatch.promotion import Operand
 from autojit.functions.argument_errors import raise_for_kinds
 from autojit.functions.method_forms import F, called_like, in_our_names, parameter_names
 from autojit.functions.other_memory import resize_
@@ -45,7 +46,7 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
     is_short = (inner.__defaults__, inner.__kwdefaults__) == (None, None)
     if is_short and names == ("input",):  # short ways: what every call pays counts
 
-        def of_one(input: Any, *, out: Any = None) -> Any:
+        def of_one(input: Operand, *, out: object = None) -> Any:
             try:
                 return function(input) if out is None else _into(out, rule, function, (input,), {})
             except Exception as error:
@@ -56,7 +57,7 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
 
     if is_short and names == ("input", "other"):
 
-        def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
+        def of_two(input: Operand, other: Operand, *, out: object = None) -> Any:
             try:
                 return function(input, other) if out is None else _into(out, rule, function, (input, other), {})
             except Exception as error:
@@ -67,7 +68,7 @@ def with_out(function: F, out: Out = PLAIN_OUT) -> F:
 
     own_names = frozenset(names)
 
-    def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
+    def taking_out(*arguments: object, out: object = None, **options: object) -> Any:
         try:
             if options:
                 options = in_our_names(options, own_names)
@@ -88,9 +89,10 @@ def _into(
     """Call the function and put what it gives into ``out``, as ``rule`` asks."""
     name = function.__name__
     places = tuple(out) if isinstance(out, list | tuple) else (out,)
-    _refuse_gradients(name, (*arguments, *options.values(), *places))
+    operands = _tensors_among((*arguments, *options.values()))
+    _refuse_gradients(name, [*operands, *_tensors_among(places)])
     if rule.is_apart:
-        _refuse_shared_memory((*arguments, *options.values()), places)
+        _refuse_shared_memory(operands, places)
     with grad_mode(False):
         found = function(*arguments, **options)
     results = found if isinstance(found, tuple) else (found,)
@@ -110,7 +112,7 @@ def with_layout(function: F) -> F:
         tensor([0., 0.])
     """
 
-    def making(*arguments: Any, **options: Any) -> Any:
+    def making(*arguments: object, **options: object) -> Any:
         layout = _layout_among(options) if options else None
         try:
             found = function(*arguments, **options)
@@ -142,7 +144,7 @@ def making_out(function: F, out: Out) -> F:
     rule, lists_extents = out, bool(function.__code__.co_flags & CO_VARARGS)
     keeps_dtype = "dtype" in (function.__kwdefaults__ or {})
 
-    def making(*arguments: Any, out: Any = None, **options: Any) -> Any:
+    def making(*arguments: object, out: Any = None, **options: object) -> Any:
         if lists_extents and "size" in options:
             arguments = (options.pop("size"),)
         if out is None:
@@ -165,39 +167,33 @@ def _like(found: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
     return tuple(places) if made is None else made(places)
 
 
-def _refuse_gradients(name: str, given: Sequence[Any]) -> None:
-    if state.layers:
-        _refuse_tangents(name, given)
-    if not state.grad_enabled:
-        return
-    for item in given:
-        members = item if isinstance(item, list | tuple) else (item,)
-        if any(isinstance(t, Tensor) and shows_grad(t) for t in members):
-            raise UsageError(
-                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                "arguments requires grad.",
-                fix="call it under no_grad(), or without out=",
-            )
-
-
-def _refuse_tangents(name: str, given: Sequence[Any]) -> None:
+def _tensors_among(given: Iterable[object]) -> list[Tensor]:
+    """The tensors, also those in lists and tuples."""
     members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
-    tensors = [t for t in members if isinstance(t, Tensor)]
+    return [t for t in members if isinstance(t, Tensor)]
+
+
+def _refuse_gradients(name: str, given: Sequence[Tensor]) -> None:
     for level in state.layers:
         tangent = getattr(level, "tangent", None)  # of a ForwardLevel
-        if tangent is not None and any(tangent(t) is not None for t in tensors):
+        if tangent is not None and any(tangent(t) is not None for t in given):
             raise NotImplementedError(
                 f"Trying to use forward AD with {name}_out that does not support it because it is an out= function. "
                 "Call it without out=."
             )
+    if state.grad_enabled and any(map(shows_grad, given)):
+        raise UsageError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad.",
+            fix="call it under no_grad(), or without out=",
+        )
 
 
-def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
-    members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
-    arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
+def _refuse_shared_memory(given: Sequence[Tensor], places: Sequence[Tensor]) -> None:
+    arrays = [t._array for t in given if t._array is not None]
     for place in places:
         overlaps = place._array is not None and any(share_memory(place._array, array) for array in arrays)
-        if overlaps or any(t is place for t in members):
+        if overlaps or any(t is place for t in given):
             raise UsageError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                 "memory location. Please clone() the tensor before performing the operation.",

@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def own_memory(function: Function) -> Function:
     """The function, whose result never shows memory of its first operand."""
 
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         found = function(*arguments, **options)
         operand = arguments[0] if arguments else next(iter(options.values()))
         return clone(found) if isinstance(operand, Tensor) and _shows(found, operand) else found
@@ -32,7 +32,7 @@ def own_memory(function: Function) -> Function:
     return found
 
 
-def _shows(found: Any, operand: Tensor) -> bool:
+def _shows(found: object, operand: Tensor) -> bool:
     if not isinstance(found, Tensor):
         return False
     if found is operand or (found._storage is not None and found._storage is operand._storage):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from autojit.core.top_level import top_level
 from autojit.history.recording import require_unchanged, wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class PrintOptions:
@@ -60,7 +64,7 @@ def set_printoptions(
 class _Numbers:
     """Formats the numbers of one tensor alike: width and notation are chosen from all that are shown."""
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: NDArray[Any]) -> None:
         self.is_float = values.dtype.kind == "f"
         finite = values[np.isfinite(values) & (values != 0)] if self.is_float else values
         self.whole = self.is_float and bool(finite.size == 0 or np.all(finite == np.ceil(finite)))
@@ -69,7 +73,7 @@ class _Numbers:
             self.scientific = PrintOptions.sci_mode
         self.width = max((len(self._text(v)) for v in values.ravel()), default=0)
 
-    def _is_wide(self, sizes: Any) -> bool:
+    def _is_wide(self, sizes: NDArray[Any]) -> bool:
         low, high = float(sizes.min()), float(sizes.max())
         if self.whole:
             return high / low > 1000.0 or high > 1.0e8
@@ -88,7 +92,7 @@ class _Numbers:
         return self._text(value).rjust(self.width)
 
 
-def _complex_text(values: Any) -> Any:
+def _complex_text(values: NDArray[Any]) -> Any:
     real, imag = _Numbers(values.real), _Numbers(np.abs(values.imag))
 
     def text(value: Any) -> str:
@@ -98,7 +102,7 @@ def _complex_text(values: Any) -> Any:
     return text
 
 
-def _lines(array: Any, text: Any, indent: int, summary: bool) -> str:
+def _lines(array: NDArray[Any], text: Callable[[Any], str], indent: int, summary: bool) -> str:
     if array.ndim == 0:
         return str(text(array[()]))
     edge = PrintOptions.edgeitems
@@ -119,7 +123,7 @@ def _wrapped(parts: list[str], indent: int) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def _shown(array: Any, summary: bool) -> Any:
+def _shown(array: NDArray[Any], summary: bool) -> Any:
     """The elements that will be printed, for choosing the notation."""
     if not summary or array.ndim == 0:
         return array
@@ -130,18 +134,18 @@ def _shown(array: Any, summary: bool) -> Any:
     return array
 
 
-def body(array: Any, indent: int) -> str:
+def body(array: NDArray[Any], indent: int) -> str:
     """The nested brackets."""
     array = _printable(array)
     return _lines(array, number_format(array), indent, array.size > PrintOptions.threshold)
 
 
-def _printable(array: Any) -> Any:
+def _printable(array: NDArray[Any]) -> Any:
     small = array.dtype.kind == "V" or array.dtype == np.float16 or array.dtype.name == "bfloat16"
     return array.astype(np.float32) if small else array
 
 
-def number_format(array: Any) -> Any:
+def number_format(array: NDArray[Any]) -> Any:
     """The function that writes an element of the array as all that are shown are written."""
     shown = _shown(_printable(array), array.size > PrintOptions.threshold)
     return _complex_text(shown) if array.dtype.kind == "c" else _Numbers(shown)

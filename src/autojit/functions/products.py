@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from autojit import ops
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply_pair
 from autojit.dispatch.kernels import in_one_step
-from autojit.dispatch.promotion import as_operand, together
+from autojit.dispatch.promotion import Operand, as_operand, together
 from autojit.history.op_node import rename_node
 from autojit.ops.matmul import MATMUL
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 
-def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def _products(name: str, x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
     a, b = as_operand(x, name), as_operand(y, name)
     if type_of(a).dtype is not type_of(b).dtype:
         raise UsageError(
@@ -104,7 +104,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 @declared(method=False, out=True)
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Contraction over pairs of axes."""
     pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
     return ops.tensordot(a, b, pairs)

@@ -1,22 +1,22 @@
 """Random tensors: generators, and the distributions drawn from them.
 
 A generator's state is an int64[2] tensor (seed, offset). Each draw is a pure op of the state, then the offset moves on
-by
-the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager mode.
+by the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager
+mode.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log, pi, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit import ops
-from autojit.core.device import CPU, Device, require_available
+from autojit.core.device import CPU, Device, DeviceLike, require_available
 from autojit.core.device import device as parsed
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
@@ -24,35 +24,37 @@ from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.locks import new_lock
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.fast_paths import drawn_by_kernel
 from autojit.dispatch.inplace import check_writable, copy_into
 from autojit.dispatch.kernels import LARGE
 from autojit.dispatch.on_device import moved, where_to
-from autojit.dispatch.promotion import cast
+from autojit.dispatch.promotion import Real, cast
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import add, ceil, exp, log1p, mul, neg, sub, tan
 from autojit.functions.exchange import require_numbers
 from autojit.functions.factories import finish
-from autojit.functions.shape import sizes_of
+from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import wants_grad
 from autojit.ops import random as draws
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _DEFAULT_SEED = 67280421310721  # torch's
-
-
 _drawing = new_lock()  # no two threads draw with one key
 
 
 class Generator:
     """A source of random numbers with its own state; ``manual_seed`` makes it repeat."""
 
-    def __init__(self, device: Any = "cpu") -> None:
+    def __init__(self, device: str | Device | int = "cpu") -> None:
         require_available(parsed(device))
         self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
         self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
@@ -140,32 +142,29 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
-    source = generator or default_generator
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = source._take(prod(shape) * draws.words_per_uniform(dtype), place)
-    if _by_kernel(shape, dtype):
-        return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.uniform(key, tuple(shape), dtype)
-
-
-def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
-    """Whether enough numbers are drawn at once that a kernel is faster than NumPy."""
-    if state.divert is not None or state.reference:
-        return False
-    return dtype in (float32, float64) and prod(shape) >= LARGE
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_uniform(dtype), place)
+    found = _by_kernel("uniform_like", key, shape, dtype)
+    return draws.uniform(key, tuple(shape), dtype) if found is None else found
 
 
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
-    source = generator or default_generator
     if dtype.is_complex:
-        both = _normal((*shape, 2), dtype.to_real(), generator, place) * 0.5**0.5
-        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
-    key = source._take(prod(shape) * draws.words_per_normal(dtype), place)
-    if _by_kernel(shape, dtype):
-        return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.normal(key, tuple(shape), dtype)
+        both = mul(_normal((*shape, 2), dtype.to_real(), generator, place), 0.5**0.5)
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_normal(dtype), place)
+    found = _by_kernel("normal_like", key, shape, dtype)
+    return draws.normal(key, tuple(shape), dtype) if found is None else found
+
+
+def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType) -> Tensor | None:
+    """So many numbers that a kernel draws them faster than NumPy; None of others."""
+    is_large = dtype in (float32, float64) and prod(shape) >= LARGE
+    if state.divert is not None or state.reference or not is_large:
+        return None
+    return wrap(drawn_by_kernel(name, (dtype,), key._array, prod(shape)).reshape(shape))
 
 
 def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -175,32 +174,22 @@ def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-@declared(method=False, factory=True, out=True)
-def rand(
-    *size: Any,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Uniform numbers in [0, 1)."""
-    return finish(
-        _uniform(_extents("rand", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
-    )
+def _filled_from(name: str, draw: Callable[..., Tensor], doc: str) -> Callable[..., Tensor]:
+    def filled(
+        *size: Sizes,
+        generator: Generator | None = None,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        found = draw(_extents(name, size), dtype or default_dtype(), generator, where_to(device))
+        return finish(found, requires_grad, device)
+
+    return declared(method=False, factory=True, out=True)(named(filled, name, doc))
 
 
-@declared(method=False, factory=True, out=True)
-def randn(
-    *size: Any,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Standard normal numbers."""
-    return finish(
-        _normal(_extents("randn", size), dtype or default_dtype(), generator, where_to(device)), requires_grad, device
-    )
+rand = _filled_from("rand", _uniform, "Uniform numbers in [0, 1).")
+randn = _filled_from("randn", _normal, "Standard normal numbers.")
 
 
 @declared(method=False, factory=True, out=True)
@@ -211,7 +200,7 @@ def randint(
     *,
     generator: Generator | None = None,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
@@ -232,7 +221,7 @@ def randperm(
     *,
     generator: Generator | None = None,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A random permutation of 0 .. n - 1."""
@@ -273,13 +262,13 @@ def randint_like(
 
 @declared(method=False, factory=True, out=True)
 def normal(
-    mean: Any = 0.0,
-    std: Any = 1.0,
-    size: Any = None,
+    mean: Tensor | Real = 0.0,
+    std: Tensor | Real = 1.0,
+    size: Sizes | None = None,
     *,
     generator: Generator | None = None,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Normal numbers with given means and standard deviations (tensors or numbers)."""
@@ -295,7 +284,7 @@ def normal(
     return finish(_with_zero_slope(drawn, mean, std), requires_grad, device)
 
 
-def _require_spread(std: Any) -> None:
+def _require_spread(std: Tensor | Real) -> None:
     """RuntimeError for a negative standard deviation."""
     if not isinstance(std, Tensor):
         if std < 0:
@@ -311,7 +300,7 @@ def _data(parameter: Any) -> Any:
     return parameter.detach() if isinstance(parameter, Tensor) else parameter
 
 
-def _with_zero_slope(drawn: Tensor, *parameters: Any) -> Tensor:
+def _with_zero_slope(drawn: Tensor, *parameters: object) -> Tensor:
     """The numbers drawn, whose derivative by the distribution's parameters is 0 (and not absent), as in torch."""
     for parameter in parameters:
         if isinstance(parameter, Tensor) and state.grad_enabled and wants_grad(parameter):
@@ -337,11 +326,11 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return _with_zero_slope(drawn, input) if p is None else drawn
 
 
-def _are_probabilities(p: Any) -> bool:
+def _are_probabilities(p: NDArray[Any]) -> bool:
     return bool(((p >= 0) & (p <= 1)).all())
 
 
-def _require_probability(p: Any) -> None:
+def _require_probability(p: Tensor | Real) -> None:
     """RuntimeError for a probability outside [0, 1]."""
     if isinstance(p, Tensor):
         if not is_known(p) or not quietly(_are_probabilities, host_copy(p._array)):
@@ -420,7 +409,7 @@ def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generat
     return _fill(self, add(mul(_normal(t.shape, t.dtype, generator, t.device), std), mean), "normal_")
 
 
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+def bernoulli_(self: Tensor, p: Tensor | Real = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with 1 in probability ``p`` (a number or a tensor), else 0."""
     t = type_of(self)
     chance = p.expand(t.shape) if isinstance(p, Tensor) else self._literal(p, t.with_dtype(float32))
@@ -484,13 +473,5 @@ def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: G
     return _fill(self, cast(randint(low, high, t.shape, generator=generator, device=t.device), t.dtype), "random_")
 
 
-METHODS: dict[str, Any] = {
-    "uniform_": uniform_,
-    "normal_": normal_,
-    "bernoulli_": bernoulli_,
-    "exponential_": exponential_,
-    "random_": random_,
-    "cauchy_": cauchy_,
-    "log_normal_": log_normal_,
-    "geometric_": geometric_,
-}
+_PLAIN = (uniform_, normal_, bernoulli_, exponential_, random_, cauchy_, log_normal_, geometric_)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN}

@@ -43,11 +43,10 @@ def refuses(kinds: str) -> Callable[[F], F]:
 
 def refused_kinds(function: Callable[..., Any]) -> frozenset[str]:
     """The kinds of numbers that a function was noted to refuse."""
-    found: frozenset[str] = getattr(function, "refused_kinds", _NOTHING)
-    return found
+    return getattr(function, "refused_kinds", _NOTHING)
 
 
-def refuse_kinds(x: Any, what: str, kinds: frozenset[str]) -> None:
+def refuse_kinds(x: object, what: str, kinds: frozenset[str]) -> None:
     """NotImplementedError (and RuntimeError) for a tensor of one of the kinds of numbers."""
     if isinstance(x, Tensor):
         dtype = type_of(x).dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
@@ -14,7 +14,7 @@ def _gone(name: str, fix: str) -> NoReturn:
 
 
 @declared()
-def eig(self: Tensor, eigenvectors: bool = False, *, e: Any = None, v: Any = None) -> NoReturn:
+def eig(self: Tensor, eigenvectors: bool = False, *, e: object = None, v: object = None) -> NoReturn:
     """Removed.
 
     Raises:
@@ -24,7 +24,7 @@ def eig(self: Tensor, eigenvectors: bool = False, *, e: Any = None, v: Any = Non
 
 
 @declared()
-def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out: Any = None) -> NoReturn:
+def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out: object = None) -> NoReturn:
     """Removed.
 
     Raises:
@@ -33,7 +33,7 @@ def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True, *, out
     _gone("symeig", 'linalg.eigh(A, UPLO="U" if upper else "L"), or linalg.eigvalsh for the values alone')
 
 
-def _lstsq_method(self: Tensor, other: Tensor, *, out: Any = None) -> NoReturn:
+def _lstsq_method(self: Tensor, other: Tensor, *, out: object = None) -> NoReturn:
     """Removed.
 
     Raises:
@@ -43,7 +43,7 @@ def _lstsq_method(self: Tensor, other: Tensor, *, out: Any = None) -> NoReturn:
 
 
 @declared(method=_lstsq_method)
-def lstsq(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
+def lstsq(input: Tensor, A: Tensor, *, out: object = None) -> NoReturn:
     """Removed.
 
     Raises:
@@ -52,7 +52,7 @@ def lstsq(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
     _gone("lstsq", "linalg.lstsq(A, B), whose arguments are in the other order")
 
 
-def _solve_method(self: Tensor, other: Tensor, *, out: Any = None) -> NoReturn:
+def _solve_method(self: Tensor, other: Tensor, *, out: object = None) -> NoReturn:
     """Removed.
 
     Raises:
@@ -62,7 +62,7 @@ def _solve_method(self: Tensor, other: Tensor, *, out: Any = None) -> NoReturn:
 
 
 @declared(method=_solve_method)
-def solve(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
+def solve(input: Tensor, A: Tensor, *, out: object = None) -> NoReturn:
     """Removed.
 
     Raises:
@@ -72,7 +72,7 @@ def solve(input: Tensor, A: Tensor, *, out: Any = None) -> NoReturn:
 
 
 @declared(method=False)
-def matrix_rank(input: Tensor, tol: Any = None, symmetric: bool = False, *, out: Any = None) -> NoReturn:
+def matrix_rank(input: Tensor, tol: object = None, symmetric: bool = False, *, out: object = None) -> NoReturn:
     """Removed.
 
     Raises:

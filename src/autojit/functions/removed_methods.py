@@ -25,7 +25,7 @@ def warn_volatile() -> None:
     warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning)
 
 
-def reinforce(self: Tensor, reward: Any = None) -> None:
+def reinforce(self: Tensor, reward: object = None) -> None:
     """Say what replaces it.
 
     Raises:

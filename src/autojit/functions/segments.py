@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import cast
+from autojit.dispatch.promotion import Real, cast
 from autojit.dispatch.requirements import require
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, full
@@ -34,7 +33,7 @@ def segment_reduce(
     offsets: Tensor | None = None,
     axis: int = 0,
     unsafe: bool = False,
-    initial: Any = None,
+    initial: Real | None = None,
 ) -> Tensor:
     """Consecutive pieces of an axis folded: ``f[.., n, ..], i64[.., segments] -> f[.., segments, ..]``.
 

@@ -134,7 +134,7 @@ def compiled_with_cxx11_abi() -> bool:
 
 
 @declared(method=False)
-def is_storage(obj: Any, /) -> bool:
+def is_storage(obj: object, /) -> bool:
     """Whether an object is a tensor's storage.
 
     Example:
@@ -152,7 +152,7 @@ def is_distributed(input: Tensor) -> bool:
 
 
 @declared(method=False)
-def typename(obj: Any, /) -> str:
+def typename(obj: object, /) -> str:
     """The name of a tensor's type, or of an object's class with its module.
 
     Example:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 Dims = int | Sequence[int]
+Sizes = SupportsIndex | Sequence[SupportsIndex]
+"""Extents or axes, one of several or all."""
+Tensors = Tensor | Sequence[Tensor]
 
 
 def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
@@ -51,7 +54,7 @@ def axes_of(axes: tuple[Any, ...]) -> tuple[int, ...]:
 
 @declared()
 @remembered
-def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
+def reshape(input: Tensor, *args: Sizes, shape: Sizes | None = None) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
     sizes = sizes_of(args) if shape is None else sizes_of((shape,))
     found: Tensor = ops.reshape(input, sizes)
@@ -59,13 +62,12 @@ def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
 
 
 def _view_of(input: Tensor) -> Tensor:
-    found: Tensor = bind(ops.Reshape(type_of(input).shape), input)
-    return found
+    return bind(ops.Reshape(type_of(input).shape), input)
 
 
 @declared()
 @remembered
-def permute(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
+def permute(input: Tensor, *args: Sizes, dims: Sizes | None = None) -> Tensor:
     """Reorder the axes."""
     found: Tensor = ops.permute(input, axes_of(args) if dims is None else axes_of((dims,)))
     return found if found is not input else one_node(_view_of(input), input, "PermuteBackward0")
@@ -104,7 +106,7 @@ def adjoint(input: Tensor) -> Tensor:
 
 @declared(in_place="shape")
 @remembered
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
     """Drop axes of extent 1."""
     if isinstance(dim, list):
         dim = tuple(dim)
@@ -149,7 +151,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 
 @declared(function=False)
 @remembered
-def expand(input: Tensor, *args: Any, size: Any = None, implicit: bool = False) -> Tensor:
+def expand(input: Tensor, *args: Sizes, size: Sizes | None = None, implicit: bool = False) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
     found: Tensor = ops.expand(input, sizes_of(args) if size is None else sizes_of((size,)))
     return found if found is not input else one_node(_view_of(input), input, "ExpandBackward0")
@@ -175,7 +177,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 @declared(method=False)
-def broadcast_shapes(*shapes: Any) -> Size:
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that tensors of the given shapes broadcast to."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     return Size(broadcast(*given) if given else ())
@@ -187,7 +189,7 @@ def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 @declared(function=False)
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input: Tensor, *size: Sizes) -> Tensor:
     """Sum to a shape that broadcasts to the operand's; sums of integers and bools are int64."""
     shape, wanted = type_of(input).shape, sizes_of(size)
     added = len(shape) - len(wanted)
@@ -199,13 +201,13 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 
 @declared(function=False)
-def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
+def repeat(input: Tensor, *args: Sizes, repeats: Sizes | None = None) -> Tensor:
     """The whole tensor repeated along each axis."""
     return _in_memory_of_its_own(ops.repeat(input, sizes_of(args) if repeats is None else sizes_of((repeats,))), input)
 
 
 @declared()
-def tile(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
+def tile(input: Tensor, *args: Sizes, dims: Sizes | None = None) -> Tensor:
     """NumPy's tile."""
     if not args and dims is None:
         raise ArgumentKindError('tile() missing 1 required positional arguments: "dims"', {"input": input})
@@ -226,7 +228,7 @@ def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
 
 @declared()
 @own_memory
-def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
+def flip(input: Tensor, *args: Sizes, dims: Sizes | None = None) -> Tensor:
     """Reverse the order along axes; a copy."""
     if not args and dims is None:
         raise ArgumentKindError('flip() missing 1 required positional arguments: "dims"', {"input": input})
@@ -370,33 +372,34 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 @overload
 def atleast_1d(tensor: Tensor, /) -> Tensor: ...
 @overload
-def atleast_1d(*tensors: Any) -> Any: ...
+def atleast_1d(*tensors: Tensors) -> Any: ...
 @declared(method=False)
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensors) -> Any:
     """With rank at least 1; of several tensors (or a sequence) a tuple."""
-    return _each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
+    return each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
 
 
 @overload
 def atleast_2d(tensor: Tensor, /) -> Tensor: ...
 @overload
-def atleast_2d(*tensors: Any) -> Any: ...
+def atleast_2d(*tensors: Tensors) -> Any: ...
 @declared(method=False)
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensors) -> Any:
     """With rank at least 2, new axes in front; of several tensors (or a sequence) a tuple."""
-    return _each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
+    return each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
 
 
-def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
+def each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
+    """A function of a tensor, or of every one of several or of a sequence: then a tuple."""
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return function(tensors[0])
     return tuple(function(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
 
 
 @declared(method=False)
-def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensors, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; ``indexing`` is "ij" (the default) or "xy"."""
-    given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
+    given: list[Any] = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
     if indexing not in (None, "ij", "xy"):
         raise UsageError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if not given:

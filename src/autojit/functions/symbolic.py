@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsFloat
 
 from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import Real
 
 
 @declared(method=False)
-def sym_float(a: Any) -> Any:
+def sym_float(a: SupportsFloat) -> Any:
     """``float(a)``."""
     return float(a)
 
 
 @declared(method=False)
-def sym_int(a: Any) -> Any:
+def sym_int(a: Real) -> Any:
     """The whole part of a number, towards zero.
 
     Example:
@@ -28,7 +29,7 @@ def sym_int(a: Any) -> Any:
 
 
 @declared(method=False)
-def sym_max(a: Any, b: Any) -> Any:
+def sym_max(a: Real, b: Real) -> Any:
     """The larger number; a float if one of them is, as in torch.
 
     Example:
@@ -41,20 +42,20 @@ def sym_max(a: Any, b: Any) -> Any:
 
 
 @declared(method=False)
-def sym_min(a: Any, b: Any) -> Any:
+def sym_min(a: Real, b: Real) -> Any:
     """The smaller number; a float if one of them is."""
     found = a if a < b else b
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
 @declared(method=False)
-def sym_not(a: Any) -> bool:
+def sym_not(a: object) -> bool:
     """``not a``."""
     return not a
 
 
 @declared(method=False)
-def sym_sqrt(a: Any) -> Any:
+def sym_sqrt(a: Real) -> Any:
     """The square root."""
     return math.sqrt(a)
 
@@ -66,7 +67,7 @@ def sym_sum(args: Iterable[Any]) -> Any:
 
 
 @declared(method=False)
-def sym_ite(b: Any, t: Any, f: Any) -> Any:
+def sym_ite(b: object, t: object, f: object) -> Any:
     """``t`` if ``b``, else ``f``, which are of one type.
 
     Raises:

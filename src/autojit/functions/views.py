@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from autojit.dispatch.view_memo import remembered
 from autojit.dispatch.view_nodes import one_node, restrided_node, several_views
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import clone
-from autojit.functions.shape import reshape
+from autojit.functions.shape import Sizes, reshape
 from autojit.history.op_node import rename_node
 from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
@@ -31,10 +31,18 @@ from autojit.tensor.state import grad_mode, outside_trace, set_layers, state
 from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Pieces = int | Sequence[int]
+"""How long pieces are, or each of them."""
+Sections = Tensor | Pieces
+"""How many pieces, or where they end."""
+
 
 @declared(function=False)
 @remembered
-def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Any = None) -> Tensor:
+def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | None = None) -> Tensor:
     """``reshape`` that must be a view; with a dtype, the same bytes as numbers of that dtype.
 
     Raises:
@@ -78,7 +86,7 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     return found
 
 
-def _is_apart(found: Tensor, array: Any) -> bool:
+def _is_apart(found: Tensor, array: NDArray[Any]) -> bool:
     """Whether a tensor with elements does not show the memory of ``array``."""
     return found._array is not None and found._array.size > 0 and not np.may_share_memory(found._array, array)
 
@@ -223,7 +231,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 @declared()
 @remembered
-def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: Tensor | SupportsIndex, length: int) -> Tensor:
     """``length`` positions from ``start`` on; a view."""
     if isinstance(start, Tensor):
         if type_of(start).ndim or type_of(start).dtype.category != 1:
@@ -235,7 +243,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return found if found is not input else one_node(view(input, type_of(input).shape), input, "SliceBackward0")
 
 
-def _counted_narrow(input: Tensor, axis: int, start: Any, length: Any) -> Tensor:
+def _counted_narrow(input: Tensor, axis: int, start: Tensor | SupportsIndex, length: Tensor | SupportsIndex) -> Tensor:
     """``narrow`` by numbers that a step computes: they are checked when it runs."""
     extent = type_of(input).shape[axis]
     first, size = as_operand(start), as_operand(length)
@@ -248,7 +256,7 @@ def _counted_narrow(input: Tensor, axis: int, start: Any, length: Any) -> Tensor
 
 
 @declared(out=True)
-def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+def narrow_copy(input: Tensor, dim: int, start: Tensor | SupportsIndex, length: int) -> Tensor:
     """``narrow`` as a copy."""
     return clone(narrow(input, dim, start, length))
 
@@ -271,13 +279,13 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return found.select(0, 0) if type_of(input).ndim == 0 else found
 
 
-def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def _split_method(self: Tensor, split_size: Pieces, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces."""
     return split(self, split_size, dim)
 
 
 @declared(method=_split_method)
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Pieces, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces."""
     name = "SplitBackward0" if isinstance(split_size_or_sections, int) else "SplitWithSizesBackward0"
     axis = normalize_axis(dim, type_of(tensor).ndim, "split")
@@ -298,7 +306,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @declared()
-def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def unsafe_split(tensor: Tensor, split_size: Pieces, dim: int = 0) -> tuple[Tensor, ...]:
     """``split`` as copies, which may be changed in place."""
     return tuple(clone(piece) for piece in ops.split(tensor, split_size, dim))
 
@@ -317,7 +325,12 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 @declared()
 def tensor_split(
-    input: Tensor, sections: Any = None, dim: int = 0, *, indices: Any = None, tensor_indices_or_sections: Any = None
+    input: Tensor,
+    sections: Sections | None = None,
+    dim: int = 0,
+    *,
+    indices: Sections | None = None,
+    tensor_indices_or_sections: Sections | None = None,
 ) -> tuple[Tensor, ...]:
     """Views whose sizes differ by at most one, or cut at given positions; each may be changed in place.
 
@@ -339,7 +352,7 @@ def tensor_split(
     )
 
 
-def _pieces(name: str, *given: Any) -> Any:
+def _pieces(name: str, *given: Sections | None) -> Any:
     chosen = [value for value in given if value is not None]
     if len(chosen) != 1:
         raise TypeError(f"{name}() takes either sections or indices, but {len(chosen)} of them are given")
@@ -347,24 +360,24 @@ def _pieces(name: str, *given: Any) -> Any:
 
 
 @declared()
-def hsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
+def hsplit(input: Tensor, sections: Sections | None = None, *, indices: Sections | None = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 1 (axis 0 of a vector)."""
     return _split_along(input, _pieces("hsplit", sections, indices), "hsplit", 1, 0 if type_of(input).ndim == 1 else 1)
 
 
 @declared()
-def vsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
+def vsplit(input: Tensor, sections: Sections | None = None, *, indices: Sections | None = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 0 of a tensor of rank 2 or more."""
     return _split_along(input, _pieces("vsplit", sections, indices), "vsplit", 2, 0)
 
 
 @declared()
-def dsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
+def dsplit(input: Tensor, sections: Sections | None = None, *, indices: Sections | None = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 2 of a tensor of rank 3 or more."""
     return _split_along(input, _pieces("dsplit", sections, indices), "dsplit", 3, 2)
 
 
-def _split_along(input: Tensor, sections: Any, name: str, least: int, axis: int) -> tuple[Tensor, ...]:
+def _split_along(input: Tensor, sections: Sections | None, name: str, least: int, axis: int) -> tuple[Tensor, ...]:
     shape = type_of(input).shape
     if len(shape) < least:
         raise UsageError(

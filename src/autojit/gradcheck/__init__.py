@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.user_warnings import warn
-from autojit.gradcheck.checks import check
+from autojit.gradcheck.checks import Options, check
 from autojit.gradcheck.errors import GradcheckError, PrivateNameWarning
 from autojit.gradcheck.parts import first_jacobians, reverse_jacobians
 from autojit.gradcheck.second_order import gradient_of
@@ -67,7 +67,7 @@ def gradcheck(
     """
     options = {name: value for name, value in locals().items() if name not in ("func", "inputs", "raise_exception")}
     try:
-        return check(func, inputs, **options)
+        return check(func, inputs, Options(**options))
     except GradcheckError:
         if raise_exception:
             raise

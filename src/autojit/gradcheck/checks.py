@@ -30,6 +30,7 @@ from autojit.gradcheck.promises import (
     check_missing_tangents,
     check_zero_in_zero_out,
 )
+from autojit.tensor import Tensor
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import type_of, wrap
 
@@ -37,85 +38,73 @@ _SEED = 0x5EED  # of the random projections: the same ones in every run
 
 
 class Options(NamedTuple):
-    """Step and tolerances of one check."""
+    """What ``gradcheck`` is asked for besides a function and its inputs."""
 
     eps: float
     atol: float
     rtol: float
+    check_sparse_nnz: bool
     nondet_tol: float
-    grad_dtypes: bool
-    fast: bool
+    check_undefined_grad: bool
+    check_grad_dtypes: bool
+    check_batched_grad: bool
+    check_batched_forward_grad: bool
+    check_forward_ad: bool
+    check_backward_ad: bool
+    fast_mode: bool
+    masked: bool | None
 
 
-def check(
-    func: Function,
-    inputs: Any,
-    *,
-    eps: float,
-    atol: float,
-    rtol: float,
-    check_sparse_nnz: bool,
-    nondet_tol: float,
-    check_undefined_grad: bool,
-    check_grad_dtypes: bool,
-    check_batched_grad: bool,
-    check_batched_forward_grad: bool,
-    check_forward_ad: bool,
-    check_backward_ad: bool,
-    fast_mode: bool,
-    masked: bool | None,
-) -> bool:
+def check(func: Function, inputs: Any, options: Options) -> bool:
     """``gradcheck``: True, or GradcheckError."""
-    if not (check_forward_ad or check_backward_ad):
+    if not (options.check_forward_ad or options.check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-    if check_batched_grad and not check_backward_ad:
+    if options.check_batched_grad and not options.check_backward_ad:
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
-    if check_batched_forward_grad and not check_forward_ad:
+    if options.check_batched_forward_grad and not options.check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    if check_sparse_nnz and masked is False:
+    if options.check_sparse_nnz and options.masked is False:
         raise ValueError(
-            f"Expected specified check_sparse_nnz (={check_sparse_nnz}) to be equal to masked (={masked})."
+            f"Expected specified check_sparse_nnz (={options.check_sparse_nnz}) to be equal to masked "
+            f"(={options.masked})."
         )
-    options = Options(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode)
     given = as_tuple(inputs)
-    check_inputs(given, check_sparse_nnz or masked is not None, check_forward_ad)
-    slots = slots_of(given, check_sparse_nnz or bool(masked))
+    check_inputs(given, options.check_sparse_nnz or options.masked is not None, options.check_forward_ad)
+    slots = slots_of(given, options.check_sparse_nnz or bool(options.masked))
     with grad_mode(True):
         found = outputs_of(func(*given))
         check_outputs(found)
-        if check_backward_ad:
+        if options.check_backward_ad:
             for part in output_parts(func, given, slots, found):
                 _compare(part, options)
-        if check_forward_ad:
+        if options.check_forward_ad:
             for part in input_parts(func, given, slots):
                 _compare_forward(part, options)
-                if check_undefined_grad:
+                if options.check_undefined_grad:
                     check_missing_tangents(part.function, part.inputs, part.slots)
-        if check_batched_forward_grad:
+        if options.check_batched_forward_grad:
             check_batched_tangents(func, given, slots)
-        if not check_backward_ad:
+        if not options.check_backward_ad:
             return True
-        if check_batched_grad:
+        if options.check_batched_grad:
             check_batched_gradients(func, given, slots)
         check_zero_in_zero_out(func, given, slots)
-        if check_undefined_grad:
+        if options.check_undefined_grad:
             check_missing_gradients(func, given, slots)
     return True
 
 
 def _compare(part: Part, options: Options) -> None:
     """Reverse mode against differences."""
-    found = outputs_of(part.function(*part.inputs))
-    chosen = [k for k, o in enumerate(found) if o.requires_grad]
+    found, chosen = _chosen(part, options)
     if not chosen:
-        _check_constant(part, options)
         return
-    if options.fast:
+    if options.fast_mode:
         _compare_products(part, options, chosen)
         return
     numerical = [numerical_jacobians(part.evaluation(s), s.array, options.eps) for s in part.slots]
     for number, k in enumerate(chosen):
-        analytical = rows(found[k], part.slots, options.grad_dtypes)
+        analytical = rows(found[k], part.slots, options.check_grad_dtypes)
         _check_repeatable(analytical, rows(found[k], part.slots, False), options)
         for slot, n, a in zip(part.slots, numerical, analytical, strict=True):
             if not _close(a, n[k], options.atol, options.rtol):
@@ -124,18 +113,14 @@ def _compare(part: Part, options: Options) -> None:
 
 def _compare_forward(part: Part, options: Options) -> None:
     """Forward mode against differences."""
-    found = outputs_of(part.function(*part.inputs))
-    chosen = [k for k, o in enumerate(found) if o.requires_grad]
-    if not chosen:
-        _check_constant(part, options)
-        return
-    for slot in part.slots:
+    _, chosen = _chosen(part, options)
+    for slot in part.slots if chosen else ():
         text = part.text if slot.place in part.split else ""
-        if options.fast:
+        if options.fast_mode:
             _compare_push(part, options, slot, chosen, text)
             continue
         numerical = numerical_jacobians(part.evaluation(slot), slot.array, options.eps)
-        analytical = columns(part.function, part.inputs, part.slots, slot, chosen, options.grad_dtypes)
+        analytical = columns(part.function, part.inputs, part.slots, slot, chosen, options.check_grad_dtypes)
         for number, (k, a) in enumerate(zip(chosen, analytical, strict=True)):
             if not _close(a, numerical[k], options.atol, options.rtol):
                 raise GradcheckError(_message(text, "computed with forward mode ", number, slot, numerical[k], a))
@@ -146,7 +131,7 @@ def _compare_products(part: Part, options: Options, chosen: Sequence[int]) -> No
     draw = np.random.default_rng(_SEED)
     found = outputs_of(part.function(*part.inputs))
     vectors = {k: unit_vector(draw, type_of(found[k]).size) for k in chosen}
-    analytical = {k: products(found[k], part.slots, vectors[k], options.grad_dtypes) for k in chosen}
+    analytical = {k: products(found[k], part.slots, vectors[k], options.check_grad_dtypes) for k in chosen}
     for k in chosen:
         _check_repeatable(analytical[k], products(found[k], part.slots, vectors[k], False), options)
     for place, slot in enumerate(part.slots):
@@ -172,7 +157,7 @@ def _compare_push(part: Part, options: Options, slot: Slot, chosen: Sequence[int
     u = unit_vector(np.random.default_rng(_SEED + slot.place), slot.array.size)
     evaluate = part.evaluation(slot)
     numerical = numerical_products(evaluate, slot.array, u, options.eps)
-    analytical = push(part.function, part.inputs, part.slots, slot, u, chosen, options.grad_dtypes)
+    analytical = push(part.function, part.inputs, part.slots, slot, u, chosen, options.check_grad_dtypes)
     for number, (k, a) in enumerate(zip(chosen, analytical, strict=True)):
         if not _close(a, numerical[k], options.atol * weights(u, None), options.rtol):
             whole = numerical_jacobians(evaluate, slot.array, options.eps)[k]
@@ -185,11 +170,14 @@ def _close(a: Any, n: Any, atol: float, rtol: float) -> bool:
     return bool(np.allclose(a, n, rtol=rtol, atol=atol))
 
 
-def _check_constant(part: Part, options: Options) -> None:
-    """No output requires gradients: then moving the inputs must change nothing."""
-    for slot in part.slots:
+def _chosen(part: Part, options: Options) -> tuple[tuple[Tensor, ...], list[int]]:
+    """The outputs, and which of them require gradients; if none does, moving the inputs must change nothing."""
+    found = outputs_of(part.function(*part.inputs))
+    chosen = [k for k, o in enumerate(found) if o.requires_grad]
+    for slot in () if chosen else part.slots:
         if any(np.any(j != 0) for j in numerical_jacobians(part.evaluation(slot), slot.array, options.eps)):
             raise GradcheckError("Numerical gradient for function expected to be zero")
+    return found, chosen
 
 
 def _check_repeatable(first: Sequence[Array], second: Sequence[Array], options: Options) -> None:

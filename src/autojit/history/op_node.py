@@ -228,7 +228,7 @@ class NotImplementedNode(OpNode):
         )
 
 
-def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
+def rename_node(t: Tensor, name: str, **arguments: object) -> Tensor:
     """Let the node of a fresh result be called after the function that the user called; returns ``t``.
 
     ``arguments`` are what the node shows as ``_saved_<name>``: plain values, a tensor, ``KeptBy`` or a tuple of them.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import pickletools
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -184,22 +184,25 @@ class PickleReader:
         if isinstance(found, PendingArray):
             self._places[id(found)] = place
 
-    def top(self, kinds: Any) -> Any:
-        """The value on top, which must be a container."""
+    def two(self) -> list[Any]:
+        """The two values on top, which go."""
+        last = self.stack.pop()
+        return [self.stack.pop(), last]
+
+    def fill(self, kind: type, add: Callable[[Any, Any], None], more: Any) -> None:
+        """Add to the container on top."""
         found = self.stack[-1]
-        if not isinstance(found, kinds):
+        if not isinstance(found, kind):
             raise LoadError(f"load: the pickle fills a {type(found).__name__}")
-        return found
+        add(found, more)
 
     # ---- making
 
     def items(self, pairs: list[Any]) -> None:
         """Fill the dict on top."""
-        target = self.top((dict,))
         if len(pairs) % 2:
             raise LoadError("load: a dict has a key without a value")
-        for key, value in zip(pairs[::2], pairs[1::2]):
-            target[plain(key)] = value
+        self.fill(dict, _set_items, zip(pairs[::2], pairs[1::2]))
 
     def name(self, module: str, name: str) -> None:
         """What a name stands for."""
@@ -207,7 +210,7 @@ class PickleReader:
 
     def call(self) -> None:
         """Call a known function, or one that a user allowed."""
-        arguments, function = self.stack.pop(), self.stack.pop()
+        function, arguments = self.two()
         if not isinstance(arguments, tuple):
             raise LoadError("load: a call without arguments")
         if isinstance(function, Allowed):
@@ -219,7 +222,7 @@ class PickleReader:
 
     def new(self) -> None:
         """An instance of a class that a user allowed, without its initialiser."""
-        arguments, kind = self.stack.pop(), self.stack.pop()
+        kind, arguments = self.two()
         if isinstance(kind, Own) and arguments == ():
             self.push(kind.found.__new__(kind.found))
             return
@@ -319,6 +322,11 @@ def _set_state(target: Any, state: Any) -> None:
         target.__dict__.update(_attributes(state))
 
 
+def _set_items(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
+    for key, value in pairs:
+        target[plain(key)] = value
+
+
 def _int_of(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
@@ -332,46 +340,14 @@ def _tuple_of(count: int) -> Callable[[PickleReader], None]:
     return action
 
 
-def _append(r: PickleReader) -> None:
-    value = r.stack.pop()
-    r.top((list,)).append(value)
-
-
-def _appends(r: PickleReader) -> None:
-    values = r.above_mark()
-    r.top((list,)).extend(values)
-
-
-def _add_items(r: PickleReader) -> None:
-    values = r.above_mark()
-    r.top((set,)).update(plain(v) for v in values)
-
-
-def _drop(r: PickleReader) -> None:
-    r.stack.pop()
-
-
-def _drop_group(r: PickleReader) -> None:
-    r.above_mark()
-
-
-def _frame(r: PickleReader) -> None:
-    r.number("<Q")  # how far a buffer reaches, of no use here
-
-
 def _dict(r: PickleReader) -> None:
     pairs = r.above_mark()
     r.push({})
     r.items(pairs)
 
 
-def _set_item(r: PickleReader) -> None:
-    value, key = r.stack.pop(), r.stack.pop()
-    r.items([key, value])
-
-
 def _stack_global(r: PickleReader) -> None:
-    name, module = r.stack.pop(), r.stack.pop()
+    module, name = r.two()
     if not isinstance(name, str) or not isinstance(module, str):
         raise LoadError("load: a name is no text")
     r.name(module, name)
@@ -388,14 +364,14 @@ def _global(r: PickleReader) -> None:
     r.name(module, r.line())
 
 
-_ACTIONS: dict[int, Callable[[PickleReader], None]] = {
+_ACTIONS: dict[int, Callable[[PickleReader], object]] = {
     ord(code): action
     for code, action in {
         "\x80": _protocol,
-        "\x95": _frame,
+        "\x95": lambda r: r.number("<Q"),  # how far a buffer reaches, of no use here
         "(": lambda r: r.push(_MARK),
-        "0": _drop,
-        "1": _drop_group,
+        "0": lambda r: r.stack.pop(),
+        "1": lambda r: r.above_mark(),
         "N": lambda r: r.push(None),
         "\x88": lambda r: r.push(True),
         "\x89": lambda r: r.push(False),
@@ -424,11 +400,11 @@ _ACTIONS: dict[int, Callable[[PickleReader], None]] = {
         "\x87": _tuple_of(3),
         "l": lambda r: r.push(r.above_mark()),
         "d": _dict,
-        "a": _append,
-        "e": _appends,
-        "s": _set_item,
+        "a": lambda r: r.fill(list, list.append, r.stack.pop()),
+        "e": lambda r: r.fill(list, list.extend, r.above_mark()),
+        "s": lambda r: r.items(r.two()),
         "u": lambda r: r.items(r.above_mark()),
-        "\x90": _add_items,
+        "\x90": lambda r: r.fill(set, set.update, map(plain, r.above_mark())),
         "\x91": lambda r: r.push(frozenset(plain(v) for v in r.above_mark())),
         "q": lambda r: r.remember(r.number("<B")),
         "r": lambda r: r.remember(r.number("<I")),

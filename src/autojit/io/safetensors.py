@@ -21,26 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import autojit as aj
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    float8_e4m3fn,
-    float8_e5m2,
-    float8_e8m0fnu,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)  # fmt: skip
+from autojit.core.dtypes import DType
 from autojit.io.load_errors import LoadError, reading
 from autojit.tensor import Tensor
 
@@ -48,9 +29,10 @@ MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _LIMIT = 1 << 59  # elements or bytes: far above any memory, far below what a 64-bit product overflows
 _METADATA = "__metadata__"
 _DTYPES: dict[str, DType] = {
-    "BOOL": bool_, "U8": uint8, "U16": uint16, "U32": uint32, "U64": uint64, "I8": int8, "I16": int16, "I32": int32,
-    "I64": int64, "F16": float16, "BF16": bfloat16, "F32": float32, "F64": float64, "C64": complex64,
-    "F8_E4M3": float8_e4m3fn, "F8_E5M2": float8_e5m2, "F8_E8M0": float8_e8m0fnu,
+    "BOOL": aj.bool, "U8": aj.uint8, "U16": aj.uint16, "U32": aj.uint32, "U64": aj.uint64, "I8": aj.int8,
+    "I16": aj.int16, "I32": aj.int32, "I64": aj.int64, "F16": aj.float16, "BF16": aj.bfloat16, "F32": aj.float32,
+    "F64": aj.float64, "C64": aj.complex64, "F8_E4M3": aj.float8_e4m3fn, "F8_E5M2": aj.float8_e5m2,
+    "F8_E8M0": aj.float8_e8m0fnu,
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
@@ -210,7 +192,7 @@ def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[d
         else:
             array = np.empty(entry.shape, kind)
             _read_into(file, _as_bytes(array))
-        if entry.dtype is bool_:
+        if entry.dtype is aj.bool:
             _check_booleans(entry.name, array)
         tensors[entry.name] = aj.from_numpy(array.astype(entry.dtype.numpy, copy=False))
     return tensors, metadata

@@ -70,8 +70,7 @@ def tensor_v2(
     """torch's ``_rebuild_tensor_v2``: a view of a storage."""
     if not isinstance(storage, LoadedStorage):
         raise LoadError("load: a tensor without a storage")
-    dtype = dtype_of_numpy(storage.array.dtype)
-    return _finished(_view(storage, dtype, offset, size, stride), requires_grad, metadata)
+    return tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype_of_numpy(storage.array.dtype), metadata)
 
 
 def tensor_v3(
@@ -174,11 +173,6 @@ def size_of(values: Any = ()) -> Size:
     return Size(_numbers("the extents", tuple(values)))
 
 
-def device_of(*arguments: Any) -> Any:
-    """torch's ``device``."""
-    return aj.device(*arguments)
-
-
 def encoded(text: Any, encoding: Any) -> bytes:
     """Bytes, as pickle's protocol 2 writes them."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
@@ -236,10 +230,6 @@ def numpy_scalar(dtype: Any, content: Any = b"") -> Any:
     return np.frombuffer(content, found)[0]
 
 
-def _counter(*arguments: Any) -> Any:
-    return collections.Counter(*arguments)
-
-
 _REBUILD = "torch._utils."
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     _REBUILD + "_rebuild_tensor": tensor_v2,
@@ -251,10 +241,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch._tensor._rebuild_from_type_v2": tensor_of_type,
     "torch.serialization._get_layout": layout_of,
     "torch.Size": size_of,
-    "torch.device": device_of,
+    "torch.device": aj.device,
     "_codecs.encode": encoded,
     "collections.OrderedDict": collections.OrderedDict,
-    "collections.Counter": _counter,
+    "collections.Counter": collections.Counter,
     "builtins.set": set,
     "builtins.frozenset": frozenset,
     "builtins.complex": complex,

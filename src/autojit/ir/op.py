@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from autojit.ir.printing import print_parameters
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Ndarray = "NDArray[Any]"
+Ndarray: TypeAlias = "NDArray[Any]"
 
 
 class Operand(Protocol):
@@ -60,6 +60,11 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     marked: Any = rule
     marked.not_differentiable, marked.is_missing = why, is_missing
     return rule
+
+
+def linear_jvp(self: Op, primals: Operands, result: Any, tangents: Operands) -> Any:
+    """The ``jvp`` of an op that is linear in its first operand and has no derivative by the others."""
+    return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
 
 
 class Registry(dict[str, "type[Op]"]):

@@ -9,7 +9,7 @@ from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.line_by_line import LineByLine
 from autojit.jit.places import static_attribute
 from autojit.runtime.entry_spec import MISSING
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.tensor import Tensor
 
 ALL = "*"  # stands for all names, where a step looks at the dictionary
 _OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}  # which shows the others
@@ -36,7 +36,7 @@ def attributes_in_signature(t: Tensor, asked: Collection[str]) -> tuple[Any, ...
     return tuple([(name, _plain(t, name, held[name])) for name in names])
 
 
-def _plain(t: Tensor, name: str, value: Any) -> Any:
+def _plain(t: Tensor, name: str, value: object) -> Any:
     if type(value) is tuple:
         return tuple([_plain(t, name, item) for item in value])
     if isinstance(value, PRIMITIVES) or is_value(value):
@@ -47,8 +47,7 @@ def _plain(t: Tensor, name: str, value: Any) -> Any:
 class UnsharedAttribute(LineByLine):
     """A step asks an argument for an attribute that is a tensor, or another object."""
 
-    def __init__(self, t: Tensor, name: str) -> None:
-        super().__init__(
-            f"attribute {name!r} of an argument {type_of(t)}, which the step asks for, is no number or text: ran line "
-            "by line (pass it as an argument of its own)"
-        )
+    text = (
+        "attribute {1!r} of an argument {0}, which the step asks for, is no number or text: ran line by line (pass it "
+        "as an argument of its own)"
+    )

@@ -7,20 +7,20 @@ because that pass is recorded with its own history, the next order works the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import Walk
-from autojit.core.device_array import has_layout, host_copy
+from autojit.core.device_array import Array, has_layout, host_copy
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.dispatch.dispatch import value_of
 from autojit.history.recording import edge_of
-from autojit.ir.concrete import concrete, take_sizes
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
@@ -37,19 +37,10 @@ from autojit.tensor.node import ZERO, Edge
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.tensor import Tensor, type_of
 
+if TYPE_CHECKING:
+    from autojit.jit.users_backward import Reads, Watching
+
 _recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result
-
-
-class Watch(Protocol):
-    """What observes users' code while derivatives are recorded (``users_backward.py``)."""
-
-    def record(self, make: Callable[[], CompiledCall]) -> CompiledCall: ...
-
-
-class Reads(Protocol):
-    """What users' code has read outside (``users_backward.py``)."""
-
-    def hold(self) -> bool: ...
 
 
 class CompiledCall(CompiledGraph):
@@ -65,7 +56,7 @@ class CompiledCall(CompiledGraph):
     keeps_order = True  # it lays out its results itself
     is_call = True
     reached: Sequence[int] = ()  # of an adjoint: the positions of the inputs that its outputs are the gradients of
-    watch: Watch | None = None  # where users' code has a part in the derivatives
+    watch: Watching | None = None  # where users' code has a part in the derivatives
     reads: Reads | None = None  # of a derivative: what users' code has read when it was recorded
 
     def __init__(
@@ -93,7 +84,7 @@ class CompiledCall(CompiledGraph):
         self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._layouts: Layouts | None = None
 
-    def eager(self, *arrays: Any) -> Any:
+    def eager(self, *arrays: Array) -> Any:
         return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
     def lay_out(self, layouts: Layouts | None) -> None:
@@ -106,20 +97,14 @@ class CompiledCall(CompiledGraph):
             return super()._run(arrays)
         given = [contiguous(a) for a in arrays]
         made = self.executable(given).run(given)
-        return self.one_or_all(layouts.show(made, arrays, self._sizes_of_arrays(arrays)))
+        return self.one_or_all(layouts.show(made, arrays, self.sizes_of(arrays)))
 
     def _laid_out_graph(self) -> Graph:
         return self.graph if self._layouts is None else self._layouts.graph
 
-    def _sizes_of_arrays(self, arrays: Sequence[Any]) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        for value, array in zip(self.graph.inputs, arrays, strict=False):
-            take_sizes(value.type, array.shape, sizes)
-        return sizes
-
     def laid_out(self, operands: Sequence[Any]) -> Sequence[Any]:
         arrays = [*operands, *(e.storage.array for e in self.extra)]
-        sizes, layouts = self._sizes_of_arrays(arrays), self._layouts
+        sizes, layouts = self.sizes_of(arrays), self._layouts
         made = [row_major(concrete(v.type, sizes)) for v in self._laid_out_graph().outputs]
         return made if layouts is None else layouts.show(made, arrays, sizes)
 
@@ -131,11 +116,8 @@ class CompiledCall(CompiledGraph):
 
     def wanted(self) -> list[int]:
         """Positions of the inputs that a derivative can be asked for."""
-        return [
-            k
-            for k, (v, t) in enumerate(self._inputs)
-            if t is not None and t._requires_grad and v.type.dtype.is_differentiable
-        ]
+        asked = [t is not None and t._requires_grad and v.type.dtype.is_differentiable for v, t in self._inputs]
+        return [k for k, is_asked in enumerate(asked) if is_asked]
 
     def _leaves(self, places: Iterable[int]) -> list[Tensor]:
         """The operands at places where gradients are wanted."""
@@ -223,10 +205,7 @@ class CompiledCall(CompiledGraph):
             return ()
         found = self._kept.get(taken)
         if found is None:
-            kept = memory_kept(
-                [edge_of(self._outputs[k][1]) for k in taken],
-                {edge[0] for edge in map(edge_of, self._leaves(wanted)) if edge is not None},
-            )
+            kept = memory_kept([edge_of(self._outputs[k][1]) for k in taken], self.ends()[1])
             found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
             found |= {len(self._inputs) + k for k, memory in self.shown.items() if memory in kept}
         return self.adjoint_call(wanted, [bars[k] for k in taken], taken).read | found
@@ -280,9 +259,8 @@ class CompiledCall(CompiledGraph):
         arrays = [host_copy(t._array) for t in primals]
         for k in self._with_history():
             bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(t.spec for t in primals))
-            arrays.append(
-                np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else host_copy(bar._array)
-            )
+            is_zero = bar is None or bar is ZERO
+            arrays.append(np.zeros(wanted.shape, wanted.dtype.numpy) if is_zero else host_copy(bar._array))
         arrays += [host_copy(e.storage.array) for e in probe.extra]
         for check, is_nan in zip(checks, evaluate(probe.graph, arrays), strict=True):
             if is_nan:
@@ -290,6 +268,6 @@ class CompiledCall(CompiledGraph):
         return None
 
 
-def _kind_of(bar: Any) -> LayoutKind:
+def _kind_of(bar: object) -> LayoutKind:
     """How a cotangent is laid out; one that is recorded is laid out where it is recorded."""
     return kind_of(bar._array) if isinstance(bar, Tensor) and has_layout(bar._array) else None

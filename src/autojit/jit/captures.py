@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from autojit.core.records import record
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.core.user_warnings import warn
 from autojit.jit.line_by_line import LineByLine
@@ -19,7 +20,7 @@ GIVEN_UP_KEPT = 8  # reasons of a kind: one kind does not push out another, whos
 Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
 
 
-@dataclass
+@record(frozen=False)
 class JitStats:
     """Counters of one jitted function."""
 
@@ -53,7 +54,7 @@ class JitStats:
         return "" if place is UNKNOWN else f" (call at {place})"
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Captures:
     """Captures of one argument signature: alternatives, each under the guards of its capture."""
 

@@ -17,47 +17,38 @@ FARTHEST = 64
 """Instructions that a value is followed through at most."""
 
 
-def _fixed(pops: int, pushes: int) -> Callable[[int], tuple[int, int]]:
-    return lambda arg: (pops, pushes)
-
-
-def _effects() -> dict[int, Callable[[int], tuple[int, int]]]:
-    """What instructions take from the stack and leave there, by their argument; those of calls and texts apart."""
-    by_name: dict[str, Callable[[int], tuple[int, int]]] = {
-        **dict.fromkeys(("NOP", "RESUME", "CACHE", "PRECALL", "KW_NAMES"), _fixed(0, 0)),
-        **dict.fromkeys(("LOAD_CONST", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_NAME"), _fixed(0, 1)),
-        **dict.fromkeys(("LOAD_FAST_BORROW", "LOAD_SMALL_INT", "PUSH_NULL", "LOAD_CLOSURE"), _fixed(0, 1)),
-        "LOAD_FAST_LOAD_FAST": _fixed(0, 2),
-        "LOAD_FAST_BORROW_LOAD_FAST_BORROW": _fixed(0, 2),
-        "LOAD_GLOBAL": lambda arg: (0, 1 + (arg & 1)),
-        "LOAD_METHOD": _fixed(1, 2),
-        "LOAD_ATTR": lambda arg: (1, 1 + (arg & 1 if _HAS_METHODS else 0)),
-        **dict.fromkeys(("BINARY_OP", "COMPARE_OP", "BINARY_SUBSCR", "IS_OP", "CONTAINS_OP"), _fixed(2, 1)),
-        **dict.fromkeys(("UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT", "TO_BOOL"), _fixed(1, 1)),
-        "BINARY_SLICE": _fixed(3, 1),
-        "BUILD_SLICE": lambda arg: (arg, 1),
-        "BUILD_TUPLE": lambda arg: (arg, 1),
-        "BUILD_LIST": lambda arg: (arg, 1),
-        "BUILD_STRING": lambda arg: (arg, 1),
-        "BUILD_MAP": lambda arg: (2 * arg, 1),
-        "BUILD_CONST_KEY_MAP": lambda arg: (arg + 1, 1),
-        "RETURN_VALUE": _fixed(1, 0),
-        "FORMAT_VALUE": lambda arg: (2 if arg & 4 else 1, 1),
-        "FORMAT_SIMPLE": _fixed(1, 1),
-        "CONVERT_VALUE": _fixed(1, 1),
-        "FORMAT_WITH_SPEC": _fixed(2, 1),
-        "STORE_FAST": _fixed(1, 0),
-        "STORE_FAST_LOAD_FAST": _fixed(1, 1),
-        "STORE_FAST_STORE_FAST": _fixed(2, 0),
-        "POP_TOP": _fixed(1, 0),
-        "CALL": lambda arg: (arg + 2, 1),
-        "CALL_KW": lambda arg: (arg + 3, 1),
-    }
-    return {OP[name]: effect for name, effect in by_name.items() if name in OP}
-
-
 _HAS_METHODS = "LOAD_METHOD" not in OP or OP["LOAD_METHOD"] > 255
-_EFFECTS = _effects()
+_FIXED = {  # (what instructions take from the stack, what they leave there)
+    (0, 0): "NOP RESUME CACHE PRECALL KW_NAMES",
+    (0, 1): "LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_DEREF LOAD_NAME LOAD_FAST_BORROW LOAD_SMALL_INT PUSH_NULL "
+    "LOAD_CLOSURE",
+    (0, 2): "LOAD_FAST_LOAD_FAST LOAD_FAST_BORROW_LOAD_FAST_BORROW",
+    (1, 0): "RETURN_VALUE STORE_FAST POP_TOP",
+    (1, 1): "UNARY_NEGATIVE UNARY_NOT UNARY_INVERT TO_BOOL FORMAT_SIMPLE CONVERT_VALUE STORE_FAST_LOAD_FAST",
+    (1, 2): "LOAD_METHOD",
+    (2, 0): "STORE_FAST_STORE_FAST",
+    (2, 1): "BINARY_OP COMPARE_OP BINARY_SUBSCR IS_OP CONTAINS_OP FORMAT_WITH_SPEC",
+    (3, 1): "BINARY_SLICE",
+}
+_BY_ARGUMENT: dict[str, Callable[[int], tuple[int, int]]] = {
+    "LOAD_GLOBAL": lambda arg: (0, 1 + (arg & 1)),
+    "LOAD_ATTR": lambda arg: (1, 1 + (arg & 1 if _HAS_METHODS else 0)),
+    **dict.fromkeys(("BUILD_SLICE", "BUILD_TUPLE", "BUILD_LIST", "BUILD_STRING"), lambda arg: (arg, 1)),
+    "BUILD_MAP": lambda arg: (2 * arg, 1),
+    "BUILD_CONST_KEY_MAP": lambda arg: (arg + 1, 1),
+    "FORMAT_VALUE": lambda arg: (2 if arg & 4 else 1, 1),
+    "CALL": lambda arg: (arg + 2, 1),
+    "CALL_KW": lambda arg: (arg + 3, 1),
+}
+
+
+def _effect(instruction: Instruction) -> tuple[int, int] | None:
+    """What an instruction takes from the stack and leaves there; None: that is not known here."""
+    name = _NAME[instruction.op]
+    return _BY_ARGUMENT[name](instruction.arg) if name in _BY_ARGUMENT else _EFFECTS.get(name)
+
+
+_EFFECTS = {name: effect for effect, names in _FIXED.items() for name in names.split()}
 
 
 class Consumers:
@@ -76,10 +67,10 @@ class Consumers:
         """
         for k in range(place + 1, min(place + FARTHEST, len(self.instructions))):
             instruction = self.instructions[k]
-            effect = _EFFECTS.get(instruction.op)
+            effect = _effect(instruction)
             if effect is None or instruction.start in self.targets:
                 return None
-            pops, pushes = effect(instruction.arg)
+            pops, pushes = effect
             if pops > above:
                 return k, above
             above += pushes - pops
@@ -143,5 +134,3 @@ _PAIRS = frozenset((
 ))  # fmt: skip
 _ELSEWHERE = frozenset(("LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE", "STORE_FAST_MAYBE_NULL"))
 _TEXTS = frozenset(("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"))
-
-__all__ = ["CALLS", "RETURNS", "Consumers"]

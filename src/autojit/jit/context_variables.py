@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.core.source import here
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.places import is_a
 
+if TYPE_CHECKING:
+    from autojit.jit.observed_calls import ObservedCalls
+    from autojit.jit.places import Method
 
-def is_of_context(observer: Any, function: Any) -> bool:
+
+def is_of_context(observer: ObservedCalls, function: Method) -> bool:
     """Whether a builtin asks or changes context variables from outside."""
     owner = function.__self__
     return function is copy_context or (is_a(owner, ContextVar) and id(owner) in observer.outside)
 
 
-def context_call(observer: Any, function: Any, is_dropped: bool) -> Callable[..., Any] | None:
+def context_call(observer: ObservedCalls, function: Method, is_dropped: bool) -> Callable[..., Any] | None:
     """What is called instead of such a builtin; None: the function itself, now."""
     owner: Any = function.__self__
     if observer.is_at_once:
@@ -34,5 +37,5 @@ def context_call(observer: Any, function: Any, is_dropped: bool) -> Callable[...
         observer.foreign.note_change(owner)
         return lambda value: observer.foreign.defer(function, value)
     name = function.__name__
-    observer.give_up(Uncompiled(f"{name}() of context variables at {here()} depends on what is set: ran line by line"))
+    observer.refuse(f"{name}() of context variables at {here()} depends on what is set")
     return None

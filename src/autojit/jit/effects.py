@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from autojit.autograd.engine import run_backward
+from autojit.autograd.engine import Walk
 from autojit.core.device_array import write_array
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.records import record
 from autojit.core.source import here
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.inplace import Change, take_history
@@ -26,7 +27,7 @@ from autojit.history.recording import edge_of, wants_grad
 from autojit.history.saved import connected
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import OutOfHistory, UnrecordedForm, ViewsOfView
@@ -40,14 +41,14 @@ from autojit.jit.trace_entries import StateEntry
 from autojit.ops.shape import Reshape
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.state import grad_mode, state, with_trace
 from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of, wrap
 
 _STEP = "a compiled step"  # what has changed a tensor, for messages
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
@@ -71,10 +72,11 @@ class ArgumentWrite:
     keeps_graph: bool = False  # a gradient goes on through the argument's history, which is needed again
     is_rewritten: bool = False  # a form, where the memory is written with a history too
 
-    def change_of(self, given: Any, made: Tensor, sizes: Mapping[str, int]) -> Change | None:
+    def change_of(self, given: object, made: Tensor, sizes: Mapping[str, int]) -> Change | None:
         """How the base of an argument that is a view changes its history; None for other arguments."""
-        is_view = isinstance(given, Tensor) and given._view is not None and given._view.base is not None
-        if not is_view or (self.what == "form" and not self.is_rewritten):
+        if not isinstance(given, Tensor) or given._view is None or given._view.base is None:
+            return None
+        if self.what == "form" and not self.is_rewritten:
             return None
         return Change.of(given, made, concrete(self.form, sizes))
 
@@ -92,34 +94,26 @@ class Effects:
         self.trace = trace
         self._arguments = arguments
         self.asked = AskedOutside(trace, arguments)
-        before = state.trace
-        set_trace(trace)
-        try:
+        with with_trace(trace):
             leaves = enumerate(arguments)
             self.writes = [w for k, leaf in leaves for w in _argument_writes(k, leaf, results)]
             for entry in trace.state.values():
                 if entry.is_modified:
                     _note_history(trace, entry)
             self.views = _views_with_history(trace)
-            self._detached = [
-                k for k, leaf in enumerate(arguments) if any(leaf.shell is t for t in trace.detached_in_place)
-            ]
+            detached = {id(t) for t in trace.detached_in_place}
+            self._detached = [k for k, leaf in enumerate(arguments) if id(leaf.shell) in detached]
             _check_aliases(trace)
             for t in outputs:
                 if isinstance(t, Tensor):
                     wants_grad(t)  # views among them know of the histories that their bases have by now
             unsettled = {id(t) for t in (*trace.unrecorded, *trace.refreshed.values())}
-            self._unsettled = [
-                (k, leaf.shell)
-                for k, leaf in enumerate(arguments)
-                if leaf.kind == "tensor" and id(leaf.shell) in unsettled
-            ]
+            shells = [(k, leaf.shell) for k, leaf in enumerate(arguments) if leaf.kind == "tensor"]
+            self._unsettled = [(k, shell) for k, shell in shells if id(shell) in unsettled]
             self.gradients = StepGradients(trace, results, outputs)
             left = any(e.left is not None for e in trace.state.values() if e.is_modified)
-            if left or results.carries_history or any(w.history is not None for w in self.writes):
+            if left or results.live or any(w.history is not None for w in self.writes):
                 self._record_forms()
-        finally:
-            set_trace(before)
         replaced = {id(grad.state): grad for grad in self.gradients.replaced}
         self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified and id(e) not in replaced]
         self.written: list[tuple[StateEntry, Value]] = [
@@ -206,18 +200,6 @@ class Effects:
         """The tensor of this call that a leaf stands for: an argument, or one outside."""
         return next((leaves[k] for k, a in enumerate(self._arguments) if a.shell is leaf), leaf)
 
-    def prepare(self, segment: Segment) -> None:
-        """Before a call: gradients that somebody holds get new memory."""
-        self.gradients.prepare(segment)
-
-    def abandon(self, segment: Segment) -> None:
-        """After a call that has failed: memory of others that it was given is theirs again."""
-        self.gradients.abandon(segment)
-
-    def bind(self, segment: Segment) -> None:
-        """Tell a segment where the gradients are."""
-        self.gradients.bind(segment)
-
     def commit(self, segment: Segment, leaves: Sequence[Any], arrays: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
@@ -245,9 +227,8 @@ class Effects:
         for given, grad, write in onward:
             edge = edge_of(given)
             if grad is not None and edge is not None:
-                run_backward(
-                    [(edge, grad)], write.keeps_graph, grad._requires_grad, None, True, is_masked=write.is_masked
-                )
+                walk = Walk(write.keeps_graph, None, True, is_masked=write.is_masked)
+                walk.start([(edge, grad)], grad._requires_grad)
         self.gradients.leave(segment)
 
     def take_forms(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> None:
@@ -417,63 +398,51 @@ def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
     return shell._requires_grad and shell._grad_fn is not before and has_history(shell)
 
 
-def _with_its_history(given: Any) -> Tensor | None:
+def _with_its_history(given: object) -> Tensor | None:
     """What stands for an argument that is no leaf, with the history that it has now, whatever the step makes of it."""
-    edge = edge_of(given) if isinstance(given, Tensor) and given._grad_fn is not None else None
+    if not isinstance(given, Tensor) or given._grad_fn is None:
+        return None
+    edge = edge_of(given)
     return None if edge is None else connected(given, edge)
 
 
-def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
+def _commit_write(write: ArgumentWrite, given: Any, array: Ndarray | None, shown: Tensor | None) -> None:
     if write.what == "array":
-        target = given._array if isinstance(given, Tensor) else given
-        write_array(target, array)
-        return
-    if write.what == "grad":
+        write_array(given._array if isinstance(given, Tensor) else given, array)
+    elif write.what == "grad":
         write_array(given._grad._array, array)
-        return
-    if write.what == "detached":
+    elif write.what == "detached":
         given.detach_()
-        return
-    if write.what == "reward":
+    elif write.what == "reward":
         given._grad_fn.reward = wrap(array)
-        return
-    given._grad = shown if array is None else wrap(array)
-
-
-class _Interrupt:
-    """Holds back Ctrl-C from before the native call to the end of ``commit``, unless the call says that it may end."""
-
-    def __init__(self, handler: Callable[..., Any]) -> None:
-        self.handler = handler
-        self.noted: tuple[Any, ...] | None = None
-
-    def note(self, *arguments: Any) -> None:
-        if is_asked():
-            self.handler(*arguments)
-        else:
-            self.noted = arguments
+    else:
+        given._grad = shown if array is None else wrap(array)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    if not callable(signal.getsignal(signal.SIGINT)):
+    """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none).
+
+    The body is a native call up to the end of ``commit``; the call may say that it may end.
+    """
+    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
         return
     with late_interrupts:
         handler = signal.getsignal(signal.SIGINT)
         assert callable(handler)
-        waiting = _Interrupt(handler)
-        signal.signal(signal.SIGINT, waiting.note)
+        noted: list[tuple[Any, ...]] = []
+
+        def note(*arguments: Any) -> None:
+            if is_asked():
+                handler(*arguments)
+            else:
+                noted[:] = [arguments]
+
+        signal.signal(signal.SIGINT, note)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, handler)
-            if waiting.noted is not None:
-                handler(*waiting.noted)
-
-
-__all__ = ["ArgumentWrite", "Effects", "uninterrupted"]
+            if noted:
+                handler(*noted[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,8 @@ from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.state import guard_epoch
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, type_of
 
-
-class Gradients(Protocol):
-    """``step_gradients.StepGradients``, as far as it is asked here."""
-
-    def read(self) -> list[Followed]: ...
-    def failure(self) -> str | None: ...
-    def rename(self, renamed: dict[int, Tensor]) -> None: ...
+if TYPE_CHECKING:
+    from autojit.jit.step_gradients import StepGradients
 
 
 class Followed(NamedTuple):
@@ -96,7 +91,7 @@ class Following:
     ``count`` (a word that native entries compare) says how often tensors were replaced by others.
     """
 
-    def __init__(self, trace: Trace, gradients: Gradients, results: Results) -> None:
+    def __init__(self, trace: Trace, gradients: StepGradients, results: Results) -> None:
         self.trace = trace
         self.gradients = gradients
         self.results = results
@@ -118,7 +113,7 @@ class Following:
         self._arrays: list[Any] = []  # of the state, when it was looked at last
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
-    def failure(self, segment: Segment, is_decision: bool) -> str | None:
+    def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
         """Let the capture follow what has been replaced outside by something of the same kind; why it cannot, or None.
 
         Before anything of it runs, decisions included; ``segment`` is what runs next.
@@ -151,10 +146,8 @@ class Following:
 
     def _other_flag(self) -> str | None:
         """Which leaf requires gradients now or no longer; its values may be nothing that the step reads."""
-        for t, flag in self.flags:
-            if t._requires_grad != flag:
-                return f"requires_grad of a tensor {type_of(t)}: {flag} -> {t._requires_grad}"
-        return None
+        other = next(((t, flag) for t, flag in self.flags if t._requires_grad != flag), None)
+        return other and f"requires_grad of a tensor {type_of(other[0])}: {other[1]} -> {other[0]._requires_grad}"
 
     def _other_form(self) -> str | None:
         """Which tensor has another shape, dtype or layout, whether or not the step reads its values."""
@@ -213,7 +206,7 @@ def _form(t: Tensor) -> tuple[Any, ...]:
     return type_of(t), t._array.strides
 
 
-def _of_place(key: Any) -> str:
+def _of_place(key: tuple[object, ...]) -> str:
     if len(key) == 3 and isinstance(key[1], int):
         return f"state {key[2]!r} of parameter {key[1]} in group {key[0]}"
     return " ".join(map(str, key))
@@ -247,8 +240,8 @@ def follow(places: Sequence[Followed], state: dict[int, StateEntry]) -> tuple[st
             renamed[id(before)] = now
     if not renamed:
         return None, renamed
-    strange = _reached_otherwise(found, taken, state)
-    if strange is not None:
+    strange = next((state[key] for key in taken if key in state and key not in found), None)
+    if strange is not None:  # state that is not a followed one, whose memory a followed tensor now shows
         return f"a tensor {strange.input.type} of the step has come to another place of it", {}
     _rename(places, state)
     return None, renamed
@@ -263,11 +256,6 @@ def _is_alike(before: Tensor, now: Tensor) -> bool:
         and (before._grad_fn is None) == (now._grad_fn is None)
         and made_in_inference(before) == made_in_inference(now)
     )
-
-
-def _reached_otherwise(found: Mapping[int, Any], taken: Mapping[int, Any], state: Mapping[int, StateEntry]) -> Any:
-    """State of the step that is not a followed one and whose memory a followed tensor now shows, or None."""
-    return next((state[key] for key in taken if key in state and key not in found), None)
 
 
 def _rename(places: Sequence[Followed], state: dict[int, StateEntry]) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from autojit.compiler import Compiled, compile
+from autojit.core.device_array import Array
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.types import TensorType
 from autojit.ir.concrete import concrete, is_open, take_sizes
 from autojit.ir.graph import Graph
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import Ndarray, Operands, bind
 from autojit.ops.graph_op import GraphOp, Transform, as_tuple
 from autojit.runtime.executable import Executable
 from autojit.schedule.forms import KnownForms
@@ -46,16 +47,13 @@ class CompiledGraph(GraphOp, abstract=True):
                 return self.compiled.executable
             except (UndecidedSizeError, SpecializeSize):
                 self._of_sizes = {}
-        graph = self._laid_out_graph()
-        sizes: dict[str, int] = {}
-        for value, array in zip(graph.inputs, arrays, strict=True):
-            take_sizes(value.type, array.shape, sizes)
+        sizes = self.sizes_of(arrays)
         key = tuple(sizes.items())
         found = self._of_sizes.get(key)
         if found is None:
             if len(self._of_sizes) >= _LIMIT:
                 self._of_sizes.clear()
-            found = self._of_sizes[key] = compile(concrete(graph, sizes)).executable
+            found = self._of_sizes[key] = compile(concrete(self._laid_out_graph(), sizes)).executable
         return found
 
     def _laid_out_graph(self) -> Graph:
@@ -86,11 +84,11 @@ class CompiledGraph(GraphOp, abstract=True):
             )
         return found
 
-    def sizes_of(self, types: Iterable[TensorType]) -> dict[str, int]:
-        """The values that the graph's open sizes have for operands of these types."""
+    def sizes_of(self, operands: Iterable[Any]) -> dict[str, int]:
+        """The values that the graph's open sizes have for operands of these types, or for these arrays."""
         sizes: dict[str, int] = {}
-        for value, kind in zip(self.graph.inputs, types, strict=False):
-            take_sizes(value.type, kind.shape, sizes)
+        for value, operand in zip(self.graph.inputs, operands, strict=False):
+            take_sizes(value.type, operand.shape, sizes)
         return sizes
 
     def graph_of(self, types: Sequence[TensorType]) -> Graph:
@@ -99,7 +97,7 @@ class CompiledGraph(GraphOp, abstract=True):
         found: Graph = concrete(self.graph, sizes) if sizes else self.graph
         return found
 
-    def through(self, operands: Operands, types: Sequence[TensorType], transform: Transform, *arguments: Any) -> Any:
+    def through(self, operands: Operands, types: Sequence[TensorType], transform: Transform, *arguments: object) -> Any:
         key = (transform, arguments, *self.sizes_of(types).items())
         if self._calls is None:
             self._calls = {}
@@ -122,10 +120,10 @@ class GraphCall(CompiledGraph):
         self.graph = graph
         self.n_outputs = len(graph.outputs)
 
-    def eager(self, *arrays: Any) -> Any:
+    def eager(self, *arrays: Array) -> Any:
         return self._run(arrays)
 
 
-def contiguous(array: Any) -> Any:
+def contiguous(array: Ndarray) -> Ndarray:
     """The array, or a copy that native code can address."""
     return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")

@@ -186,12 +186,12 @@ def _may_be_refusal(kind: Any) -> bool:
     return any(issubclass(known, kind) or issubclass(kind, known) for known in REFUSALS)
 
 
-def _manager_catches(manager: Any, managers: Mapping[tuple[int, int], Any]) -> bool | None:
+def _manager_catches(manager: object, managers: Mapping[tuple[int, int], Any]) -> bool | None:
     """``catches`` of the end of a ``with`` block."""
     if is_a(manager, contextlib.suppress):
-        return False if _may_be_refusal(manager._exceptions) else None
+        return False if _may_be_refusal(vars(manager)["_exceptions"]) else None
     if is_a(manager, contextlib._GeneratorContextManager):
-        frame = manager.gen.gi_frame
+        frame: FrameType | None = getattr(manager.gen, "gi_frame", None)
         return None if frame is None or is_own(frame.f_code) else catches(frame, managers)
     leave: Any = getattr(type(manager), "__exit__", None)
     if not is_a(leave, FunctionType) or is_own(leave.__code__):
@@ -213,6 +213,3 @@ def _may_end_error(code: CodeType) -> bool:
         elif i.opname == "RAISE_VARARGS" and not is_passed(code):
             return True
     return False
-
-
-__all__ = ["catches"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
-from autojit.autograd.engine import run_backward
+from autojit.autograd.engine import Walk
 from autojit.autograd.function_context import BackwardCFunction
-from autojit.core.ports import Trace
 from autojit.core.types import TensorType
 from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of, wants_grad
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.tensor.node import FREED, Edge, Node
 from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.trace import Trace
 
 
 def has_history(t: Tensor) -> bool:
@@ -40,14 +40,22 @@ def _kept_by(node: Node) -> Sequence[Any]:
 
 def history_of(tensors: Iterable[Tensor]) -> set[Node]:
     """The nodes that gradients of tensors flow through, those that gather the gradients of leaves included."""
-    stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
-    seen: set[Node] = set(stack)
+    return set(nodes_from([t._grad_fn for t in tensors if t._grad_fn is not None]))
+
+
+def nodes_from(starts: Iterable[Node], ends: Container[Node] = ()) -> Iterator[Node]:
+    """The nodes from some on as far as ``ends``, which are left out; each before its edges are followed."""
+    stack = list(starts)
+    seen = set(stack)
     while stack:
-        for edge in stack.pop().edges:
+        node = stack.pop()
+        if node in ends:
+            continue
+        yield node
+        for edge in node.edges:
             if edge is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    return seen
 
 
 def new_cotangent(trace: Trace, kind: TensorType) -> Tensor:
@@ -66,5 +74,5 @@ def pulled_back(
     """
     roots: list[Any] = [(edge_of(t), bar) for t, bar in zip(outputs, bars, strict=True)]
     targets: list[Any] = [edge_of(leaf) for leaf in leaves]
-    found = run_backward(roots, True, True, targets, False, closed=True, is_masked=is_masked)
+    found = Walk(True, targets, False, closed=True, is_masked=is_masked).start(roots, True)
     return [(edge, found.get(edge)) for edge in targets]

@@ -4,7 +4,7 @@ How to read: ``instrumented`` is the door; ``_SITES`` says for every kind of ins
 Python state what comes before, instead of and after it; ``code_assembly.py`` puts the pieces together.
 
 A hook is called with what the instruction has on the stack (one object, or a tuple of several) and a constant. Which
-hooks there are, and what they mean, is ``Hooks``; this module knows bytecode and nothing of guards.
+hooks there are, and what they mean, is in ``read_hooks.py``; this module knows bytecode and nothing of guards.
 
 Own assembler, not the ``bytecode`` package, which takes three times as long to read and write code that it leaves as it
 is, and 30 ms to be imported (docs/design/recorded_reads.md): rewriting is part of the first compiled step.
@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import opcode
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from types import CodeType
-from typing import Any, NamedTuple
 
 from autojit.jit.code_assembly import OP, UNTOUCHED, Assembler, Instruction, Site, decoded, emit, op_bytes
 from autojit.jit.consumers import CALLS, RETURNS, Consumers
@@ -29,79 +28,19 @@ _USES = {0: 0, CALLS: HELD, RETURNS: RETURNED}
 _EXTRA_STACK = 6  # what the longest inserted sequence needs above the instruction's own operands
 
 
-class Hooks(NamedTuple):
-    """What instrumented code calls. Every hook gets (operands, constant) and gives what stands in their place."""
-
-    attribute: Callable[[Any, str], Any]
-    """object, name: the attribute."""
-    super_attribute: Callable[[Any, str], Any]
-    """(super, class, self), name: the attribute."""
-    global_: Callable[[Any, str], Any]
-    """value, name: the value of a global or builtin."""
-    cell: Callable[[Any, str], Any]
-    """(value, cell), name: the value of a variable of an enclosing function."""
-    class_cell: Callable[[Any, str], Any]
-    """the same where a class body or an annotation looks the name up, perhaps in the class."""
-    class_global: Callable[[Any, str], Any]
-    """value, name: of a name that an annotation looks up in a class and then among the globals."""
-    item: Callable[[Any, None], Any]
-    """(container, key): the item."""
-    iterated: Callable[[Any, None], Any]
-    """something that is about to be walked: itself."""
-    operand: Callable[[Any, None], Any]
-    """the operand of a unary operator: what the operator is applied to."""
-    looked_at: Callable[[Any, None], Any]
-    """something whose text is about to be taken: itself."""
-    truth: Callable[[Any, None], Any]
-    """something whose truth is about to be taken: itself."""
-    two: Callable[[Any, None], Any]
-    """(left, right) of an operator: (right, left)."""
-    in_place: Callable[[Any, str], Any]
-    """the same of an operator in place, and the method that does this for lists, or for dictionaries, or ""."""
-    contains: Callable[[Any, None], Any]
-    identified: Callable[[Any, None], Any]
-    """(item, container): (container, item)."""
-    called: Callable[[Any, int], Any]
-    """(callable, *arguments), kind: the same in reverse. Of ``kind``, UNPACKED: (callable, arguments, keywords) as they
-    are unpacked; DROPPED: the result is not used; HELD: it goes into another call, perhaps as a part of a text;
-    RETURNED: the same, or the function returns it."""
-    formatted: Callable[[Any, tuple[int, bool, bool]], Any]
-    """a value, or (value, format), with (conversion, whether there is a format, HELD or RETURNED): its text."""
-    joined: Callable[[Any, None], Any]
-    """parts of a text that is held: the text."""
-    operator_held: Callable[[Any, int], Any]
-    """(text, values) of ``%`` whose result is HELD or RETURNED: the result."""
-    set_attribute: Callable[[Any, str], Any]
-    """(value, object), name: stores."""
-    delete_attribute: Callable[[Any, str], Any]
-    """object, name: deletes."""
-    set_item: Callable[[Any, None], Any]
-    """(value, container, key): stores."""
-    delete_item: Callable[[Any, None], Any]
-    """(container, key): deletes."""
-    set_global: Callable[[Any, str], Any]
-    """value, name: the value, about to be stored."""
-    matched: Callable[[Any, None], Any]
-    """an object whose attributes a class pattern is about to read: itself."""
-    imported: Callable[[Any, str], Any]
-    """module, name: the module, which an import statement gave."""
-    set_cell: Callable[[Any, str], Any]
-    """(value, cell), name: the value, about to be stored."""
-    entered: Callable[[Any, int], Any]
-    """what a ``with`` statement is about to enter, the statement's place in the code as it was: itself."""
-    began: Callable[[None, CodeType], Any]
-    """nothing, the code as it was: a function with this code begins to run. Not of functions inside it."""
+Hooks = Mapping[str, Callable[..., object]]
+"""What instrumented code calls, by name (``read_hooks.py``)."""
 
 
 class _Writer:
     """Makes sites for one code object, and collects the constants that they use."""
 
-    def __init__(self, code: CodeType, hooks: Hooks, constants: list[Any], is_nested: bool = False) -> None:
+    def __init__(self, code: CodeType, hooks: Hooks, constants: list[object], is_nested: bool = False) -> None:
         self.code = code
         self.is_nested = is_nested
         self.hooks = hooks
         self.constants = constants
-        self._place: dict[Any, int] = {}
+        self._place: dict[object, int] = {}
         self._called_at: set[int] = set()
         self.instructions = decoded(code)
         self.targets = {i.target for i in self.instructions}
@@ -110,7 +49,7 @@ class _Writer:
         kinds = len(code.co_varnames), len(code.co_cellvars), len(code.co_freevars)
         self.first_free = kinds[0] + kinds[1] - len(set(code.co_varnames) & set(code.co_cellvars))
 
-    def constant(self, value: Any) -> int:
+    def constant(self, value: object) -> int:
         """The number of a constant."""
         key = id(value) if not isinstance(value, str) else value
         if key not in self._place:
@@ -118,9 +57,9 @@ class _Writer:
             self.constants.append(value)
         return self._place[key]
 
-    def call(self, hook: Any, info: Any = None) -> bytes:
+    def call(self, hook: str, info: object = None) -> bytes:
         """Replace the top of the stack by ``hook(top, info)``."""
-        load = op_bytes("LOAD_CONST", self.constant(hook))
+        load = op_bytes("LOAD_CONST", self.constant(self.hooks[hook]))
         null = op_bytes("PUSH_NULL")
         found = (load + null if _NULL_FIRST else null + load) + op_bytes("SWAP", 3)
         found += op_bytes("LOAD_CONST", self.constant(info))
@@ -128,11 +67,11 @@ class _Writer:
             found += op_bytes("PRECALL", 2)
         return found + op_bytes("CALL", 2)
 
-    def gathered(self, count: int, hook: Any, info: Any = None) -> bytes:
+    def gathered(self, count: int, hook: str, info: object = None) -> bytes:
         """Replace the ``count`` topmost objects by ``hook`` of their tuple."""
         return op_bytes("BUILD_TUPLE", count) + self.call(hook, info)
 
-    def passed_on(self, count: int, hook: Any, info: Any = None) -> bytes:
+    def passed_on(self, count: int, hook: str, info: object = None) -> bytes:
         """Show the ``count`` topmost objects to ``hook``, which gives them (in reverse) or others for them."""
         return self.gathered(count, hook, info) + op_bytes("UNPACK_SEQUENCE", count)
 
@@ -154,6 +93,10 @@ _SHOWING = frozenset(("locals", "vars", "dir", "eval", "exec"))
 """What lets code look at its local variables."""
 
 
+Maker = Callable[["_Writer", Instruction, int], Site]
+"""What makes the site of an instruction, given its place among the others."""
+
+
 def _as_callable() -> bytes:
     """The value on top becomes the callable of a call that follows."""
     return op_bytes("PUSH_NULL") + (op_bytes("SWAP", 2) if _NULL_FIRST else b"")
@@ -162,101 +105,72 @@ def _as_callable() -> bytes:
 def _load_attribute(w: _Writer, i: Instruction, place: int) -> Site:
     has_flag = _VERSION >= (3, 12)
     name = w.name(i.arg >> 1 if has_flag else i.arg)
-    found = w.call(w.hooks.attribute, name)
+    found = w.call("attribute", name)
     return Site(found + (_as_callable() if has_flag and i.arg & 1 else b""), False)
 
 
 def _load_method(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.call(w.hooks.attribute, w.name(i.arg)) + _as_callable(), False)
+    return Site(w.call("attribute", w.name(i.arg)) + _as_callable(), False)
 
 
 def _load_super(w: _Writer, i: Instruction, place: int) -> Site:
-    found = w.gathered(3, w.hooks.super_attribute, w.name(i.arg >> 2))
+    found = w.gathered(3, "super_attribute", w.name(i.arg >> 2))
     return Site(found + (_as_callable() if i.arg & 1 else b""), False)
 
 
 def _load_global(w: _Writer, i: Instruction, place: int) -> Site:
-    name = w.name(i.arg >> 1)
-    call = w.call(w.hooks.global_, name)
+    call = w.call("global_", w.name(i.arg >> 1))
     if _NULL_FIRST or not i.arg & 1:
         return Site(after=call)
     return Site(emit(i.op, i.arg & ~1) + call + op_bytes("PUSH_NULL"), False)
 
 
-def _load_name(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(after=w.call(w.hooks.global_, w.name(i.arg)))
+def _of_cell(hook: str, is_stored: bool = False) -> Maker:
+    """The value of a variable of an enclosing function and its cell are shown to a hook."""
+
+    def site(w: _Writer, i: Instruction, place: int) -> Site:
+        number = i.arg - w.first_free
+        if number < 0:
+            return UNTOUCHED
+        shown = op_bytes(_CLOSURE, i.arg) + w.gathered(2, hook, w.code.co_freevars[number])
+        return Site(shown) if is_stored else Site(after=shown)
+
+    return site
 
 
-def _cell_of(w: _Writer, i: Instruction) -> bytes:
-    return op_bytes(_CLOSURE, i.arg)
-
-
-def _free_name(w: _Writer, i: Instruction) -> str | None:
-    place = i.arg - w.first_free
-    return w.code.co_freevars[place] if place >= 0 else None
-
-
-def _load_deref(w: _Writer, i: Instruction, place: int) -> Site:
-    name = _free_name(w, i)
-    return UNTOUCHED if name is None else Site(after=_cell_of(w, i) + w.gathered(2, w.hooks.cell, name))
-
-
-def _load_class_deref(w: _Writer, i: Instruction, place: int) -> Site:
-    """A class body reads a variable of an enclosing function, if it has none of that name."""
-    name = _free_name(w, i)
-    return UNTOUCHED if name is None else Site(after=_cell_of(w, i) + w.gathered(2, w.hooks.class_cell, name))
-
-
-def _load_class_global(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(after=w.call(w.hooks.class_global, w.name(i.arg)))
-
-
-def _store_deref(w: _Writer, i: Instruction, place: int) -> Site:
-    name = _free_name(w, i)
-    return UNTOUCHED if name is None else Site(_cell_of(w, i) + w.gathered(2, w.hooks.set_cell, name))
-
-
-def _instead(count: int, hook: str, is_pushed: bool = True) -> Callable[[_Writer, Instruction, int], Site]:
+def _instead(count: int, hook: str, is_pushed: bool = True, is_named: bool = False) -> Maker:
     """An instruction done by a hook that gets ``count`` operands."""
 
     def site(w: _Writer, i: Instruction, place: int) -> Site:
-        call = w.gathered(count, getattr(w.hooks, hook)) if count > 1 else w.call(getattr(w.hooks, hook))
+        name = w.name(i.arg) if is_named else None
+        call = w.gathered(count, hook, name) if count > 1 else w.call(hook, name)
         return Site(call if is_pushed else call + op_bytes("POP_TOP"), False)
 
     return site
 
 
-def _before(hook: str) -> Callable[[_Writer, Instruction, int], Site]:
+def _before(hook: str, is_named: bool = False) -> Maker:
     """The topmost operand is shown to a hook."""
-    return lambda w, i, place: Site(w.call(getattr(w.hooks, hook)))
+    return lambda w, i, place: Site(w.call(hook, w.name(i.arg) if is_named else None))
 
 
-def _before_two(hook: str) -> Callable[[_Writer, Instruction, int], Site]:
-    return lambda w, i, place: Site(w.passed_on(2, getattr(w.hooks, hook)))
+def _before_two(hook: str) -> Maker:
+    return lambda w, i, place: Site(w.passed_on(2, hook))
 
 
-def _store_attribute(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.gathered(2, w.hooks.set_attribute, w.name(i.arg)) + op_bytes("POP_TOP"), False)
+def _after(hook: str) -> Maker:
+    """What an instruction has found by a name is shown to a hook."""
+    return lambda w, i, place: Site(after=w.call(hook, w.name(i.arg)))
 
 
-def _delete_attribute(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.call(w.hooks.delete_attribute, w.name(i.arg)) + op_bytes("POP_TOP"), False)
+def _copied(place_on_stack: int, hook: str, is_named: bool = False) -> Maker:
+    """An object on the stack is shown to a hook, and stays there."""
 
+    def site(w: _Writer, i: Instruction, place: int) -> Site:
+        call = w.call(hook, w.name(i.arg) if is_named else None)
+        return Site(op_bytes("COPY", place_on_stack) + call + op_bytes("POP_TOP"))
 
-def _store_global(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.call(w.hooks.set_global, w.name(i.arg)))
-
-
-def _import_from(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(op_bytes("COPY", 1) + w.call(w.hooks.attribute, w.name(i.arg)) + op_bytes("POP_TOP"))
-
-
-def _match_class(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(op_bytes("COPY", 3) + w.call(w.hooks.matched) + op_bytes("POP_TOP"))
-
-
-def _import_name(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(after=w.call(w.hooks.imported, w.name(i.arg)))
+    return site
 
 
 _DECIDED = frozenset(OP[name] for name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT", "LOAD_CONST"))
@@ -266,17 +180,17 @@ def _truth(w: _Writer, i: Instruction, place: int) -> Site:
     is_reached_otherwise = i.start in w.targets
     if place and not is_reached_otherwise and w.instructions[place - 1].op in _DECIDED:
         return UNTOUCHED  # a bool, mostly
-    return Site(w.call(w.hooks.truth))
+    return Site(w.call("truth"))
 
 
 def _binary(w: _Writer, i: Instruction, place: int) -> Site:
     if i.arg == _SUBSCRIPT:
-        return Site(w.gathered(2, w.hooks.item), False)
+        return Site(w.gathered(2, "item"), False)
     if i.arg == _REMAINDER and (use := w.use(place)):
-        return Site(w.gathered(2, w.hooks.operator_held, use), False)
+        return Site(w.gathered(2, "operator_held", use), False)
     if i.arg in _IN_PLACE:
-        return Site(w.passed_on(2, w.hooks.in_place, _IN_PLACE[i.arg]))
-    return Site(w.passed_on(2, w.hooks.two))
+        return Site(w.passed_on(2, "in_place", _IN_PLACE[i.arg]))
+    return Site(w.passed_on(2, "two"))
 
 
 _OPERATORS: list[tuple[str, str]] = opcode._nb_ops  # type: ignore[attr-defined]
@@ -295,25 +209,12 @@ _IN_PLACE = {k: _METHODS.get(s, "") for k, (_, s) in enumerate(_OPERATORS) if s[
 
 def _call_shown(w: _Writer, count: int, kind: int) -> bytes:
     """Show callable and arguments of a call, which are on the stack, to the hook."""
-    hook = w.hooks.called
     if _NULL_FIRST:
-        return w.passed_on(count + 1, hook, kind)
+        return w.passed_on(count + 1, "called", kind)
     # (callable, NULL or self, arguments): the callable is copied up and, shown, put back
     found = op_bytes("BUILD_TUPLE", count) + op_bytes("COPY", 3) + op_bytes("SWAP", 2) + op_bytes("BUILD_TUPLE", 2)
-    found += w.call(_Apart(hook), kind) + op_bytes("UNPACK_SEQUENCE", 2)
+    found += w.call("called_apart", kind) + op_bytes("UNPACK_SEQUENCE", 2)
     return found + op_bytes("SWAP", 4) + op_bytes("POP_TOP") + op_bytes("UNPACK_SEQUENCE", count)
-
-
-class _Apart:
-    """``called`` for interpreters that keep something between the callable and its arguments."""
-
-    def __init__(self, hook: Any) -> None:
-        self.hook = hook
-
-    def __call__(self, operands: Any, kind: Any) -> Any:
-        function, arguments = operands
-        *rest, function = self.hook((function, *arguments), kind)
-        return function, tuple(rest)
 
 
 def _call(w: _Writer, i: Instruction, place: int) -> Site:
@@ -352,7 +253,7 @@ def _call_unpacked(w: _Writer, i: Instruction, place: int) -> Site:
 def _begin(w: _Writer, i: Instruction, place: int) -> Site:
     if i.arg & 3 or w.is_nested:  # it goes on after a ``yield`` or ``await``; made by code that has told
         return UNTOUCHED
-    return Site(after=op_bytes("LOAD_CONST", w.constant(None)) + w.call(w.hooks.began, w.code) + op_bytes("POP_TOP"))
+    return Site(after=op_bytes("LOAD_CONST", w.constant(None)) + w.call("began", w.code) + op_bytes("POP_TOP"))
 
 
 def _null(w: _Writer, i: Instruction, place: int) -> Site:
@@ -361,24 +262,24 @@ def _null(w: _Writer, i: Instruction, place: int) -> Site:
     return Site(_call_shown(w, 1, UNPACKED | _use_of(w, place)))
 
 
-def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
-    by_name: dict[str, Callable[[_Writer, Instruction, int], Site]] = {
+def _sites() -> dict[int, Maker]:
+    by_name: dict[str, Maker] = {
         "LOAD_ATTR": _load_attribute,
         "LOAD_METHOD": _load_method,
         "LOAD_SUPER_ATTR": _load_super,
         "LOAD_GLOBAL": _load_global,
-        "LOAD_NAME": _load_name,
-        "LOAD_DEREF": _load_deref,
-        "LOAD_CLASSDEREF": _load_class_deref,  # of 3.11
-        "LOAD_FROM_DICT_OR_DEREF": _load_class_deref,  # of 3.12 and later
-        "LOAD_FROM_DICT_OR_GLOBALS": _load_class_global,
-        "STORE_DEREF": _store_deref,
-        "STORE_ATTR": _store_attribute,
-        "DELETE_ATTR": _delete_attribute,
-        "STORE_GLOBAL": _store_global,
-        "IMPORT_FROM": _import_from,
-        "IMPORT_NAME": _import_name,
-        "MATCH_CLASS": _match_class,
+        "LOAD_NAME": _after("global_"),
+        "LOAD_DEREF": _of_cell("cell"),
+        "LOAD_CLASSDEREF": _of_cell("class_cell"),  # of 3.11: a class body reads a variable of an enclosing function
+        "LOAD_FROM_DICT_OR_DEREF": _of_cell("class_cell"),  # of 3.12 and later
+        "LOAD_FROM_DICT_OR_GLOBALS": _after("class_global"),
+        "STORE_DEREF": _of_cell("set_cell", is_stored=True),
+        "STORE_ATTR": _instead(2, "set_attribute", False, is_named=True),
+        "DELETE_ATTR": _instead(1, "delete_attribute", False, is_named=True),
+        "STORE_GLOBAL": _before("set_global", is_named=True),
+        "IMPORT_FROM": _copied(1, "attribute", is_named=True),
+        "IMPORT_NAME": _after("imported"),
+        "MATCH_CLASS": _copied(3, "matched"),
         "BINARY_SUBSCR": _instead(2, "item"),
         "STORE_SUBSCR": _instead(3, "set_item", False),
         "DELETE_SUBSCR": _instead(2, "delete_item", False),
@@ -386,48 +287,42 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "STORE_SLICE": _instead(4, "set_item", False),
         "BINARY_OP": _binary,
         "COMPARE_OP": _before_two("two"),
-        "UNARY_NEGATIVE": _before("operand"),
-        "UNARY_INVERT": _before("operand"),
-        "UNARY_POSITIVE": _before("operand"),
         "CALL_INTRINSIC_1": _intrinsic,
         "CONTAINS_OP": _before_two("contains"),
         "IS_OP": _before_two("identified"),
-        "KW_NAMES": _call,
-        "PRECALL": _call,
-        "CALL": _call,
-        "CALL_KW": _call,
         "CALL_FUNCTION_EX": _call_unpacked,
-        "TO_BOOL": _truth,
-        "UNARY_NOT": _truth,
-        "BEFORE_WITH": _entered,
-        "LOAD_SPECIAL": _entered,
+        "BUILD_STRING": _join,
         "RESUME": _begin,
+        **dict.fromkeys(("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE"), _before("operand")),
+        **dict.fromkeys(("KW_NAMES", "PRECALL", "CALL", "CALL_KW"), _call),
+        **dict.fromkeys(("TO_BOOL", "UNARY_NOT"), _truth),
+        **dict.fromkeys(("BEFORE_WITH", "LOAD_SPECIAL"), _entered),
+        **dict.fromkeys(_WALKING, _before("iterated")),
+        **dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"), _format),
     }
-    by_name |= dict.fromkeys(
-        ("GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"),
-        _before("iterated"),
-    )
-    by_name |= dict.fromkeys(("GET_YIELD_FROM_ITER", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN"), _before("iterated"))
-    by_name |= dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"), _format)
-    by_name["BUILD_STRING"] = _join
     if _VERSION >= (3, 14):
         by_name["PUSH_NULL"] = _null
     if "TO_BOOL" not in OP:
-        jumps = (name for name in OP if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name))
-        by_name |= dict.fromkeys(jumps, _truth)
+        by_name |= dict.fromkeys((n for n in OP if "JUMP" in n and ("IF_TRUE" in n or "IF_FALSE" in n)), _truth)
     return {OP[name]: site for name, site in by_name.items() if name in OP}
+
+
+_WALKING = (
+    "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE",
+    "GET_YIELD_FROM_ITER", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN",
+)  # fmt: skip
 
 
 def _intrinsic(w: _Writer, i: Instruction, place: int) -> Site:
     """``+x``, from 3.12 on."""
-    return Site(w.call(w.hooks.operand)) if i.arg == _POSITIVE else UNTOUCHED
+    return Site(w.call("operand")) if i.arg == _POSITIVE else UNTOUCHED
 
 
 def _entered(w: _Writer, i: Instruction, place: int) -> Site:
     """Before BEFORE_WITH, or the first of what newer versions have for it: the look-up of ``__exit__``."""
     if opcode.opname[i.op] == "LOAD_SPECIAL" and w.instructions[place - 1].op != OP["COPY"]:
         return UNTOUCHED
-    return Site(w.call(w.hooks.entered, i.start * 2))
+    return Site(w.call("entered", i.start * 2))
 
 
 def _format(w: _Writer, i: Instruction, place: int) -> Site:
@@ -435,20 +330,15 @@ def _format(w: _Writer, i: Instruction, place: int) -> Site:
     has_format = name == "FORMAT_WITH_SPEC" or (name == "FORMAT_VALUE" and bool(i.arg & 4))  # above the value
     conversion = i.arg & 3 if name in ("FORMAT_VALUE", "CONVERT_VALUE") else 0
     info = (conversion, has_format, w.use(place))
-    return Site(w.gathered(2, w.hooks.formatted, info) if has_format else w.call(w.hooks.formatted, info), False)
+    return Site(w.gathered(2, "formatted", info) if has_format else w.call("formatted", info), False)
 
 
 def _join(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.gathered(i.arg, w.hooks.joined), False) if w.use(place) else UNTOUCHED
+    return Site(w.gathered(i.arg, "joined"), False) if w.use(place) else UNTOUCHED
 
 
 _POSITIVE = 5  # the argument of CALL_INTRINSIC_1
 _SITES = _sites()
-
-
-def _nested(constants: tuple[Any, ...], hooks: Hooks) -> Iterator[Any]:
-    for constant in constants:
-        yield instrumented(constant, hooks, True) if isinstance(constant, CodeType) else constant
 
 
 def instrumented(code: CodeType, hooks: Hooks, is_nested: bool = False) -> CodeType:
@@ -456,7 +346,7 @@ def instrumented(code: CodeType, hooks: Hooks, is_nested: bool = False) -> CodeT
 
     Time O(instructions). Names, lines, columns and the flow of control are as before.
     """
-    constants = list(_nested(code.co_consts, hooks))
+    constants = [instrumented(c, hooks, True) if isinstance(c, CodeType) else c for c in code.co_consts]
     writer = _Writer(code, hooks, constants, is_nested)
     sites = [writer.site(k) for k in range(len(writer.instructions))]
     made = Assembler(code, writer.instructions, sites)
@@ -480,6 +370,3 @@ def as_written(code: CodeType) -> CodeType:
 
 
 _MARK = object()
-
-
-__all__ = ["DROPPED", "HELD", "RETURNED", "UNPACKED", "Hooks", "as_written", "instrumented", "is_instrumented"]

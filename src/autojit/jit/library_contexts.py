@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import decimal
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.jit.places import is_a
+
+if TYPE_CHECKING:
+    from autojit.jit.observed_objects import ObservedObjects
 
 _OF_CONTEXT = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
-def note_contexts(observer: Any, value: Any) -> None:
+def note_contexts(observer: ObservedObjects, value: object) -> None:
     """Guard the context that an object from outside, or what a class or a module makes, is computed in."""
     if value is decimal or (not is_a(value, ModuleType) and _is_decimal(value if is_a(value, type) else type(value))):
         observer.note(decimal, "context", "decimal.getcontext()", _context, _context())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.jit.draws import Draw
 
 
 class LineByLine(Exception):
@@ -15,9 +18,14 @@ class LineByLine(Exception):
     may happen for one kind of arguments until none is tried any more; ``drawn`` is what the capture has drawn.
     """
 
+    text = ""  # of a class: what it says of the facts that it is given
     asked: Asking | None = None
     limit: int | None = None
-    drawn: Sequence[Any] = ()
+    drawn: Sequence[tuple[Draw, Any]] = ()
+
+    def __init__(self, *facts: object) -> None:
+        shown = [type_of(fact) if isinstance(fact, Tensor) else fact for fact in facts]
+        super().__init__(self.text.format(*shown) or "".join(map(str, facts)))
 
     def always(self) -> LineByLine:
         """The same, for all calls that would be captured."""
@@ -28,8 +36,7 @@ class LineByLine(Exception):
 class Endless(LineByLine):
     """Every capture of a call finds another reason to begin again."""
 
-    def __init__(self) -> None:
-        super().__init__("captures of one call found ever new reasons to begin again: it ran line by line")
+    text = "captures of one call found ever new reasons to begin again: it ran line by line"
 
 
 class GivenUp(BaseException):
@@ -59,31 +66,26 @@ class Always:
 class Overlap(LineByLine):
     """Arguments share memory that the step writes in a way that only NumPy knows."""
 
-    def __init__(self) -> None:
-        super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
+    text = "arguments share memory, with each other or with state, that is written: ran line by line"
 
 
 class SharedWithArray(LineByLine):
     """An array from outside has memory of a tensor, and the step changes one of the two and uses the other."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(
-            f"{name}, an array from outside, shares memory with a tensor, and the step changes one and uses the other: "
-            "ran line by line (read the tensor instead, or keep a copy of the array)"
-        )
+    text = (
+        "{}, an array from outside, shares memory with a tensor, and the step changes one and uses the other: ran line "
+        "by line (read the tensor instead, or keep a copy of the array)"
+    )
 
 
 class WideIntegers(LineByLine):
     """Whole numbers of the call, exact in Python, do not fit into 64 bits."""
 
     limit = 8
-
-    def __init__(self) -> None:
-        super().__init__(
-            "an int that the function computes from numbers of the call needs more than 64 bits: ran line by line "
-            "(keep it small, h % 2**32, or compute it in an int64 tensor, which wraps around)"
-        )
+    text = (
+        "an int that the function computes from numbers of the call needs more than 64 bits: ran line by line (keep it "
+        "small, h % 2**32, or compute it in an int64 tensor, which wraps around)"
+    )
 
 
 class Onward(LineByLine):
@@ -91,10 +93,7 @@ class Onward(LineByLine):
     whose gradient it asks for, or through nodes that keep what the step changes.
     """
 
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"backward goes on through {what}: ran line by line (compute the argument inside the step, or detach() it)"
-        )
+    text = "backward goes on through {}: ran line by line (compute the argument inside the step, or detach() it)"
 
 
 class UnrecordedForm(LineByLine):
@@ -102,58 +101,49 @@ class UnrecordedForm(LineByLine):
     "a result that shares its memory".
     """
 
-    def __init__(self, role: str, t: Tensor) -> None:
-        super().__init__(
-            f"{role} {type_of(t)} that requires gradients gets another shape in place, and no history "
-            "shows it: ran line by line (change the shape in grad mode, or use the out-of-place form)"
-        )
+    text = (
+        "{0} {1} that requires gradients gets another shape in place, and no history shows it: ran line by line "
+        "(change the shape in grad mode, or use the out-of-place form)"
+    )
 
 
 class ViewsOfView(LineByLine):
     """An argument is a view, and views of it take part in a change of its history: they are views of its base, too."""
 
-    def __init__(self, argument: Tensor) -> None:
-        super().__init__(
-            f"an argument {type_of(argument)} is a view of another tensor, and its history changes in place together "
-            "with that of views of it: ran line by line (pass the base, or change a clone())"
-        )
+    text = (
+        "an argument {} is a view of another tensor, and its history changes in place together with that of views of "
+        "it: ran line by line (pass the base, or change a clone())"
+    )
 
 
 class WithoutHistory(LineByLine):
     """An argument is a view that requires gradients because its base does, and has no history of its own."""
 
-    def __init__(self, t: Tensor) -> None:
-        super().__init__(
-            f"an argument {type_of(t)}, or the .grad of one, is a view whose base requires gradients, made where "
-            "nothing is recorded, or its memory has changed since: ran line by line (pass its detach(), or make it in "
-            "grad mode)"
-        )
+    text = (
+        "an argument {}, or the .grad of one, is a view whose base requires gradients, made where nothing is recorded, "
+        "or its memory has changed since: ran line by line (pass its detach(), or make it in grad mode)"
+    )
 
 
 class OutOfHistory(LineByLine):
     """A step changes what an argument or a tensor outside is in its history, in a way that only eager mode can."""
 
-    def __init__(self, t: Tensor, how: str) -> None:
-        super().__init__(f"a tensor {type_of(t)} that has a history outside {how}: ran line by line")
+    text = "a tensor {0} that has a history outside {1}: ran line by line"
 
 
 class GivenOtherMemory(LineByLine):
     """A step lets a tensor look at other memory, which others look at as well, or leaves memory to others."""
 
-    def __init__(self, t: Tensor) -> None:
-        super().__init__(
-            f"the step gives a tensor {type_of(t)} that it has not made other memory (x.data = y): ran line by line "
-            "(x.data.copy_(y) changes the memory that it has)"
-        )
+    text = (
+        "the step gives a tensor {} that it has not made other memory (x.data = y): ran line by line (x.data.copy_(y) "
+        "changes the memory that it has)"
+    )
 
 
 class DrawsByValues(LineByLine):
     """What is drawn is known only while the function runs."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "what is drawn (random, next(), ...) depends on what the step computes: every call runs line by line"
-        )
+    text = "what is drawn (random, next(), ...) depends on what the step computes: every call runs line by line"
 
 
 class Uncompiled(LineByLine):
@@ -165,31 +155,28 @@ class Uncompiled(LineByLine):
 class MixedChanges(Uncompiled):
     """A container from outside is changed in ways that no step can repeat, or that it would put into another order."""
 
-    def __init__(self, container: str, where: str) -> None:
-        super().__init__(
-            f"the step changes {container}, which exists outside it, in ways that cannot be told apart or whose order "
-            f"counts ({where}): ran line by line"
-        )
+    text = (
+        "the step changes {0}, which exists outside it, in ways that cannot be told apart or whose order counts ({1}): "
+        "ran line by line"
+    )
 
 
 class LookedAt(Uncompiled):
     """A step assigns to items of an array from outside, and looks at the array."""
 
-    def __init__(self, array: str, where: str) -> None:
-        super().__init__(
-            f"the step assigns to items of an array that exists outside it and also looks at it, {array}, {where}: "
-            "ran line by line (keep the numbers in a tensor)"
-        )
+    text = (
+        "the step assigns to items of an array that exists outside it and also looks at it, {0}, {1}: ran line by line "
+        "(keep the numbers in a tensor)"
+    )
 
 
 class NewPlaces(LineByLine):
     """Whenever the function is captured it assigns to places that no capture has met before."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the function assigns to other places in every run (keys that are new objects or their ids, or objects "
-            "that it makes and stores before it changes them): every call runs line by line"
-        )
+    text = (
+        "the function assigns to other places in every run (keys that are new objects or their ids, or objects that it "
+        "makes and stores before it changes them): every call runs line by line"
+    )
 
 
 class CopiedArguments(LineByLine):
@@ -201,40 +188,35 @@ class CopiedArguments(LineByLine):
 class AskedIdentity(CopiedArguments):
     """It asks which object one is."""
 
-    def __init__(self, place: str) -> None:
-        super().__init__(
-            f"the function asks which object a list, dictionary or record is that it is given ({place}; is, id(), in, "
-            "a key), or hands on one with numbers that is drawn or that it finds where it assigns: ran line by line"
-        )
+    text = (
+        "the function asks which object a list, dictionary or record is that it is given ({}; is, id(), in, a key), or "
+        "hands on one with numbers that is drawn or that it finds where it assigns: ran line by line"
+    )
 
 
 class GivenAndChanged(CopiedArguments):
     """It changes one that it finds outside, too."""
 
     limit = None
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a list, dictionary or record that the function finds outside and changes is an argument of the call, too: "
-            "ran line by line"
-        )
+    text = (
+        "a list, dictionary or record that the function finds outside and changes is an argument of the call, too: ran "
+        "line by line"
+    )
 
 
 class ChangedArguments(CopiedArguments):
     """It changes one."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the function changes a list, dictionary or record that it is given as an argument: ran line by line "
-            "(return what is to be stored, or let the function find the object outside)"
-        )
+    text = (
+        "the function changes a list, dictionary or record that it is given as an argument: ran line by line (return "
+        "what is to be stored, or let the function find the object outside)"
+    )
 
 
 class MadeLayers(LineByLine):
     """The function makes layers or parameters and keeps them, as lazy ones do: later calls find them."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the function puts layers into a module, or lets out parameters that it has made and computes with: "
-            "ran line by line (calls that find them there are compiled)"
-        )
+    text = (
+        "the function puts layers into a module, or lets out parameters that it has made and computes with: ran line "
+        "by line (calls that find them there are compiled)"
+    )

@@ -32,17 +32,17 @@ def written_out(observer: ObservedCalls, function: Any) -> Callable[..., Any] | 
     return None
 
 
-def by_container(obj: Any, special: str) -> Any:
+def by_container(obj: object, special: str) -> Any:
     """The method of dictionaries that a class has for attributes (``__getattr__ = dict.__getitem__``), or None."""
     found: Any = getattr(type(obj), special, None) if issubclass(type(obj), dict) else None
     is_python = type(found) not in (MethodDescriptorType, WrapperDescriptorType)
     return None if is_python or found.__objclass__ is object else found.__get__(obj)
 
 
-def _attributes(observer: ObservedCalls, paths: tuple[str, ...], obj: Any) -> Any:
+def _attributes(observer: ObservedCalls, paths: tuple[str, ...], obj: object) -> Any:
     found = tuple([functools.reduce(observer.attribute, path.split("."), obj) for path in paths])
     return found if len(found) > 1 else found[0]
 
 
-def _method(observer: ObservedCalls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], obj: Any) -> Any:
+def _method(observer: ObservedCalls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], obj: object) -> Any:
     return observer.calling(observer.attribute(obj, name), *args, **kwargs)

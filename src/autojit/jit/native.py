@@ -8,7 +8,7 @@ results that are not a flat tuple of tensors, and arguments that are views while
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,9 @@ class NativeStep:
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
         self.call: Callable[..., Any] = self._layered if self.is_layered else self.entry.call
-        self.attempt: Callable[..., Any] = self._without_slow()._layered if self.is_layered else self.entry.attempt
+        twin = copy.copy(self)  # the same step, which says that it refuses a call instead of taking it to ``slow``
+        twin.slow = _refuse
+        self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
         for storage, changes in step.effects.counted():
             count_calls(storage, self, changes)
 
@@ -109,13 +111,10 @@ class NativeStep:
         results = self.step.results
         if self.step.twins or results.hands_on or any(place.kind in ("argument", "alias") for place in results.places):
             return False
-        if any(leaf in self.step.trace.relied_on for leaf in self._values_of(packed.places)):
+        if any(self.step.capture.arguments[k].value in self.step.trace.relied_on for k in packed.places):
             return False
         storages = [t._storage for t in packed.originals]
         return all(s is None or id(s.array) not in self.written for s in storages)
-
-    def _values_of(self, places: Iterable[int]) -> list[Any]:
-        return [self.step.capture.arguments[k].value for k in places]
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no longer views."""
@@ -128,13 +127,7 @@ class NativeStep:
             return []
         return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._storage is not None]
 
-    def _without_slow(self) -> NativeStep:
-        """The same step, which says that it refuses a call instead of taking it to ``slow``."""
-        twin = copy.copy(self)
-        twin.slow = _refuse
-        return twin
-
-    def _layered(self, *args: Any, **kwargs: Any) -> Any:
+    def _layered(self, *args: object, **kwargs: object) -> Any:
         found: Any
         for guard in self.listed:
             if not guard.holds():
@@ -175,12 +168,7 @@ class NativeStep:
                 given[k] = given[leaf.twin] if leaves[k] is leaves[leaf.twin] else leaves[k]
         return given
 
-    def _are_as_captured(self, leaves: Any) -> bool:
-        """Whether arguments that were one object are one, and those that were two are two."""
-        first: dict[int, int] = {}
-        return all(first.setdefault(id(leaves[k]), k) == before for k, before in self.firsts)
-
-    def _enter(self, *args: Any, **kwargs: Any) -> Any:
+    def _enter(self, *args: object, **kwargs: object) -> Any:
         """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
         if config.check:
             return self._enter_checked(*args, **kwargs)
@@ -195,7 +183,7 @@ class NativeStep:
                     grad.leaf._grad = grad.shown(found)
         return found
 
-    def _enter_checked(self, *args: Any, **kwargs: Any) -> Any:
+    def _enter_checked(self, *args: object, **kwargs: object) -> Any:
         """The native call in a checked build: when it was accepted, what it has written is looked at."""
         if not self.is_present or not all(grad.is_at_hand for grad in self.replaced):
             return REFUSED
@@ -212,8 +200,9 @@ class NativeStep:
                 grad.leaf._grad = grad.shown(found)
         return found
 
-    def _shares_state(self, leaves: Any) -> bool:
-        if self.firsts and not self._are_as_captured(leaves):
+    def _shares_state(self, leaves: Sequence[object]) -> bool:
+        first: dict[int, int] = {}  # arguments that were one object are to be one, and those that were two, two
+        if not all(first.setdefault(id(leaves[k]), k) == before for k, before in self.firsts):
             return True
         for k in self.views:
             storage = getattr(leaves[k], "_storage", None) if k < len(leaves) else None
@@ -255,14 +244,13 @@ class NativeStep:
     def _spec(self, fallback: Callable[..., Any]) -> EntrySpec:
         step = self.step
         executable = step.segment.executable
-        layout = executable.layout
         orders = step.results.orders
         specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
         inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
                 lambda spec=spec, k=k: self._output(k, spec, k in inference, spent.get(k)),  # type: ignore[misc]
-                layout.output(k),
+                executable.n_inputs + k,
                 slot_equals=(("_requires_grad", k in spent), ("_grad_fn", spent.get(k)), *_UNTOUCHED),
                 is_open=is_open(spec[0]),
             )
@@ -364,7 +352,7 @@ class NativeStep:
 REFUSED = Refusal.SLOW
 
 
-def _refuse(*args: Any, **kwargs: Any) -> Refusal:
+def _refuse(*args: object, **kwargs: object) -> Refusal:
     return REFUSED
 
 
@@ -386,39 +374,31 @@ def _counts_results(step: CompiledStep) -> bool:
     return bool(counted) and any(symbols_of(what) & counted for what in shown)
 
 
-def can_be_native(step: CompiledStep) -> bool:
-    """Whether native code can do everything a call changes."""
-    return why_not_native(step) is None
+_NEEDS_PYTHON: tuple[tuple[str, Callable[[CompiledStep], object]], ...] = (
+    ("Python decides between its parts", lambda step: not step.is_whole),
+    ("its results can be differentiated by the caller", lambda step: step.is_differentiable),
+    ("it replaces tensors, gradients or histories that the caller sees", lambda step: not step.effects.is_plain),
+    ("it asks for gradients that histories outside may lead to", lambda step: step.effects.asked.passes),
+    ("it asks for attributes of arguments", lambda step: step.trace.asks_attributes),
+    ("sizes of its results are counted", _counts_results),
+    ("it asks where arguments begin in their storage", lambda step: step.trace.offsets_asked),
+    ("state is not in contiguous memory", lambda step: step.segment.copies_in or step.segment.copies_out),
+    ("ops are called back", lambda step: step.compiled.lowered.fallbacks),
+    (
+        "it takes numbers of NumPy that have fewer than 64 bits",
+        lambda step: any(leaf.number_class and not leaf.number_class.is_native for leaf in step.capture.arguments),
+    ),
+    (
+        "arguments have gradients that it reads",
+        lambda step: any(leaf.grad_value is not None for leaf in step.capture.arguments),
+    ),
+    (
+        "arguments have a history",
+        lambda step: any(not leaf.is_leaf and leaf.requires_grad for leaf in step.capture.arguments),
+    ),
+)
 
 
 def why_not_native(step: CompiledStep) -> str | None:
     """What a call of a step needs Python for; None: nothing."""
-    arguments, segment = step.capture.arguments, step.segment
-    if not step.is_whole:
-        return "Python decides between its parts"
-    if step.is_differentiable:
-        return "its results can be differentiated by the caller"
-    if not step.effects.is_plain:
-        return "it replaces tensors, gradients or histories that the caller sees"
-    if step.effects.asked.is_asked:
-        return "it asks for gradients that histories outside may lead to"
-    if step.trace.asks_attributes:
-        return "it asks for attributes of arguments"
-    if _counts_results(step):
-        return "sizes of its results are counted"
-    if step.trace.offsets_asked:
-        return "it asks where arguments begin in their storage"
-    if segment.copies_in or segment.copies_out:
-        return "state is not in contiguous memory"
-    if step.compiled.lowered.fallbacks:
-        return "ops are called back"
-    if any(leaf.number_class is not None and not leaf.number_class.is_native for leaf in arguments):
-        return "it takes numbers of NumPy that have fewer than 64 bits"
-    if any(leaf.grad_value is not None for leaf in arguments):
-        return "arguments have gradients that it reads"
-    if any(not leaf.is_leaf and leaf.requires_grad for leaf in arguments):
-        return "arguments have a history"
-    return None
-
-
-__all__ = ["REFUSED", "NativeStep", "can_be_native", "why_not_native"]
+    return next((reason for reason, holds in _NEEDS_PYTHON if holds(step)), None)

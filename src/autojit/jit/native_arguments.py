@@ -100,6 +100,3 @@ def _may_be_equal(shape: Sequence[int], other: ArgumentLeaf) -> bool:
     assert other.value is not None
     pairs = zip(shape, other.value.type.shape, strict=True)
     return all(a == b or is_open((a,)) or is_open((b,)) for a, b in pairs)
-
-
-__all__ = ["arguments_of", "identities_of"]

@@ -62,6 +62,3 @@ class NativeCalls:
     def is_inside(self) -> bool:
         """Whether the calling thread is in a native call of the function."""
         return any(row.gate.is_mine() for row in self._known[1] if row.entry() is not None)
-
-
-__all__ = ["NativeCalls"]

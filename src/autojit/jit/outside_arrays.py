@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ _FORM = frozenset(("base", "dtype", "flags", "itemsize", "nbytes", "ndim", "shap
 _SHOWING = frozenset(("T", "mT", "real", "imag", "base", "data", "obj", "flat", "ctypes", "_arr"))
 
 
-def attribute(observer: Observer, obj: Any, name: str) -> Any:
+def attribute(observer: Observer, obj: object, name: str) -> Any:
     """``obj.name`` of a container; what shows the memory of an array from outside is such an array, too."""
     value = getattr(obj, name)
     if name in _FORM and is_a(obj, np.ndarray) and id(obj) in observer.outside:
@@ -78,7 +78,7 @@ class ArraysMet:
                 found[id(changed)] = changed
         return list(found.values())
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: object) -> str:
         """What a user would call it."""
         return self.observer.name_of(value)
 
@@ -133,8 +133,9 @@ class OutsideArrays:
                     pairs.append((x, partial(_present, owner, shown)))
         pairs += [(x, partial(_of_leaves, k)) for x, k in self._shared_with(leaves)]
         if pairs:
-            reason = SharedWithArray(self.names[id(pairs[0][0])])
-            reason.asked = _StillShared(reason, pairs)
+            name = self.names[id(pairs[0][0])]
+            reason = SharedWithArray(name)
+            reason.asked = _StillShared(name, pairs)
             raise reason
 
     def _buffers(self) -> Iterator[tuple[Any, bool]]:
@@ -187,12 +188,11 @@ class OutsideArrays:
                     yield x, k
 
 
-class _StillShared:
+class _StillShared(NamedTuple):
     """``Asking``: the calls in which an array has memory in common with what it had some with when one was given up."""
 
-    def __init__(self, reason: SharedWithArray, pairs: Sequence[tuple[Any, Callable[[Sequence[Any]], Any]]]) -> None:
-        self.name = reason.name
-        self.pairs = pairs
+    name: str
+    pairs: Sequence[tuple[Any, Callable[[Sequence[Any]], Any]]]
 
     def check(self, leaves: Sequence[Any]) -> None:
         for x, shown in self.pairs:
@@ -200,7 +200,7 @@ class _StillShared:
                 raise SharedWithArray(self.name)
 
 
-def _present(owner: Tensor | None, shown: Any, leaves: Sequence[Any]) -> Iterable[Any]:
+def _present(owner: Tensor | None, shown: object, leaves: Sequence[Any]) -> Iterable[Any]:
     return (shown if owner is None or owner._array is None else owner._array,)
 
 
@@ -210,7 +210,7 @@ def _of_leaves(place: int, leaves: Sequence[Any]) -> Iterable[Any]:
     return [_array(given)] if grad is None else [_array(given), grad._array]
 
 
-def _array(leaf: Any) -> Any:
+def _array(leaf: object) -> Any:
     return leaf._array if isinstance(leaf, Tensor) else leaf
 
 
@@ -224,12 +224,9 @@ def array_on(buffer: Any) -> Any:
         return np.empty(0)
 
 
-def _range(buffer: Any) -> Range:
+def _range(buffer: object) -> Range:
     return range_of(array_on(buffer))
 
 
 def _meet(a: Range, b: Range) -> bool:
     return a[0] < b[1] and b[0] < a[1]
-
-
-__all__ = ["ArraysMet", "OutsideArrays", "array_on", "attribute"]

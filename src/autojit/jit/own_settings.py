@@ -5,19 +5,18 @@ Steps that ask compare what they were told before every call; steps that set run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autojit.core.source import here
-from autojit.jit.line_by_line import Uncompiled
 from autojit.runtime.pool import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
 
 
-def note_setting(observer: ObservedCalls, function: Any) -> None:
+def note_setting(observer: ObservedCalls, function: object) -> None:
     """A function of autojit's is about to be called."""
     if function is get_num_threads:
         observer.note(function, "asked", f"{function.__name__}()", function, function())
     elif function is set_num_threads:
-        observer.give_up(Uncompiled(f"the step calls {function.__name__}() at {here()}: ran line by line"))
+        observer.refuse(f"the step calls {function.__name__}() at {here()}")

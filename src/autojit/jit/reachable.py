@@ -11,21 +11,25 @@ import functools
 import random
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.device_array import has_layout, write_array
+from autojit.core.records import record
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
 from autojit.history.gradients import hook_tables
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.observed_functions import BAGS
+from autojit.jit.places import Location
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DEEPEST = 60
 _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
@@ -33,7 +37,7 @@ _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functio
 _UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in"})  # of steps that run compiled: differ
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Part:
     """One thing the walk has met: where, what, and what it holds."""
 
@@ -53,7 +57,7 @@ class Walk:
         for path, value in roots:
             self._visit(path, value, 0)
 
-    def _visit(self, path: str, value: Any, depth: int) -> None:
+    def _visit(self, path: str, value: object, depth: int) -> None:
         if isinstance(value, PRIMITIVES):
             self.parts.append(Part(path, value))
             return
@@ -85,7 +89,7 @@ class Walk:
         if t.__dict__:
             self._visit(f"vars({path})", t.__dict__, depth)
 
-    def _array(self, path: str, array: Any, depth: int) -> None:
+    def _array(self, path: str, array: NDArray[Any], depth: int) -> None:
         self.parts.append(Part(path, array, array.copy(order="K")))
 
     def _dict(self, path: str, table: dict[Any, Any], depth: int) -> None:
@@ -94,7 +98,7 @@ class Walk:
             if key not in _UNSEEN if isinstance(key, str) else True:
                 self._visit(f"{path}[{key!r}]" if isinstance(key, PRIMITIVES) else f"{path}[key {k}]", item, depth)
 
-    def _sequence(self, path: str, items: Any, depth: int) -> None:
+    def _sequence(self, path: str, items: Iterable[object], depth: int) -> None:
         self.parts.append(Part(path, items, list(items)))
         for k, item in enumerate(items):
             self._visit(f"{path}[{k}]", item, depth)
@@ -143,7 +147,7 @@ class Walk:
                     if attribute in module:
                         self._global(attribute, module, names, depth + 1)
             return
-        self.parts.append(Part(f"global {name}", _Entry(table, name), value))
+        self.parts.append(Part(f"global {name}", Location(name, table, name), value))
         self._visit(name, value, depth)
 
     def _class(self, path: str, cls: type, depth: int) -> None:
@@ -157,10 +161,10 @@ class Walk:
                 if isinstance(function, FunctionType):
                     self._visit(f"{path}.{name}", function, depth)
                 elif not name.startswith("__") and isinstance(member, (*PRIMITIVES, list, dict, set, Tensor, tuple)):
-                    self.parts.append(Part(f"{path}.{name}", _ClassEntry(base, name), member))
+                    self.parts.append(Part(f"{path}.{name}", Location(name, base, name), member))
                     self._visit(f"{path}.{name}", member, depth)
 
-    def _random(self, path: str, source: Any, depth: int) -> None:
+    def _random(self, path: str, source: RandomSource, depth: int) -> None:
         self.parts.append(Part(path, source, _state_of(source)))
 
     def _instance(self, path: str, value: Any, depth: int) -> None:
@@ -179,54 +183,19 @@ class Walk:
                     self._visit(f"{path}.{name}", item, depth)
         for name in _slots_of(cls):
             if hasattr(value, name):
-                self.parts.append(Part(f"{path}.{name}", _Slot(value, name), getattr(value, name)))
+                self.parts.append(Part(f"{path}.{name}", _Slot(name, value, name), getattr(value, name)))
                 self._visit(f"{path}.{name}", getattr(value, name), depth)
 
 
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A name in a table of globals."""
+class _Slot(Location):
+    """A slot of an object, whatever its class does when it is assigned to."""
 
-    table: dict[str, Any]
-    name: str
-
-    def write(self, value: Any) -> None:
-        self.table[self.name] = value
-
-    def read(self) -> Any:
-        return self.table.get(self.name)
+    def write(self, value: object) -> None:
+        object.__setattr__(self.holder, self.key, value)
 
 
-@dataclass(frozen=True, eq=False)
-class _ClassEntry:
-    """An attribute of a class."""
-
-    cls: type
-    name: str
-
-    def write(self, value: Any) -> None:
-        setattr(self.cls, self.name, value)
-
-    def read(self) -> Any:
-        return vars(self.cls).get(self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class _Slot:
-    """A slot of an object without dictionary."""
-
-    holder: Any
-    name: str
-
-    def write(self, value: Any) -> None:
-        object.__setattr__(self.holder, self.name, value)
-
-    def read(self) -> Any:
-        return getattr(self.holder, self.name, None)
-
-
-PLACES = (_Entry, _ClassEntry, _Slot)
 RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
+RandomSource = random.Random | np.random.Generator | np.random.RandomState
 _VISITS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (Tensor, Walk._tensor),
     (np.ndarray, Walk._array),
@@ -247,7 +216,7 @@ GENERATOR: list[tuple[str, Any]] = [("the default generator", default_generator)
 """What every call may reach and other threads may move on meanwhile."""
 
 
-def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def world_of(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> list[tuple[str, Any]]:
     """The roots of a call: its arguments, the function, and Python's sources of random numbers."""
     roots: list[tuple[str, Any]] = [(f"argument {k}", value) for k, value in enumerate(args)]
     roots += [(f"argument {name}", value) for name, value in kwargs.items()]
@@ -255,7 +224,7 @@ def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     return [*roots, ("random", random._inst), ("numpy.random", np.random.mtrand._rand)]
 
 
-def _state_of(source: Any) -> Any:
+def _state_of(source: RandomSource) -> Any:
     if isinstance(source, random.Random):
         return source.getstate()
     return source.bit_generator.state if isinstance(source, np.random.Generator) else source.get_state(legacy=False)
@@ -312,7 +281,7 @@ class Saved:
                 value.extend(content) if isinstance(value, deque) else value.update(content)
             elif isinstance(value, CellType):
                 value.cell_contents = content
-            elif isinstance(value, PLACES):
+            elif isinstance(value, Location):
                 if value.read() is not content:
                     value.write(content)
             elif isinstance(value, np.ndarray):
@@ -325,7 +294,7 @@ class Saved:
 
 
 class _SavedTensor:
-    def __init__(self, t: Tensor, content: Any) -> None:
+    def __init__(self, t: Tensor, content: object) -> None:
         self.t = t
         self.content = content
         self.slots = [(name, getattr(t, name)) for name in SLOTS]
@@ -367,7 +336,7 @@ def _restore_dict(table: dict[Any, Any], content: dict[Any, Any]) -> None:
             table[key] = value  # an option of an optimiser has a slot that follows it
 
 
-def _restore_random(source: Any, content: Any) -> None:
+def _restore_random(source: RandomSource, content: Any) -> None:
     if isinstance(source, random.Random):
         source.setstate(content)
     elif isinstance(source, np.random.Generator):

@@ -7,8 +7,7 @@ constant; views are taken again at every call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,17 +32,9 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.jit.views_of_results import Views, Way, way_of
 from autojit.tensor.memory_orders import Order, order_of
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.state import grad_mode, with_trace
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage, View
-from autojit.tensor.tensor import (
-    Tensor,
-    layout_of,
-    made_in_inference,
-    relative_chain,
-    taken_back,
-    type_of,
-    wrap_value,
-)
+from autojit.tensor.tensor import Tensor, layout_of, made_in_inference, relative_chain, taken_back, type_of, wrap_value
 
 
 class Results:
@@ -94,15 +85,8 @@ class Results:
         results = [t for t in outputs if isinstance(t, Tensor)]
         self._shown = {id(t) for t in results} | {id(t._view.base) for t in results if t._view is not None}
         self._storages = {id(t._storage) for t in results}
-        self._second = {  # other handles of such a ``.grad``, by id
-            id(t): g
-            for t in results
-            for g in grads.values()
-            if t is not g
-            and t._storage is not None
-            and g._storage is not None
-            and t._storage.memory is g._storage.memory
-        }
+        pairs = [(t, g) for t in results if t._storage is not None for g in grads.values() if t is not g]
+        self._second = {id(t): g for t, g in pairs if _shows_memory(g, t._storage)}  # other handles of such a ``.grad``
         self._shown |= {id(g) for g in self._second.values()}
 
     def of_gradient(self, grad: Tensor, is_shared: bool = False) -> int | None:
@@ -113,7 +97,7 @@ class Results:
         None: nobody sees it but the leaf, which needs no tensor of its own.
         """
         is_live, is_shown = has_history(grad), id(grad) in self._shown
-        with self._traced():
+        with with_trace(self._trace):
             is_strided = not layout_of(grad).flags.c_contiguous
         if not (is_live or is_shown or is_shared or is_strided or made_in_inference(grad)):
             return None
@@ -127,7 +111,7 @@ class Results:
 
     def _again(self, t: Tensor) -> int:
         """The number of one more graph output with the value of one that there is."""
-        with self._traced():
+        with with_trace(self._trace):
             order = self._order_of(value_of(t))
         self._add(value_of(t), t, order)
         return len(self.values) - 1
@@ -145,7 +129,7 @@ class Results:
             if place.kind in ("constant", "detached") and id(place.what) in renamed:
                 self.places[k] = replace(place, what=renamed[id(place.what)])
 
-    def _place(self, leaf: Any, arguments: Sequence[ArgumentLeaf]) -> Place:
+    def _place(self, leaf: object, arguments: Sequence[ArgumentLeaf]) -> Place:
         if isinstance(leaf, TracedNumber):
             return Place("number", self._result(leaf.tensor)[0], number=leaf.kind)
         if not isinstance(leaf, Tensor) or leaf._array is not None:
@@ -158,8 +142,10 @@ class Results:
         if alias_of is not None:
             return alias_of
         view = leaf._view
-        if view is not None and view.base is not None and _is_taken_again(leaf, view.base):
-            base, made = view.base, view.creation
+        base = None if view is None else view.base
+        # taken again after the call: not where the base looks at other memory (``.data``)
+        if view is not None and base is not None and base._storage is leaf._storage and not _has_own_history(leaf):
+            made = view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind in GIVEN:
                 return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
             behind = None if base._requires_grad else self._argument_behind(base, arguments)
@@ -174,7 +160,7 @@ class Results:
                 chain = (*form, *relative_chain(leaf))
                 place = Place("result", index, chain=chain, aliases=known, creation=made)
                 return self._with_history(place, base, arguments)
-        elif view is not None and view.base is None and view.chain:
+        elif view is not None and base is None and view.chain:
             storage = leaf._storage
             assert storage is not None
             entry = None if storage.array is None else self._trace.state.get(id(storage.array))
@@ -258,7 +244,7 @@ class Results:
 
     def _has_gaps(self, leaf: Tensor) -> bool:
         """Whether a view is laid out otherwise than memory of its own: it is taken from the whole, as in eager mode."""
-        with self._traced():
+        with with_trace(self._trace):
             layout = layout_of(leaf)
         order = order_of(layout)
         if order is None:  # except for axes of size 1, where a size is not open that only happens to be 1
@@ -266,22 +252,13 @@ class Results:
             return is_known and layout.strides != np.empty(layout.shape, layout.dtype).strides
         return order[:1] == ("strides",)
 
-    @contextmanager
-    def _traced(self) -> Iterator[None]:
-        before = state.trace
-        set_trace(self._trace)
-        try:
-            yield
-        finally:
-            set_trace(before)
-
     def _result(self, leaf: Tensor) -> tuple[int, bool]:
-        with self._traced():
+        with with_trace(self._trace):
             value = value_of(leaf)
         known = value in self._position
         if not known:
             self._position[value] = len(self.values)
-            with self._traced():
+            with with_trace(self._trace):
                 order = order_of(layout_of(leaf)) if leaf._view is not None else self._order_of(value)
             self._add(value, leaf, order)
         index = self._position[value]
@@ -299,17 +276,12 @@ class Results:
         return {p.index: p.spent for p in self.places if p.spent is not None and not p.aliases and not p.ends}
 
     @property
-    def carries_history(self) -> bool:
-        """Whether a result can be differentiated by the caller."""
-        return bool(self.live)
-
-    @property
     def live(self) -> set[int]:
         """The numbers of the graph outputs that the caller can differentiate."""
         places = [*self.places, *(p.grad for p in self.places if p.grad is not None)]
         return {p.index for p in places if p.requires_grad} | self._live_gradients
 
-    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: Any) -> Any:
+    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: object) -> Any:
         """The call's result, from one tensor per graph output, the leaves of its arguments ``given`` and open sizes."""
         places = [of_sizes(place, sizes) for place in self.places] if sizes else self.places
         views: dict[int, Tensor] = {}
@@ -353,31 +325,24 @@ class Results:
 
 def _is_live_view(place: Place) -> bool:
     """Whether the caller may differentiate a view that is taken after the call."""
-    if (
-        not place.chain
-        or place.is_leaf
-        or place.is_stale
-        or place.severed
-        or place.creation not in (NORMAL, MULTIPLE_VIEWS)
-    ):
+    if not place.chain or place.is_leaf or place.is_stale or place.severed:
+        return False
+    if place.creation not in (NORMAL, MULTIPLE_VIEWS):
         return False
     return place.kind in ("argument", "constant") or (place.kind == "result" and place.requires_grad)
 
 
-def _is_taken_again(view: Tensor, base: Tensor) -> bool:
-    """Whether a view is taken of its base after the call: not where the base looks at other memory (``.data``)."""
-    return base._storage is view._storage and not _has_own_history(view)
-
-
-def _is_stale(leaf: Any) -> bool:
-    view, storage = (leaf._view, leaf._storage) if isinstance(leaf, Tensor) else (None, None)
-    if view is None or view.base is None or storage is None or leaf._array is not None:
+def _is_stale(leaf: object) -> bool:
+    if not isinstance(leaf, Tensor) or leaf._array is not None:
+        return False
+    view, storage = leaf._view, leaf._storage
+    if view is None or view.base is None or storage is None:
         return False
     return bool(view.creation) and view.version != storage.version
 
 
-def _shows_memory(t: Tensor | None, storage: Storage) -> bool:
-    return t is not None and t._storage is not None and t._storage.memory is storage.memory
+def _shows_memory(t: Tensor | None, storage: Storage | None) -> bool:
+    return storage is not None and t is not None and t._storage is not None and t._storage.memory is storage.memory
 
 
 def _has_own_history(view: Tensor) -> bool:
@@ -396,12 +361,8 @@ def _ends_in(history: set[Any], leaf: ArgumentLeaf) -> bool:
     """Whether a history leads to an argument."""
     if leaf.shell is None or leaf.entry is None:
         return False
-    end = (
-        leaf.entry._grad_fn
-        if leaf.entry._grad_fn is not None
-        else leaf.shell._accumulator and leaf.shell._accumulator()
-    )
-    return end in history
+    node, kept = leaf.entry._grad_fn, leaf.shell._accumulator
+    return (kept and kept() if node is None else node) in history
 
 
 def _shared_memory(outputs: Sequence[Any]) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,18 @@ import numpy as np
 from autojit.core.config import config
 from autojit.core.device_array import host_copy, packed, write_array
 from autojit.core.errors import TraceError
+from autojit.core.records import record
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
 from autojit.dispatch.dispatch import mark_inference
 from autojit.dispatch.inplace import check_writable, rebase
 from autojit.functions.memory import storage_offset
-from autojit.history.recording import wants_grad
+from autojit.history.recording import take_view_node, wants_grad
 from autojit.history.saved import accumulator_of
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
+from autojit.ir.op import Ndarray
 from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.effects import Effects, uninterrupted
@@ -49,7 +51,7 @@ from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Capture:
     """Everything one run with traced arguments produced."""
 
@@ -59,7 +61,6 @@ class Capture:
     outputs: list[Any]  # leaves: traced Tensors, concrete Tensors, or Python objects
     output_tree: TreeSpec
     guards: list[Guard]
-    kept: list[Any]
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
     switched_on: list[int] = field(init=False)  # arguments that require gradients from somewhere in the step on
     results: Results = field(init=False)
@@ -82,13 +83,11 @@ class Capture:
         self.following = Following(self.trace, self.effects.gradients, self.results)
         self.outside_arrays = OutsideArrays(self.trace.arrays_met, self.trace, self.effects, self.arguments)
         self.trace.check()
-        given = [leaf.value for leaf in self.arguments if leaf.value is not None]
-        given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
-        self.inputs = given
+        self.inputs = [leaf.value for leaf in self.arguments if leaf.value is not None]
+        self.inputs += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.rebased = [w for w in self.effects.writes if w.history is not None]
-        self.is_differentiable = bool(
-            self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
-        )
+        has_left = any(e.left is not None for e in self.effects.modified)
+        self.is_differentiable = bool(self.results.live or self.rebased or has_left)
         self.trace.is_whole = True
 
     def as_op(self) -> CallOfCapture:
@@ -96,10 +95,6 @@ class Capture:
         if self.call is None:
             self.call = CallOfCapture(self)
         return self.call
-
-    def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
-        """Why the capture cannot be used, or None; it follows what was replaced outside, before ``segment`` runs."""
-        return self.following.failure(segment, is_decision)
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the open sizes for a call."""
@@ -172,7 +167,7 @@ class Decision:
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the decision cannot be used for this call, or None."""
-        return self.capture.other_order(leaves) or self.capture.failure(self.segment, is_decision=True)
+        return self.capture.other_order(leaves) or self.capture.following.failure(self.segment, is_decision=True)
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
@@ -228,7 +223,7 @@ class CompiledStep:
             if kind == leaf.value.type
         ] + capture.apart
         with self.segment.gate.held():
-            self.effects.bind(self.segment)
+            self.effects.gradients.bind(self.segment)
         self.overlaps = Overlaps(self)
 
     def _check_state(self) -> None:
@@ -250,11 +245,11 @@ class CompiledStep:
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
-        return self.capture.failure(self.segment)
+        return self.capture.following.failure(self.segment)
 
     # -- running from Python
 
-    def run(self, leaves: Sequence[Any], arrays: Sequence[Any], given: Any) -> Any:
+    def run(self, leaves: Sequence[Any], arrays: Sequence[Any], given: object) -> Any:
         """Run with the leaves of the call's arguments ``given`` (and their ``arrays``)."""
         self.calls += 1
         self.effects.check_histories(leaves)
@@ -270,13 +265,13 @@ class CompiledStep:
                 sizes |= self.segment.sizes()
             return self.results.package(tensors, leaves, sizes, given)
         with gate.held(), uninterrupted():
-            self.effects.prepare(self.segment)
+            self.effects.gradients.prepare(self.segment)
             if config.check:
                 check_memory(self, arrays)
             try:
                 found = self.segment.run(arrays)
             except BaseException:
-                self.effects.abandon(self.segment)
+                self.effects.gradients.abandon(self.segment)
                 raise
             has_run()
             self.segment.commit()
@@ -301,7 +296,7 @@ class CompiledStep:
 
     # -- results that the caller differentiates
 
-    def _run_differentiable(self, leaves: Sequence[Any], of_call: Any) -> Any:
+    def _run_differentiable(self, leaves: Sequence[Any], of_call: object) -> Any:
         call = self.call
         assert call is not None
         operands: list[Tensor] = []
@@ -346,7 +341,8 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
-            call.leave_views(view_nodes)
+            for k, node in view_nodes.items():  # now that the bases have their histories
+                take_view_node(call.views[k].tensor, node)
             self.effects.take_forms(leaves, sizes)
             call.count_anew(found)
         return self.results.package(found[:count], leaves, sizes, of_call)
@@ -355,7 +351,7 @@ class CompiledStep:
         effects = self.effects
         arrays = [t._array for t in found[count:]]
         free, rest = arrays[: len(effects.free)], arrays[len(effects.free) :]
-        effects.prepare(self.segment)
+        effects.gradients.prepare(self.segment)
         for (_, target), array in zip(effects.gradients.moving(), rest, strict=False):
             write_array(target, array)
         for (entry, _), array in zip(effects.written, rest[len(effects.moving) :], strict=True):
@@ -367,11 +363,6 @@ class CompiledStep:
     def compiled(self) -> Any:
         """Every stage of the step's last segment; a step that the caller differentiates runs its ``parts`` instead."""
         return self.segment.compiled
-
-    @property
-    def graph(self) -> Any:
-        """The graph of the last segment as recorded."""
-        return self.segment.graph
 
 
 @contextmanager
@@ -393,7 +384,7 @@ def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:
         return trace.builder.apply(Permute(order), (value,), UNKNOWN)[0]
 
 
-def _copied(array: Any, owner: Tensor, is_counted: bool) -> Tensor:
+def _copied(array: Ndarray, owner: Tensor, is_counted: bool) -> Tensor:
     """The values in an array now. ``is_counted``: eager mode would keep ``owner``, which must not change later."""
     made = wrap(array.copy())
     if is_counted:
@@ -421,7 +412,8 @@ def build_path(
     carried: dict[Value, Any] = {}
     for decision in path:
         carried.update(_matching_exports(decision, capture))
-    step_values = _final_values(capture)
+    results, effects = capture.results, capture.effects
+    step_values = [*results.values, *effects.free, *effects.moving, *(v for _, v in effects.written)]
     made: list[Decision | CompiledStep] = []
     for place in range(len(path), len(trace.splits)):
         split = trace.splits[place]
@@ -435,11 +427,6 @@ def build_path(
     step = CompiledStep(capture, carried)
     branch.append(step)
     return [*made, step]
-
-
-def _final_values(capture: Capture) -> list[Value]:
-    results, effects = capture.results, capture.effects
-    return [*results.values, *effects.free, *effects.moving, *(v for _, v in effects.written)]
 
 
 def _matching_exports(decision: Decision, capture: Capture) -> dict[Value, Any]:
@@ -459,6 +446,3 @@ def _matching_exports(decision: Decision, capture: Capture) -> dict[Value, Any]:
     if decision.split.value in same:
         found[same[decision.split.value]] = decision.outcome
     return found
-
-
-__all__ = ["Capture", "CompiledStep", "Decision", "build_path"]

@@ -15,23 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.records import record
 from autojit.core.size_expressions import Expression, symbol
-from autojit.core.source import SourceLocation, here, here_inside
+from autojit.core.source import SourceLocation, here
 from autojit.history.saved import accumulator_of
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
-from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.caught_errors import may_raise, raise_where_caught
 from autojit.jit.exact_numbers import TraceExact
@@ -39,41 +39,29 @@ from autojit.jit.failed_calls import may_change
 from autojit.jit.number_ranges import ANY, range_of_dtype
 from autojit.jit.outcomes import BeginsAgain, Turned
 from autojit.jit.taken_arrays import TraceTaken
+from autojit.jit.trace_arguments import TraceArguments
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
-from autojit.jit.trace_forms import TraceForms
 from autojit.jit.trace_memory import TraceMemory
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_passes import TracePasses
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.trace_texts import TraceTexts
 from autojit.jit.traced_number import TracedNumber
-from autojit.jit.versions import TraceVersions
 from autojit.tensor.node import Edge
-from autojit.tensor.state import finished, grad_mode, set_trace, source_of, state
+from autojit.tensor.state import finished, grad_mode, source_of, state, with_trace
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of, wrap_value
 
 
 class Trace(
-    TraceSizes,
-    TraceOrders,
-    TraceForms,
-    TraceVersions,
-    TraceData,
-    TraceOptions,
-    TraceMemory,
-    TraceTexts,
-    TracePasses,
-    TraceTaken,
-    TraceExact,
+    TraceSizes, TraceOrders, TraceArguments, TraceOptions, TraceMemory, TraceTexts, TracePasses, TraceTaken, TraceExact
 ):
-    """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
+    """What ``tensor`` talks to while a step is captured (``tensor.trace.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``; layouts, ``TraceOrders``; which versions move, ``TraceVersions``; what
-    ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``;
-    texts, ``TraceTexts``; backward passes, ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of
-    Python, ``TraceExact``.
+    For the others see ``TraceSizes``; layouts, ``TraceOrders``; what it is given, ``TraceArguments``; options of
+    optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``; texts, ``TraceTexts``; backward passes,
+    ``TracePasses``; arrays of its tensors, ``TraceTaken``; ints of Python, ``TraceExact``.
     """
 
     runs_often = False
@@ -87,8 +75,7 @@ class Trace(
     ) -> None:
         TraceSizes.__init__(self, sizes or {}, are_counts_fixed, shift)
         TraceOrders.__init__(self)
-        TraceForms.__init__(self)
-        TraceData.__init__(self)
+        TraceArguments.__init__(self)
         TraceMemory.__init__(self)
         TraceTexts.__init__(self)
         TracePasses.__init__(self)
@@ -106,7 +93,6 @@ class Trace(
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
-        self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self.has_numbers = False  # whether there are any that change from call to call
         self.has_passes = False  # whether the step differentiates
@@ -123,14 +109,14 @@ class Trace(
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
         if late_interrupts.kept is not None:
             late_interrupts.poll()  # a function that loops for ever is stopped here
-        place = here_inside() if place is None else place
+        place = here(is_inside=True) if place is None else place
         if self.taken:
             self.look_at_taken()
         if may_raise(op, values):
             raise_where_caught(self, op, values, place)
         return self.builder.apply(op, values, place)
 
-    def lifted(self, array: Any, is_first: bool = False) -> Value | None:
+    def lifted(self, array: Array | None, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))
         return None if found is None else found.input if is_first else found.value
 
@@ -145,7 +131,9 @@ class Trace(
             value = self.builder.input(array_type(array))
             self.known[value] = array
             wanted = owner is not None and owner._requires_grad
-            found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
+            found = self.state[id(array)] = StateEntry(
+                storage, array, value, value, here(is_inside=True), owner, wanted
+            )
         elif owner is not None and owner._array is array and self._was_met_by_alias(found, owner):
             found.owner, found.storage, found.requires_grad = owner, storage, owner._requires_grad
         found.meet(way)
@@ -175,7 +163,7 @@ class Trace(
     def item(self, value: Value) -> Any:
         """The number in a value of one element: a TracedNumber when it can change from call to call."""
         dtype = value.type.dtype
-        if dtype is bool_ or dtype.is_complex or not self.can_change(value):
+        if dtype is bool_ or dtype.is_complex or not any(self._sources(value)):
             found = self.concretize(value)
             return found.item() if dtype.numpy.isbuiltin else float(found.reshape(())[()])
         kind = float if dtype.is_floating_point else int
@@ -288,16 +276,14 @@ class Trace(
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """Continue a finished capture, to record derivatives of what it recorded."""
-        before, first, hooks = state.trace, len(self.builder.nodes), state.recording_hooks
-        set_trace(self)
+        first, hooks = len(self.builder.nodes), state.recording_hooks
         state.recording_hooks = None
         outside = [after.exchange() for after in self._after]
         try:
-            with grad_mode(True):
+            with with_trace(self), grad_mode(True):
                 yield
         finally:
             state.recording_hooks = hooks
-            set_trace(before)
             self._resumptions.append(slice(first, len(self.builder.nodes)))
             self.restore_new()  # to what it was in the capture, if it had a part in that
             for slots in outside:
@@ -346,11 +332,9 @@ class Trace(
         return host_copy(self.known[value])
 
     def _index(self) -> None:
-        nodes = self.builder.nodes
-        while self.indexed < len(nodes):
-            node = nodes[self.indexed]
+        for node in self.builder.nodes[self.indexed :]:
             self.definition.update((v, node) for v in node.outputs)
-            self.indexed += 1
+        self.indexed = len(self.builder.nodes)
 
     def _needed(self, value: Value) -> list[Node]:
         """Nodes to run for a value, operands first."""
@@ -372,11 +356,6 @@ class Trace(
                 stack.append((current, True))
                 stack.extend((v, False) for v in node.inputs)
         return order
-
-    def can_change(self, value: Value) -> bool:
-        """Whether a value depends on inputs or open sizes, so that other calls may find another."""
-        is_given, sizes = self._sources(value)
-        return is_given or bool(sizes)
 
     def _sources(self, value: Value) -> tuple[bool, set[Expression]]:
         """(whether a value depends on inputs, the open sizes that it depends on if it does not)."""
@@ -421,7 +400,7 @@ class Trace(
             known.update(node.outputs)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class _Before:
     """What changes of an object as they were before the capture."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from autojit.core.records import record
 from autojit.core.source import SourceLocation
 from autojit.ir.graph import Value
 from autojit.jit.spent_results import SpentNode
@@ -12,7 +13,7 @@ from autojit.tensor.storage import INFERENCE_VIEW, Storage
 from autojit.tensor.tensor import Tensor, storage_chain, wrap
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class StateEntry:
     """A storage reached from outside: its input value and the value it has at this point of the capture."""
 
@@ -58,7 +59,7 @@ class StateEntry:
         return self.value is not self.input
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class GradEntry:
     """``.grad`` of an outside leaf: what it was when first read (``was_read``) and what it is now.
 
@@ -73,7 +74,7 @@ class GradEntry:
     is_kept: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Split:
     """Python asked for a value: the capture after this point holds for this outcome only."""
 

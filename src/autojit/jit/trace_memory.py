@@ -12,18 +12,17 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
-from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 from autojit.jit.places import is_a
-from autojit.jit.trace_entries import Split, StateEntry
+from autojit.jit.trace_part import TracePart
 from autojit.ops.sources import Full
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.storage import Storage
@@ -40,23 +39,8 @@ class _Shared(NamedTuple):
     source: SourceLocation
 
 
-class TraceMemory:
+class TraceMemory(TracePart):
     """The part of a trace that knows what memory the function has made."""
-
-    builder: GraphBuilder
-    state: dict[int, StateEntry]
-    known: dict[Value, Any]
-    definition: dict[Value, Node]
-    splits: list[Split]
-    indexed: int
-    uncompiled: str
-
-    if TYPE_CHECKING:
-
-        def lift(self, storage: Storage, owner: Tensor | None = None) -> Value: ...
-        def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None: ...
-
-        def note_shown(self, array: Any) -> None: ...
 
     def __init__(self) -> None:
         self.constants: set[Value] = set()  # inputs that are the same at every call
@@ -111,7 +95,7 @@ class TraceMemory:
         found = self._shown[id(tensor)]() if self.has_begun(tensor) and id(tensor) in self._shown else None
         return tensor if found is None or found._array is not tensor._array else found
 
-    def begins(self, array: Any) -> bool:
+    def begins(self, array: Array) -> bool:
         """Whether the function has made an array, so that every call makes one like it."""
         if self.met_outside is None:
             return False
@@ -166,7 +150,7 @@ class TraceMemory:
         self.indexed = 0
 
 
-def owner_of(array: Any) -> Any:
+def owner_of(array: object) -> Any:
     """What has the memory that an array shows: an array, or what offers its buffer."""
     found = array
     while True:
@@ -185,7 +169,7 @@ def _arrays_among(objects: Iterable[Any]) -> Iterator[Any]:
             yield found
 
 
-def _copied(array: Any) -> Any:
+def _copied(array: Ndarray) -> Ndarray:
     """A copy of an array, laid out in its memory as that is."""
     owner = owner_of(array)
     if not isinstance(owner, np.ndarray) or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
@@ -219,10 +203,7 @@ def _seen_by_another(shared: _Shared) -> TraceError:
     )
 
 
-def _begun_with(array: Any) -> Op:
+def _begun_with(array: Array) -> Op:
     """A source of what an array holds; memory is lent filled with one number."""
     kind, elements = array_type(array), host_copy(array)
     return Full(elements.flat[0].item() if array.size else 0, kind.dtype, kind.shape, kind.device)
-
-
-__all__ = ["TraceMemory"]

@@ -7,31 +7,23 @@ the capture notes which of them were asked: the step holds for calls in which th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autojit.core.device_array import layout_in_memory
 from autojit.core.errors import out_of_memory_in_step
 from autojit.core.source import here
-from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
-from autojit.ir.op import Op
-from autojit.jit.line_by_line import LineByLine, Uncompiled
+from autojit.ir.op import Ndarray
+from autojit.jit.line_by_line import Uncompiled
+from autojit.jit.trace_part import TracePart
 from autojit.ops.shape import Reshape
 from autojit.tensor.memory_orders import Order, laid_alike, order_of, result_order, row_major, stand_in
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, type_of
 
-if TYPE_CHECKING:
-    from autojit.jit.trace_entries import StateEntry
 
-
-class TraceOrders:
+class TraceOrders(TracePart):
     """The part of a trace that knows how values are laid out in memory."""
-
-    arguments: list[Tensor]
-    builder: GraphBuilder
-    definition: dict[Value, Node]
-    state: dict[int, StateEntry]
 
     def __init__(self) -> None:
         self.orders: dict[Value, Any] = {}  # stand-ins; None: row-major
@@ -41,12 +33,6 @@ class TraceOrders:
         self._parts: list[Tensor] = []  # arguments that are views, or show parts of their memory
         self.offsets_asked: dict[Value, int] = {}  # those of arguments that the capture depends on
         self._memory: dict[int, tuple[Storage, Any]] = {}  # by id of a traced storage: what stands for its memory
-
-    if TYPE_CHECKING:
-
-        def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
-        def _index(self) -> None: ...
-        def give_up(self, reason: LineByLine) -> None: ...
 
     def give(self, value: Value, array: Any) -> None:
         """An argument's value is laid out like this array."""
@@ -63,7 +49,7 @@ class TraceOrders:
             self._parts.append(shell)
 
     def asked_memory(self, t: Tensor, what: str, always: bool = False) -> None:
-        """See `core.ports.Trace.asked_memory`."""
+        """See `tensor.trace.Trace.asked_memory`."""
         storage = t._storage
         if always or any(t is x or (storage is not None and x._storage is storage) for x in self._parts):
             self.give_up(Uncompiled(f"the step asks for {what} of {type_of(t)} at {here()}: ran line by line"))
@@ -133,7 +119,7 @@ class TraceOrders:
                 return None if entry.array.flags.c_contiguous else layout_in_memory(entry.array)
         return None
 
-    def set_order(self, value: Value, array: Any) -> None:
+    def set_order(self, value: Value, array: Ndarray | None) -> None:
         """From now on a value that nobody else has is laid out like an array; None: in row-major order."""
         self.orders[value] = None if array is None or array.flags.c_contiguous else array
 
@@ -144,7 +130,7 @@ class TraceOrders:
         """
         return self.laid_as(self.order_of(before), value, is_own)
 
-    def laid_as(self, wanted: Any, value: Value, is_own: bool = False) -> Value:
+    def laid_as(self, wanted: Ndarray | None, value: Value, is_own: bool = False) -> Value:
         """The same numbers in memory that is laid out like an array; None: in row-major order."""
         if wanted is not None and wanted.flags.c_contiguous:
             wanted = None

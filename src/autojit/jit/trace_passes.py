@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from autojit.core.errors import TraceError
@@ -11,7 +11,7 @@ from autojit.core.source import here
 from autojit.history.gradients import accumulating
 from autojit.jit.histories import history_of
 from autojit.jit.line_by_line import GivenUp, LineByLine, OutOfHistory, Uncompiled
-from autojit.jit.trace_entries import GradEntry
+from autojit.jit.trace_part import TracePart
 from autojit.tensor.node import AccumulateGrad, Edge, Node, next_number
 from autojit.tensor.tensor import Tensor
 
@@ -33,21 +33,8 @@ def no_check() -> None:
     """What is to be checked before passes outside of captures: nothing."""
 
 
-class TracePasses:
+class TracePasses(TracePart):
     """The part of a trace that knows of backward passes."""
-
-    _before: dict[int, Any]
-    grads: dict[int, GradEntry]
-    reached: list[Tensor]
-    arguments: list[Tensor]
-    gradients_given: list[Tensor]
-    runs_often: bool  # whether it is of a body, in ``outer``
-    outer: Any = None
-
-    if TYPE_CHECKING:
-
-        def has_begun(self, tensor: Tensor) -> bool: ...
-        def note_used(self, nodes: Iterable[Node]) -> None: ...
 
     def __init__(self) -> None:
         self.onward: list[Any] = []  # where gradients go on through the histories of arguments
@@ -127,6 +114,3 @@ class TracePasses:
             if grad is (leaf._grad if entry is None else entry.current):
                 found.append(leaf)
         return found
-
-
-__all__ = ["PassToTargets", "TracePasses", "no_check"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autojit.core import size_expressions as expressions
 from autojit.core.dtypes import DType, int64
@@ -22,27 +22,23 @@ from autojit.core.source import SourceLocation, here
 from autojit.core.structure import structure
 from autojit.functions.comparison import maximum, minimum, where
 from autojit.functions.elementwise import floor_divide, remainder
-from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.number_ranges import ANY, INT64, Range
+from autojit.jit.trace_part import TracePart
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
 _LARGEST = 2.0**47  # bytes that a process can address
 TYPICAL_COUNT = 29  # the hint of a size that is a number: no size that programs have by themselves
 _FUNCTIONS = {"quotient": floor_divide, "remainder": remainder, "minimum": minimum, "maximum": maximum}
 
 
-class TraceSizes:
+class TraceSizes(TracePart):
     """The part of a trace that knows sizes (``core.size_recorder.Recorder``).
 
     Args:
@@ -50,8 +46,6 @@ class TraceSizes:
         are_counts_fixed: what the step counts is a number that Python decides on, instead of an open size.
         shift: added to the hints of counts, for a second capture that is compared with the first.
     """
-
-    builder: GraphBuilder
 
     def __init__(self, sizes: Mapping[str, int], are_counts_fixed: bool = False, shift: int = 0) -> None:
         self.sizes: dict[str, int] = dict(sizes)
@@ -73,12 +67,6 @@ class TraceSizes:
     def is_compared(self) -> bool:
         """Whether this is such a second capture: its sizes are not a call's, and it has no values."""
         return self.shift != 0
-
-    if TYPE_CHECKING:
-
-        def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
-        def evaluate(self, value: Value) -> Any: ...
-        def concretize(self, value: Value) -> Any: ...
 
     # -- questions
 

@@ -96,11 +96,11 @@ def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | N
         return TracedNumber(x.trace, rule.function(x.as_operand().to(float64)), float, values)
 
 
-def _is_traced(x: Any) -> bool:
+def _is_traced(x: object) -> bool:
     return isinstance(x, TracedNumber) or is_symbolic(x) or (isinstance(x, Tensor) and x._array is None)
 
 
-def _number(x: Any) -> Any:
+def _number(x: object) -> Any:
     """An open size, or a tensor of one element, as a number that a step computes."""
     if is_symbolic(x):
         assert state.trace is not None
@@ -108,72 +108,49 @@ def _number(x: Any) -> Any:
     return x.item() if isinstance(x, Tensor) else x
 
 
-def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _instead(original: Callable[..., Any], count: int, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """``original``, which ``ours`` does for so many arguments with traced numbers among them."""
+
     @functools.wraps(original)
-    def replaced(x: Any, *others: Any) -> Any:
-        if others or not _is_traced(x) or state.trace is None:
-            return original(x, *others)
+    def replaced(*args: object) -> Any:
+        is_ours = state.trace is not None and len(args) == count and any(map(_is_traced, args))
+        return ours(*args) if is_ours else original(*args)
+
+    return replaced
+
+
+def _of_number(original: Callable[..., Any], function: Callable[[TracedNumber], Any]) -> Callable[..., Any]:
+    """A function or a question of one number, which ``function`` computes in a step."""
+
+    def ours(x: object) -> Any:
         x = _number(x)
-        return traced_function(name, x, original) if isinstance(x, TracedNumber) else original(x)
+        return function(x) if isinstance(x, TracedNumber) else original(x)
 
-    return replaced
-
-
-def _log(original: Callable[..., Any], by_itself: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def replaced(x: Any, *base: Any) -> Any:
-        if len(base) == 1 and (_is_traced(x) or _is_traced(base[0])) and state.trace is not None:
-            return by_itself(x) / by_itself(base[0])
-        return by_itself(x, *base)
-
-    return replaced
+    return _instead(original, 1, ours)
 
 
-def _pow(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def replaced(x: Any, y: Any) -> Any:
-        if (_is_traced(x) or _is_traced(y)) and state.trace is not None:
-            x, y = _number(x), _number(y)
-            if isinstance(x, int) and x > 0:
-                x = float(x)
-            found = x**y
-            return found * 1.0
-        return original(x, y)
-
-    return replaced
+def _power(x: Any, y: Any) -> Any:
+    x, y = _number(x), _number(y)
+    if isinstance(x, int) and x > 0:
+        x = float(x)
+    return x**y * 1.0
 
 
 def _of_two(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def replaced(*numbers: Any) -> Any:
-        if len(numbers) != 2 or not any(map(_is_traced, numbers)) or state.trace is None:
-            return original(*numbers)
-        a, b = (_number(v) for v in numbers)
+    def ours(*numbers: object) -> TracedNumber:
+        a, b = map(_number, numbers)
         made_by = a if isinstance(a, TracedNumber) else b
         with grad_mode(False):
             return TracedNumber(made_by.trace, function(number(a, float64), number(b, float64)), float)
 
-    return replaced
-
-
-def _test(original: Callable[[Any], bool], outcome: Callable[[Any], bool]) -> Callable[..., Any]:
-    """A question that a step answers by comparing."""
-
-    @functools.wraps(original)
-    def replaced(x: Any) -> bool:
-        if not _is_traced(x) or state.trace is None:
-            return original(x)
-        x = _number(x)
-        return outcome(x) if isinstance(x, TracedNumber) else original(x)
-
-    return replaced
+    return _instead(original, 2, ours)
 
 
 def _choice(original: Callable[..., Any], relation: str) -> Callable[..., Any]:
     """``min`` or ``max`` of numbers of one kind: chosen in the step, where ``if`` would split it."""
 
     @functools.wraps(original)
-    def replaced(*values: Any, **options: Any) -> Any:
+    def replaced(*values: object, **options: object) -> Any:
         is_traced = TracedNumber in map(type, values)
         if is_traced and len(values) > 1 and not options and len({_kind(v) for v in values} | {None}) == 2:
             return functools.reduce(lambda a, b: _chosen(a, b, relation), values)
@@ -182,7 +159,7 @@ def _choice(original: Callable[..., Any], relation: str) -> Callable[..., Any]:
     return replaced
 
 
-def _kind(x: Any) -> Any:
+def _kind(x: object) -> Any:
     if isinstance(x, TracedNumber):
         return x.kind
     return type(x) if type(x) in (int, float) else object()
@@ -210,7 +187,7 @@ def _length(original: Callable[[Any], int]) -> Callable[..., Any]:
     """``len``, which as C code would take the digits of a length that is open."""
 
     @functools.wraps(original)
-    def replaced(x: Any, /) -> int:
+    def replaced(x: object, /) -> int:
         if isinstance(x, Tensor) and type(x).__len__ is Tensor.__len__:
             return x.__len__()
         return original(x)
@@ -219,14 +196,16 @@ def _length(original: Callable[[Any], int]) -> Callable[..., Any]:
 
 
 def _replacements() -> dict[str, Callable[..., Any]]:
-    made = {name: _replacement(name, getattr(math, name)) for name in RULES if hasattr(math, name)}
-    made["log"] = _log(math.log, made["log"])
-    made["pow"] = _pow(math.pow)
+    known = {name: getattr(math, name) for name in RULES if hasattr(math, name)}
+    made = {name: _of_number(f, functools.partial(traced_function, name, original=f)) for name, f in known.items()}
+    log = made["log"]
+    made["log"] = _instead(log, 2, lambda x, base: log(x) / log(base))
+    made["pow"] = _instead(math.pow, 2, _power)
     made["atan2"] = _of_two(math.atan2, elementwise.atan2)
     made["hypot"] = _of_two(math.hypot, elementwise.hypot)
-    made["isfinite"] = _test(math.isfinite, lambda x: x.span.is_finite or (-math.inf < x and x < math.inf))
-    made["isinf"] = _test(math.isinf, lambda x: not x.span.is_finite and abs(x) == math.inf)
-    made["isnan"] = _test(math.isnan, lambda x: not x.span.is_finite and x != x)
+    made["isfinite"] = _of_number(math.isfinite, lambda x: x.span.is_finite or (-math.inf < x and x < math.inf))
+    made["isinf"] = _of_number(math.isinf, lambda x: not x.span.is_finite and abs(x) == math.inf)
+    made["isnan"] = _of_number(math.isnan, lambda x: not x.span.is_finite and x != x)
     return made
 
 
@@ -302,21 +281,13 @@ WHEN_MADE.append(_meet)
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "power": operator.pow,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-}
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+    "power": operator.pow, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
+}  # fmt: skip
 
 
-def _array_ufunc(self: TracedNumber, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+def _array_ufunc(self: TracedNumber, ufunc: np.ufunc, method: str, *inputs: Any, **options: object) -> Any:
     """A NumPy function of numbers, some of them traced; with arrays the digits are used."""
     name = _OF_ARRAYS.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and not options and not any(isinstance(x, np.ndarray) and x.ndim for x in inputs):

@@ -25,7 +25,8 @@ from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_tensors import root_array
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
+from autojit.jit.guards import Guard, WordsGuard
+from autojit.jit.histories import nodes_from
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
 from autojit.jit.observer import Observer
@@ -47,10 +48,7 @@ RECORDINGS = 8  # of derivatives of one capture, after what users' code had read
 class InBackward(LineByLine):
     """Users' code does in backward what would happen once, when the derivative is recorded."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(
-            f"backward outside the step runs {where}, which {what}: ran line by line (call backward inside the step)"
-        )
+    text = "backward outside the step runs {0}, which {1}: ran line by line (call backward inside the step)"
 
 
 def foresee_backward(capture: Capture) -> None:
@@ -91,21 +89,14 @@ def foresee_backward(capture: Capture) -> None:
 
 def users_code(starts: Iterable[Edge | None], ends: Collection[Node]) -> list[Any]:
     """What runs users' functions in a backward pass from ``starts`` as far as ``ends``: hooks, nodes of Functions."""
-    stack = [edge[0] for edge in starts if edge is not None]
-    seen = set(stack)
     found: list[Any] = []
-    while stack:
-        node = stack.pop()
-        if node in ends or isinstance(node, AccumulateGrad):
+    for node in nodes_from([edge[0] for edge in starts if edge is not None], ends):
+        if isinstance(node, AccumulateGrad):
             continue
         found += [hook for table in node.hook_tables() if table for hook in table.values()]
         found += [part.unpack_hook for part in _saved_by(node) if type(part) is Packed]
         if isinstance(node, BackwardCFunction):
             found.append(node)
-        for edge in node.edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
     return found
 
 
@@ -170,7 +161,7 @@ class Watching:
                 self._refuse(self._effect(observer, snapshot) or marks.effect())  # what came before is done, too
                 raise
             self._refuse(self._effect(observer, snapshot) or marks.effect())
-            made.reads = _Reads([*observer.all_guards(), *map(_memory_guard, made.extra)])
+            made.reads = Reads([*observer.all_guards(), *map(_memory_guard, made.extra)])
             self.recordings += 1
         finally:
             marks.take_back()
@@ -223,49 +214,49 @@ class _OfBackward(Observer):
         self.before = before
         self.outside.update((key, value) for key, value in before.items() if is_a(value, (*CONTAINERS, CellType)))
 
-    def enter_part(self, part: Any) -> None:
+    def enter_part(self, part: object) -> None:
         """A hook, or the node of a custom function, from which users' code is reached."""
         self.enter(part, _name_of(part))
         if isinstance(part, BackwardCFunction):
             self.enter(part._forward_cls)
             self.enter(part._forward_cls.user_backward())
 
-    def is_made_inside(self, function: Any) -> bool:
+    def is_made_inside(self, function: object) -> bool:
         """No function: those that the step has made serve for all passes."""
         return False
 
-    def meet(self, *values: Any) -> None:
+    def meet(self, *values: object) -> None:
         """Objects are used which may be known from the step's capture alone."""
         for value in values:
             if id(value) not in self.outside and id(value) in self.before and type(value) not in PLAIN:
                 self.enter(value)
 
-    def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
+    def attribute(self, obj: object, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
         self.meet(obj)
         return super().attribute(obj, name, read)
 
-    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """What is drawn is another value at every pass: nothing is fetched for one that is given up."""
         raise GivenUp(_Drawn(f"reads what {own(function, '__qualname__', type(function).__name__)} gives"))
 
     draw_unless_of_tensors = draw
 
-    def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+    def changing_attribute(self, obj: object, name: str, change: Callable[[], None]) -> None:
         self.meet(obj)
         super().changing_attribute(obj, name, change)
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         self.meet(function, *arguments)
         return super().replacement(function, arguments)
 
 
-class _Reads:
+class Reads:
     """What users' code has read outside: as the native entry does it, classes and functions are compared by words of
     memory, and by meaning only where these have changed.
     """
 
     def __init__(self, guards: Sequence[Guard]) -> None:
-        words = [g.native.words() if isinstance(g.native, ClassGuard | CodeGuard | TypeGuard) else [] for g in guards]
+        words = [g.native.words() if isinstance(g.native, WordsGuard) else [] for g in guards]
         self._read = [guard for guard, found in zip(guards, words, strict=True) if not found]
         self._by_words = [(guard, found) for guard, found in zip(guards, words, strict=True) if found]
 
@@ -336,7 +327,7 @@ def _leave(observer: Observer, snapshot: Snapshot) -> None:
         snapshot.restore_hooks()
 
 
-def _name_of(part: Any) -> str:
+def _name_of(part: object) -> str:
     if isinstance(part, BackwardCFunction):
         cls = part._forward_cls
         return f"{cls.__qualname__}.backward" if is_user_class(cls) else f"the backward of {cls.__name__}"

@@ -1,338 +1,42 @@
 """torch.nn's layers, losses and containers over autojit's public ops. README.md says how a Module is read."""
 
-from __future__ import annotations
-
 from autojit.core.lazy_modules import LazyNames as _LazyNames
+from autojit.core.lazy_modules import list_names as _list_names
 from autojit.core.lazy_modules import provide as _provide
-from autojit.nn import functional, grad, init, parallel, parameter, utils
+from autojit.nn import functional as functional
+from autojit.nn import grad as grad
+from autojit.nn import init as init
 from autojit.nn import jitted as _jitted  # noqa: F401 - says what jit makes of a module
-from autojit.nn.activation import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    RReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmax2d,
-    Softmin,
-    Softplus,
-    Softshrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)  # fmt: skip
-from autojit.nn.attention import MultiheadAttention
-from autojit.nn.batchnorm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    SyncBatchNorm,
-)  # fmt: skip
-from autojit.nn.containers import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from autojit.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from autojit.nn.data_parallel import DataParallel
-from autojit.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from autojit.nn.factory import factory_kwargs
-from autojit.nn.functional.grouped import LinearCrossEntropyOptions
-from autojit.nn.lazy import (
-    LazyBatchNorm1d,
-    LazyBatchNorm2d,
-    LazyBatchNorm3d,
-    LazyConv1d,
-    LazyConv2d,
-    LazyConv3d,
-    LazyConvTranspose1d,
-    LazyConvTranspose2d,
-    LazyConvTranspose3d,
-    LazyInstanceNorm1d,
-    LazyInstanceNorm2d,
-    LazyInstanceNorm3d,
-    LazyLinear,
-)  # fmt: skip
-from autojit.nn.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear
-from autojit.nn.loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CrossEntropyLoss,
-    CTCLoss,
-    GaussianNLLLoss,
-    HingeEmbeddingLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MarginRankingLoss,
-    MSELoss,
-    MultiLabelMarginLoss,
-    MultiLabelSoftMarginLoss,
-    MultiMarginLoss,
-    NLLLoss,
-    NLLLoss2d,
-    PoissonNLLLoss,
-    SmoothL1Loss,
-    SoftMarginLoss,
-    TripletMarginLoss,
-    TripletMarginWithDistanceLoss,
-)  # fmt: skip
-from autojit.nn.module import Module
-from autojit.nn.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
-from autojit.nn.output_loss import AdaptiveLogSoftmaxWithLoss, LinearCrossEntropyLoss
-from autojit.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
-from autojit.nn.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    Fold,
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    LPPool1d,
-    LPPool2d,
-    LPPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-    Unfold,
-)  # fmt: skip
-from autojit.nn.rnn import GRU, LSTM, RNN, RNNBase
-from autojit.nn.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from autojit.nn.shape import (
-    ChannelShuffle,
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    CosineSimilarity,
-    Flatten,
-    PairwiseDistance,
-    PixelShuffle,
-    PixelUnshuffle,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    Unflatten,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
-)  # fmt: skip
-from autojit.nn.transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)  # fmt: skip
-from autojit.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+from autojit.nn import parallel as parallel
+from autojit.nn import parameter as parameter
+from autojit.nn import utils as utils
+from autojit.nn.activation import *
+from autojit.nn.attention import MultiheadAttention as MultiheadAttention
+from autojit.nn.batchnorm import *
+from autojit.nn.containers import *
+from autojit.nn.convolution import *
+from autojit.nn.data_parallel import DataParallel as DataParallel
+from autojit.nn.dropout import *
+from autojit.nn.factory import factory_kwargs as factory_kwargs
+from autojit.nn.functional.grouped import LinearCrossEntropyOptions as LinearCrossEntropyOptions
+from autojit.nn.lazy import *
+from autojit.nn.linear import *
+from autojit.nn.loss import *
+from autojit.nn.module import Module as Module
+from autojit.nn.normalization import *
+from autojit.nn.output_loss import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
+from autojit.nn.output_loss import LinearCrossEntropyLoss as LinearCrossEntropyLoss
+from autojit.nn.parameter import Buffer as Buffer
+from autojit.nn.parameter import Parameter as Parameter
+from autojit.nn.parameter import UninitializedBuffer as UninitializedBuffer
+from autojit.nn.parameter import UninitializedParameter as UninitializedParameter
+from autojit.nn.pooling import *
+from autojit.nn.rnn import *
+from autojit.nn.rnn_cells import *
+from autojit.nn.shape import *
+from autojit.nn.transformer import *
+from autojit.nn.upsampling import *
 
 __getattr__ = _LazyNames(__name__, modules="modules")
 _provide("autojit.nn", {"common_types": "extents"})
-
-__all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "SELU",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveLogSoftmaxWithLoss",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AlphaDropout",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Bilinear",
-    "Buffer",
-    "CTCLoss",
-    "ChannelShuffle",
-    "CircularPad1d",
-    "CircularPad2d",
-    "CircularPad3d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ConstantPad3d",
-    "Container",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "CosineEmbeddingLoss",
-    "CosineSimilarity",
-    "CrossEntropyLoss",
-    "CrossMapLRN2d",
-    "DataParallel",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
-    "Embedding",
-    "EmbeddingBag",
-    "FeatureAlphaDropout",
-    "Flatten",
-    "Fold",
-    "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
-    "GRUCell",
-    "GaussianNLLLoss",
-    "GroupNorm",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "HingeEmbeddingLoss",
-    "HuberLoss",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "KLDivLoss",
-    "L1Loss",
-    "LPPool1d",
-    "LPPool2d",
-    "LPPool3d",
-    "LSTMCell",
-    "LayerNorm",
-    "LazyBatchNorm1d",
-    "LazyBatchNorm2d",
-    "LazyBatchNorm3d",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConv3d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyConvTranspose3d",
-    "LazyInstanceNorm1d",
-    "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d",
-    "LazyLinear",
-    "LeakyReLU",
-    "Linear",
-    "LinearCrossEntropyLoss",
-    "LinearCrossEntropyOptions",
-    "LocalResponseNorm",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MarginRankingLoss",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "MaxUnpool1d",
-    "MaxUnpool2d",
-    "MaxUnpool3d",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "MultiLabelMarginLoss",
-    "MultiLabelSoftMarginLoss",
-    "MultiMarginLoss",
-    "MultiheadAttention",
-    "NLLLoss",
-    "NLLLoss2d",
-    "PReLU",
-    "PairwiseDistance",
-    "Parameter",
-    "ParameterDict",
-    "ParameterList",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "PoissonNLLLoss",
-    "RMSNorm",
-    "RNNBase",
-    "RNNCell",
-    "RNNCellBase",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReflectionPad3d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ReplicationPad3d",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "SoftMarginLoss",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "SyncBatchNorm",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "TripletMarginLoss",
-    "TripletMarginWithDistanceLoss",
-    "Unflatten",
-    "Unfold",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-    "Upsample",
-    "UpsamplingBilinear2d",
-    "UpsamplingNearest2d",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "ZeroPad3d",
-    "factory_kwargs",
-    "functional",
-    "grad",
-    "init",
-    "modules",
-    "parallel",
-    "parameter",
-    "utils",
-]  # fmt: skip
+_list_names(globals(), "functional grad init modules parallel parameter utils")

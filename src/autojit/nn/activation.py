@@ -7,24 +7,27 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
+from autojit.nn.layer import Layer
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = [
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+    "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d",
+    "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+]  # fmt: skip
 
-class _InPlace(Module):
-    """An activation whose only option is to write into its input."""
+
+class _InPlace(Layer):
+    """An activation with the option to write into its input, which ``repr`` shows where it is set."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
-def _inplace_text(inplace: bool) -> str:
-    return ", inplace=True" if inplace else ""
+        return ", ".join([*map(self._shown, self._shows), *(["inplace=True"] if self.inplace else [])])
 
 
 class ReLU(_InPlace):
@@ -61,8 +64,7 @@ class Hardswish(_InPlace):
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = Module.extra_repr  # torch shows nothing
 
 
 class Hardsigmoid(_InPlace):
@@ -71,8 +73,7 @@ class Hardsigmoid(_InPlace):
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = Module.extra_repr  # torch shows nothing
 
 
 class Sigmoid(Module):
@@ -110,50 +111,38 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_InPlace, shows="negative_slope"):
     """x where x > 0, else negative_slope x."""
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.negative_slope = negative_slope
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}{_inplace_text(self.inplace)}"
 
-
-class RReLU(Module):
+class RReLU(_InPlace, shows="lower upper"):
     """Leaky ReLU with a random slope in training; see ``F.rrelu``."""
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.lower = lower
         self.upper = upper
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"lower={self.lower}, upper={self.upper}{_inplace_text(self.inplace)}"
 
-
-class ELU(Module):
+class ELU(_InPlace, shows="alpha"):
     """x where x > 0, else alpha (exp(x) - 1)."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}{_inplace_text(self.inplace)}"
 
 
 class CELU(ELU):
@@ -177,7 +166,7 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class Softplus(Module):
+class Softplus(Layer, shows="beta threshold"):
     """log(1 + exp(beta x)) / beta."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
@@ -188,11 +177,8 @@ class Softplus(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
 
-
-class Softshrink(Module):
+class Softshrink(Layer, shows="*lambd"):
     """x shrunk towards zero by lambd."""
 
     def __init__(self, lambd: float = 0.5) -> None:
@@ -202,9 +188,6 @@ class Softshrink(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
-    def extra_repr(self) -> str:
-        return str(self.lambd)
-
 
 class Hardshrink(Softshrink):
     """x where |x| > lambd, else 0."""
@@ -213,7 +196,7 @@ class Hardshrink(Softshrink):
         return F.hardshrink(input, self.lambd)
 
 
-class Hardtanh(Module):
+class Hardtanh(_InPlace, shows="min_val max_val"):
     """x clamped to [min_val, max_val]."""
 
     def __init__(
@@ -224,47 +207,36 @@ class Hardtanh(Module):
         min_value: float | None = None,
         max_value: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.min_val = min_val if min_value is None else min_value
         self.max_val = max_val if max_value is None else max_value
-        self.inplace = inplace
         if self.max_val <= self.min_val:
             raise AssertionError(f"max_val must be larger than min_val, got {self.max_val} <= {self.min_val}")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}{_inplace_text(self.inplace)}"
 
-
-class ReLU6(Hardtanh):
+class ReLU6(Hardtanh, shows=""):
     """min(max(x, 0), 6)."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
-class Threshold(Module):
+class Threshold(_InPlace, shows="threshold value"):
     """x where x > threshold, else value."""
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.threshold = threshold
         self.value = value
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"threshold={self.threshold}, value={self.value}{_inplace_text(self.inplace)}"
 
-
-class PReLU(Module):
+class PReLU(Layer, shows="num_parameters"):
     """x where x > 0, else a learned weight times x; one weight or one per channel."""
 
     weight: Parameter
@@ -286,11 +258,8 @@ class PReLU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
 
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
 
-
-class GLU(Module):
+class GLU(Layer, shows="dim"):
     """a sigmoid(b) of the two halves along dim."""
 
     def __init__(self, dim: int = -1) -> None:
@@ -300,11 +269,8 @@ class GLU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class Softmax(Module):
+class Softmax(Layer, shows="dim"):
     """exp(x) / sum(exp(x)) along dim."""
 
     def __init__(self, dim: int | None = None) -> None:
@@ -313,9 +279,6 @@ class Softmax(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 class Softmin(Softmax):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
+from autojit.nn.layer import Layer
 from autojit.nn.linear import Linear, NonDynamicallyQuantizableLinear
-from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
 
-class MultiheadAttention(Module):
+class MultiheadAttention(Layer):
     """Attention of ``num_heads`` heads over ``f[l, n, e]`` (``f[n, l, e]`` if ``batch_first``, ``f[l, e]`` unbatched).
 
     ``forward`` returns the output and, with ``need_weights``, the attention weights. Masks remove keys where True.
@@ -61,24 +60,20 @@ class MultiheadAttention(Module):
         if self.head_dim * num_heads != embed_dim:
             raise AssertionError("embed_dim must be divisible by num_heads")
         self.add_zero_attn = add_zero_attn
-        self._add_parameters(bias, add_bias_kv, device, dtype)
-        self._reset_parameters()
-
-    def _add_parameters(self, bias: bool, add_bias_kv: bool, device: Any, dtype: DType | None) -> None:
-        e, same = self.embed_dim, self._qkv_same_embed_dim
-        shapes: dict[str, tuple[int, ...] | None] = {
-            "q_proj_weight": None if same else (e, e),
-            "k_proj_weight": None if same else (e, self.kdim),
-            "v_proj_weight": None if same else (e, self.vdim),
-            "in_proj_weight": (3 * e, e) if same else None,
-            "in_proj_bias": (3 * e,) if bias else None,
-            "bias_k": (1, 1, e) if add_bias_kv else None,
-            "bias_v": (1, 1, e) if add_bias_kv else None,
-        }
-        for name, shape in shapes.items():
-            made = None if shape is None else Parameter(aj.empty(shape, device=device, dtype=dtype))
-            self.register_parameter(name, made)
+        e, same = embed_dim, self._qkv_same_embed_dim
+        self._add_parameters(
+            device,
+            dtype,
+            q_proj_weight=None if same else (e, e),
+            k_proj_weight=None if same else (e, self.kdim),
+            v_proj_weight=None if same else (e, self.vdim),
+            in_proj_weight=(3 * e, e) if same else None,
+            in_proj_bias=(3 * e,) if bias else None,
+            bias_k=(1, 1, e) if add_bias_kv else None,
+            bias_v=(1, 1, e) if add_bias_kv else None,
+        )
         self.out_proj = NonDynamicallyQuantizableLinear(e, e, bias=bias, device=device, dtype=dtype)
+        self._reset_parameters()
 
     def _reset_parameters(self) -> None:
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):

@@ -7,22 +7,22 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
-from autojit.nn import init
+from autojit.nn.layer import AffineLayer
 from autojit.nn.module import Module
-from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "SyncBatchNorm",
+]  # fmt: skip
 
-class _NormBase(Module):
+
+class _NormBase(AffineLayer, shows="*num_features eps momentum affine bias track_running_stats"):
     """Parameters and buffers that both kinds share."""
 
-    weight: Parameter | None
-    bias: Parameter | None
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
     _version = 2
-    _ranks: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -42,12 +42,7 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self.register_parameter("weight", None)
-        self.register_parameter("bias", None)
-        if affine:
-            self.weight = Parameter(aj.empty(num_features, device=device, dtype=dtype))
-            if bias:
-                self.bias = Parameter(aj.empty(num_features, device=device, dtype=dtype))
+        self._add_affine((num_features,) if affine else None, bias, device, dtype)
         tracked = track_running_stats
         self.register_buffer("running_mean", aj.zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", aj.ones(num_features, device=device, dtype=dtype) if tracked else None)
@@ -64,21 +59,12 @@ class _NormBase(Module):
     def reset_parameters(self) -> None:
         """Running statistics as new, scale 1, shift 0."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self._ranks:
             expected = " or ".join(f"{rank}D" for rank in self._ranks)
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
 
 class _BatchNorm(_NormBase):
@@ -108,22 +94,16 @@ class _BatchNorm(_NormBase):
         return momentum
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
     """Batch normalisation of ``[n, c]`` or ``[n, c, l]``."""
 
-    _ranks = (2, 3)
 
-
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(_BatchNorm, ranks=(4,)):
     """Batch normalisation of ``[n, c, h, w]``."""
 
-    _ranks = (4,)
 
-
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(_BatchNorm, ranks=(5,)):
     """Batch normalisation of ``[n, c, d, h, w]``."""
-
-    _ranks = (5,)
 
 
 class _InstanceNorm(_NormBase):
@@ -156,22 +136,16 @@ class _InstanceNorm(_NormBase):
         return found.squeeze(0) if is_single else found
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, ranks=(2, 3)):
     """Instance normalisation of ``[n, c, l]`` or ``[c, l]``."""
 
-    _ranks = (2, 3)
 
-
-class InstanceNorm2d(_InstanceNorm):
+class InstanceNorm2d(_InstanceNorm, ranks=(3, 4)):
     """Instance normalisation of ``[n, c, h, w]`` or ``[c, h, w]``."""
 
-    _ranks = (3, 4)
 
-
-class InstanceNorm3d(_InstanceNorm):
+class InstanceNorm3d(_InstanceNorm, ranks=(4, 5)):
     """Instance normalisation of ``[n, c, d, h, w]`` or ``[c, d, h, w]``."""
-
-    _ranks = (4, 5)
 
 
 class SyncBatchNorm(_BatchNorm):

@@ -14,6 +14,8 @@ from autojit.nn.module import Module, _addindent
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
 
 def _position(index: Any, length: int, what: str = "index") -> int:
     """A non-negative position; IndexError out of range."""

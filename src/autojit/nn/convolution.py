@@ -6,23 +6,24 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.functional.convolution import Extents, extents
-from autojit.nn.module import Module
+from autojit.nn.functional.convolution import extents
+from autojit.nn.functional.windows import Extents
+from autojit.nn.layer import Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class _Convolution(Module):
-    """What all six layers share; ``_ndim`` spatial axes. Weights start uniform in +-1/sqrt(inputs of an output)."""
+class _Convolution(Layer):
+    """What all six layers share. Weights start uniform in +-1/sqrt(inputs of an output)."""
 
-    _ndim: ClassVar[int]
     _is_transposed: ClassVar[bool] = False
     weight: Parameter
     bias: Parameter | None
@@ -58,11 +59,7 @@ class _Convolution(Module):
         self._reversed_padding_repeated_twice = self._widths()
         first, second = (in_channels, out_channels) if self._is_transposed else (out_channels, in_channels)
         shape = (first, second // groups, *self.kernel_size)
-        self.weight = Parameter(aj.empty(shape, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(aj.empty(out_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self._add_parameters(device, dtype, weight=shape, bias=(out_channels,) if bias else None)
         self.reset_parameters()
 
     def _widths(self) -> list[int]:
@@ -87,21 +84,11 @@ class _Convolution(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
+        none, ones = (0,) * self._ndim, (1,) * self._ndim
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        none = (0,) * self._ndim
-        if self.padding != none:
-            parts.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self._ndim:
-            parts.append(f"dilation={self.dilation}")
-        if self.output_padding != none:
-            parts.append(f"output_padding={self.output_padding}")
-        if self.groups != 1:
-            parts.append(f"groups={self.groups}")
-        if self.bias is None:
-            parts.append("bias=False")
-        if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode}")
-        return ", ".join(parts)
+        parts += self._unlike(padding=none, dilation=ones, output_padding=none, groups=1)
+        parts += ["bias=False"] if self.bias is None else []
+        return ", ".join(parts + self._unlike(padding_mode="zeros"))
 
 
 def _check(
@@ -157,7 +144,7 @@ class _Forward(_Convolution):
         return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv1d(_Forward):
+class Conv1d(_Forward, ndim=1):
     """A bank of kernels over signals. Shapes: ``f[(n,) c, length] -> f[(n,) o, places]``; see ``F.conv1d``.
 
     Example:
@@ -166,10 +153,8 @@ class Conv1d(_Forward):
         Conv1d(4, 6, kernel_size=(3,), stride=(1,), padding=(1,))
     """
 
-    _ndim = 1
 
-
-class Conv2d(_Forward):
+class Conv2d(_Forward, ndim=2):
     """A bank of kernels over images. Shapes: ``f[(n,) c, h, w] -> f[(n,) o, h', w']``; see ``F.conv2d``.
 
     Example:
@@ -179,13 +164,9 @@ class Conv2d(_Forward):
         autojit.Size([5, 8, 4, 4])
     """
 
-    _ndim = 2
 
-
-class Conv3d(_Forward):
+class Conv3d(_Forward, ndim=3):
     """A bank of kernels over volumes. Shapes: ``f[(n,) c, d, h, w] -> f[(n,) o, d', h', w']``; see ``F.conv3d``."""
-
-    _ndim = 3
 
 
 class _Transposed(_Convolution):
@@ -244,13 +225,11 @@ class _Transposed(_Convolution):
         return tuple(n - low for n, low in zip(wanted, least, strict=True))
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_Transposed, ndim=1):
     """The transpose of ``Conv1d``. Shapes: ``f[(n,) c, length] -> f[(n,) o, length']``; see ``F.conv_transpose1d``."""
 
-    _ndim = 1
 
-
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_Transposed, ndim=2):
     """The transpose of ``Conv2d``. Shapes: ``f[(n,) c, h, w] -> f[(n,) o, h', w']``; see ``F.conv_transpose2d``.
 
     Example:
@@ -260,10 +239,6 @@ class ConvTranspose2d(_Transposed):
         autojit.Size([1, 2, 10, 10])
     """
 
-    _ndim = 2
 
-
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_Transposed, ndim=3):
     """The transpose of ``Conv3d``; see ``F.conv_transpose3d``."""
-
-    _ndim = 3

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from autojit.nn import functional as F
-from autojit.nn.module import Module
+from autojit.nn.layer import Layer
 from autojit.tensor import Tensor
 
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
-class _Dropout(Module):
+
+class _Dropout(Layer, shows="p inplace"):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p = p
         self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_Dropout):

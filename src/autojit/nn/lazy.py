@@ -11,25 +11,8 @@ from typing import Any, ClassVar
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
-from autojit.nn.batchnorm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    _NormBase,
-)  # fmt: skip
-from autojit.nn.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    _Convolution,
-)  # fmt: skip
-from autojit.nn.functional.convolution import Extents
+from autojit.nn import batchnorm, convolution
+from autojit.nn.functional.windows import Extents
 from autojit.nn.hooks import RemovableHandle
 from autojit.nn.linear import Linear
 from autojit.nn.module import Module
@@ -42,16 +25,27 @@ from autojit.nn.parameter import (
 from autojit.tensor import Tensor
 from autojit.tensor.state import outside_trace
 
+__all__ = [
+    "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
+    "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d", "LazyLinear",
+]  # fmt: skip
+
 
 class LazyModuleMixin(Module):
     """The lazy half of a module; ``initialize_parameters(*args)`` makes the parameters for a batch.
 
-    A subclass names in ``cls_to_become`` the class that it turns into.
+    A subclass names in ``cls_to_become``, or by the class keyword ``becomes``, the class that it turns into.
     """
 
     cls_to_become: ClassVar[type[Module] | None] = None
     _load_hook: RemovableHandle
     _initialize_hook: RemovableHandle
+
+    def __init_subclass__(cls, *, becomes: type[Module] | None = None, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if becomes is not None:
+            cls.cls_to_become = becomes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -103,15 +97,21 @@ for _hook in (_infer_parameters, _materialize_loaded):
 
 
 class _OfInputs(LazyModuleMixin):
-    """A layer with a weight, whose parameters are drawn once its inputs are known."""
+    """A layer with a weight, whose parameters are drawn once its inputs are known; ``_inputs`` is their attribute."""
+
+    _inputs: ClassVar[str]
 
     def reset_parameters(self) -> None:
         """Draw the parameters again; nothing before they are there."""
-        if not self.has_uninitialized_params() and self._inputs() != 0:
+        if not self.has_uninitialized_params() and getattr(self, self._inputs) != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def _inputs(self) -> int:
-        raise NotImplementedError
+
+def _prepare(module: Module, bias: bool, device: Any, dtype: DType | None) -> None:
+    """A weight, and a bias where there is one, without shapes."""
+    module.weight = UninitializedParameter(device=device, dtype=dtype)
+    if bias:
+        module.bias = UninitializedParameter(device=device, dtype=dtype)
 
 
 def _materialize(tensor: Any, shape: tuple[int, ...]) -> None:
@@ -119,7 +119,7 @@ def _materialize(tensor: Any, shape: tuple[int, ...]) -> None:
         tensor.materialize(shape)
 
 
-class LazyLinear(_OfInputs, Linear):
+class LazyLinear(_OfInputs, Linear, becomes=Linear):
     """``Linear`` whose ``in_features`` is the last extent of the first input.
 
     Example:
@@ -129,17 +129,12 @@ class LazyLinear(_OfInputs, Linear):
         (autojit.Size([5, 2]), Linear(in_features=3, out_features=2, bias=True))
     """
 
-    cls_to_become = Linear
+    _inputs = "in_features"
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: DType | None = None) -> None:
         super().__init__(0, 0, False)
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_features = out_features
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
-
-    def _inputs(self) -> int:
-        return self.in_features
+        _prepare(self, bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take ``in_features`` from the input's last extent."""
@@ -157,17 +152,10 @@ class LazyLinear(_OfInputs, Linear):
             self.in_features = int(input.shape[-1])
 
 
-class _LazyConvolution(_OfInputs, _Convolution):
+class _LazyConvolution(_OfInputs, convolution._Convolution):
     """What the six lazy convolutions share."""
 
-    def _inputs(self) -> int:
-        return self.in_channels
-
-    def _prepare(self, out_channels: int, bias: bool, device: Any, dtype: DType | None) -> None:
-        self.out_channels = out_channels
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+    _inputs = "in_channels"
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Take ``in_channels`` from the input."""
@@ -208,16 +196,15 @@ class _LazyForward(_LazyConvolution):
         dtype: DType | None = None,
     ) -> None:
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
-        self._prepare(out_channels, bias, device, dtype)
+        self.out_channels = out_channels
+        _prepare(self, bias, device, dtype)
 
 
-class LazyConv1d(_LazyForward, Conv1d):
+class LazyConv1d(_LazyForward, convolution.Conv1d, becomes=convolution.Conv1d):
     """``Conv1d`` whose ``in_channels`` follows from the first input."""
 
-    cls_to_become = Conv1d
 
-
-class LazyConv2d(_LazyForward, Conv2d):
+class LazyConv2d(_LazyForward, convolution.Conv2d, becomes=convolution.Conv2d):
     """``Conv2d`` whose ``in_channels`` follows from the first input.
 
     Example:
@@ -227,13 +214,9 @@ class LazyConv2d(_LazyForward, Conv2d):
         (autojit.Size([1, 4, 3, 3]), 2)
     """
 
-    cls_to_become = Conv2d
 
-
-class LazyConv3d(_LazyForward, Conv3d):
+class LazyConv3d(_LazyForward, convolution.Conv3d, becomes=convolution.Conv3d):
     """``Conv3d`` whose ``in_channels`` follows from the first input."""
-
-    cls_to_become = Conv3d
 
 
 class _LazyTransposed(_LazyConvolution):
@@ -254,28 +237,23 @@ class _LazyTransposed(_LazyConvolution):
         super().__init__(
             0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, None, dtype
         )
-        self._prepare(out_channels, bias, device, dtype)
+        self.out_channels = out_channels
+        _prepare(self, bias, device, dtype)
 
 
-class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyTransposed, convolution.ConvTranspose1d, becomes=convolution.ConvTranspose1d):
     """``ConvTranspose1d`` whose ``in_channels`` follows from the first input."""
 
-    cls_to_become = ConvTranspose1d
 
-
-class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyTransposed, convolution.ConvTranspose2d, becomes=convolution.ConvTranspose2d):
     """``ConvTranspose2d`` whose ``in_channels`` follows from the first input."""
 
-    cls_to_become = ConvTranspose2d
 
-
-class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyTransposed, convolution.ConvTranspose3d, becomes=convolution.ConvTranspose3d):
     """``ConvTranspose3d`` whose ``in_channels`` follows from the first input."""
 
-    cls_to_become = ConvTranspose3d
 
-
-class _LazyNormBase(LazyModuleMixin, _NormBase):
+class _LazyNormBase(LazyModuleMixin, batchnorm._NormBase):
     def __init__(
         self,
         eps: float = 1e-5,
@@ -291,9 +269,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         self.affine = affine
         self.track_running_stats = track_running_stats
         if affine:
-            self.weight = UninitializedParameter(device=device, dtype=dtype)
-            if bias:
-                self.bias = UninitializedParameter(device=device, dtype=dtype)
+            _prepare(self, bias, device, dtype)
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
@@ -313,7 +289,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, batchnorm.BatchNorm1d, becomes=batchnorm.BatchNorm1d):
     """``BatchNorm1d`` whose ``num_features`` follows from the first input.
 
     Example:
@@ -323,34 +299,22 @@ class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
         (autojit.Size([4, 3]), 3)
     """
 
-    cls_to_become = BatchNorm1d
 
-
-class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNormBase, batchnorm.BatchNorm2d, becomes=batchnorm.BatchNorm2d):
     """``BatchNorm2d`` whose ``num_features`` follows from the first input."""
 
-    cls_to_become = BatchNorm2d
 
-
-class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNormBase, batchnorm.BatchNorm3d, becomes=batchnorm.BatchNorm3d):
     """``BatchNorm3d`` whose ``num_features`` follows from the first input."""
 
-    cls_to_become = BatchNorm3d
 
-
-class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNormBase, batchnorm.InstanceNorm1d, becomes=batchnorm.InstanceNorm1d):
     """``InstanceNorm1d`` whose ``num_features`` follows from the first input."""
 
-    cls_to_become = InstanceNorm1d
 
-
-class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNormBase, batchnorm.InstanceNorm2d, becomes=batchnorm.InstanceNorm2d):
     """``InstanceNorm2d`` whose ``num_features`` follows from the first input."""
 
-    cls_to_become = InstanceNorm2d
 
-
-class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNormBase, batchnorm.InstanceNorm3d, becomes=batchnorm.InstanceNorm3d):
     """``InstanceNorm3d`` whose ``num_features`` follows from the first input."""
-
-    cls_to_become = InstanceNorm3d

@@ -11,20 +11,19 @@ from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.functional.normalization import channel_sum
-from autojit.nn.module import Module
+from autojit.nn.layer import AffineLayer, Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
+
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 def _shape_of(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-class LayerNorm(Module):
+class LayerNorm(AffineLayer, shows="*normalized_shape eps elementwise_affine bias"):
     """Normalise over the trailing axes ``normalized_shape``, then scale and shift."""
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -39,32 +38,14 @@ class LayerNorm(Module):
         self.normalized_shape = _shape_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.register_parameter("weight", None)
-        self.register_parameter("bias", None)
-        if elementwise_affine:
-            self.weight = Parameter(aj.empty(self.normalized_shape, device=device, dtype=dtype))
-            if bias:
-                self.bias = Parameter(aj.empty(self.normalized_shape, device=device, dtype=dtype))
+        self._add_affine(self.normalized_shape if elementwise_affine else None, bias, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Scale 1, shift 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
-            f"bias={self.bias is not None}"
-        )
 
-
-class RMSNorm(Module):
+class RMSNorm(Layer, shows="*normalized_shape eps elementwise_affine"):
     """Divide by the root mean square over the trailing axes, then scale."""
 
     weight: Parameter | None
@@ -81,9 +62,9 @@ class RMSNorm(Module):
         self.normalized_shape = _shape_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.register_parameter("weight", None)
+        self._add_parameters(device, dtype, weight=None)
         if elementwise_affine:
-            self.weight = Parameter(aj.empty(self.normalized_shape, device=device, dtype=dtype))
+            self._add_parameters(device, dtype, weight=self.normalized_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -94,15 +75,9 @@ class RMSNorm(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
-
-class GroupNorm(Module):
+class GroupNorm(AffineLayer, shows="*num_groups *num_channels eps affine bias"):
     """Normalise each sample over groups of channels, then scale and shift per channel."""
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -122,39 +97,15 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self.register_parameter("weight", None)
-        self.register_parameter("bias", None)
-        if affine:
-            self.weight = Parameter(aj.empty(num_channels, device=device, dtype=dtype))
-            if bias:
-                self.bias = Parameter(aj.empty(num_channels, device=device, dtype=dtype))
+        self._add_affine((num_channels,) if affine else None, bias, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Scale 1, shift 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )
 
-
-class LocalResponseNorm(Module):
-    """Divide by a power of the mean square of ``size`` neighbouring channels; see ``F.local_response_norm``.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.nn.LocalResponseNorm(2, alpha=2.0, beta=1.0)(aj.ones(1, 2, 1)).flatten()
-        tensor([0.5000, 0.3333])
-    """
+class _AcrossChannels(Layer, shows="*size alpha beta k"):
+    """Options of layers that look at the channels around each."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
@@ -163,14 +114,21 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
+
+class LocalResponseNorm(_AcrossChannels):
+    """Divide by a power of the mean square of ``size`` neighbouring channels; see ``F.local_response_norm``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nn.LocalResponseNorm(2, alpha=2.0, beta=1.0)(aj.ones(1, 2, 1)).flatten()
+        tensor([0.5000, 0.3333])
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
-
-class CrossMapLRN2d(Module):
+class CrossMapLRN2d(_AcrossChannels):
     """x / (k + alpha / size * sum of x^2 over the channels around)^beta, of images ``f[n, c, h, w]``.
 
     The window reaches ``(size - 1) // 2`` channels to either side, so an even size counts as the odd one below it. As
@@ -183,11 +141,7 @@ class CrossMapLRN2d(Module):
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+        super().__init__(size, alpha, beta, k)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim != 4:
@@ -197,6 +151,3 @@ class CrossMapLRN2d(Module):
         is_beyond = aj.arange(input.shape[1], device=input.device).reshape(-1, 1, 1) > reach
         total = channel_sum(squares, reach, reach) + aj.where(is_beyond, squares[:, :1], 0.0)
         return input * (total * (self.alpha / self.size) + self.k).pow(-self.beta)
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
-from autojit.nn.functional.pooling import OutputSize
+from autojit.nn.functional.adaptive_pooling import OutputSize
 from autojit.nn.functional.windows import Extents, numbers
-from autojit.nn.module import Module
+from autojit.nn.layer import Layer
 from autojit.tensor import Tensor
 
+__all__ = [
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "Fold", "FractionalMaxPool2d", "FractionalMaxPool3d",
+    "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d",
+    "MaxUnpool3d", "Unfold",
+]  # fmt: skip
 
-class _MaxPool(Module):
+
+class _MaxPool(Layer, shows="kernel_size stride padding dilation ceil_mode"):
     """The greatest element of every window."""
-
-    _ndim: ClassVar[int]
 
     def __init__(
         self,
@@ -41,20 +46,12 @@ class _MaxPool(Module):
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
 
-
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPool, ndim=1):
     """The greatest element of every window. Shapes: ``[(n,) c, length] -> [(n,) c, windows]``; see ``F.max_pool1d``."""
 
-    _ndim = 1
 
-
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPool, ndim=2):
     """The greatest element of every window. Shapes: ``[(n,) c, h, w] -> [(n,) c, h', w']``; see ``F.max_pool2d``.
 
     Example:
@@ -65,19 +62,13 @@ class MaxPool2d(_MaxPool):
                  [13., 15.]]])
     """
 
-    _ndim = 2
 
-
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPool, ndim=3):
     """The greatest element of every window of a volume; see ``F.max_pool3d``."""
 
-    _ndim = 3
 
-
-class _MaxUnpool(Module):
+class _MaxUnpool(Layer, shows="kernel_size stride padding"):
     """What ``MaxPool`` kept, back at its place."""
-
-    _ndim: ClassVar[int]
 
     def __init__(self, kernel_size: Extents, stride: Extents | None = None, padding: Extents = 0) -> None:
         super().__init__()
@@ -92,29 +83,20 @@ class _MaxUnpool(Module):
         unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[self._ndim - 1]
         return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpool, ndim=1):
     """The inverse of ``MaxPool1d``; see ``F.max_unpool1d``."""
 
-    _ndim = 1
 
-
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpool, ndim=2):
     """The inverse of ``MaxPool2d``; see ``F.max_unpool2d``."""
 
-    _ndim = 2
 
-
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpool, ndim=3):
     """The inverse of ``MaxPool3d``; see ``F.max_unpool3d``."""
 
-    _ndim = 3
 
-
-class AvgPool1d(Module):
+class AvgPool1d(Layer, shows="kernel_size stride padding"):
     """The mean of every window. Shapes: ``f[(n,) c, length] -> f[(n,) c, windows]``; see ``F.avg_pool1d``."""
 
     def __init__(
@@ -135,14 +117,9 @@ class AvgPool1d(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class _AvgPool(Module):
+class _AvgPool(Layer, shows="kernel_size stride padding"):
     """The mean of every window of an image or a volume."""
-
-    _ndim: ClassVar[int]
 
     def __init__(
         self,
@@ -168,26 +145,17 @@ class _AvgPool(Module):
             self.divisor_override,
         )  # fmt: skip
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_AvgPool, ndim=2):
     """The mean of every window. Shapes: ``f[(n,) c, h, w] -> f[(n,) c, h', w']``; see ``F.avg_pool2d``."""
 
-    _ndim = 2
 
-
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPool, ndim=3):
     """The mean of every window of a volume; see ``F.avg_pool3d``."""
 
-    _ndim = 3
 
-
-class _LPPool(Module):
+class _LPPool(Layer, shows="norm_type kernel_size stride ceil_mode"):
     """The root of the sum of powers of every window."""
-
-    _ndim: ClassVar[int]
 
     def __init__(
         self, norm_type: float, kernel_size: Extents, stride: Extents | None = None, ceil_mode: bool = False
@@ -202,35 +170,21 @@ class _LPPool(Module):
         pool = (F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)[self._ndim - 1]
         return pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
-    def extra_repr(self) -> str:
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
 
-
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPool, ndim=1):
     """Norms of windows; see ``F.lp_pool1d``."""
 
-    _ndim = 1
 
-
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPool, ndim=2):
     """Norms of windows of an image; see ``F.lp_pool2d``."""
 
-    _ndim = 2
 
-
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPool, ndim=3):
     """Norms of windows of a volume; see ``F.lp_pool3d``."""
 
-    _ndim = 3
 
-
-class _AdaptiveAvgPool(Module):
+class _AdaptiveAvgPool(Layer, shows="output_size"):
     """Means of as many even windows as asked for."""
-
-    _ndim: ClassVar[int]
 
     def __init__(self, output_size: OutputSize) -> None:
         super().__init__()
@@ -240,17 +194,12 @@ class _AdaptiveAvgPool(Module):
         pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[self._ndim - 1]
         return pool(input, self.output_size)
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPool, ndim=1):
     """Means of even windows; see ``F.adaptive_avg_pool1d``."""
 
-    _ndim = 1
 
-
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPool, ndim=2):
     """Means of even windows of an image; see ``F.adaptive_avg_pool2d``.
 
     Example:
@@ -260,19 +209,13 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
         autojit.Size([2, 3, 1, 1])
     """
 
-    _ndim = 2
 
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPool, ndim=3):
     """Means of even windows of a volume; see ``F.adaptive_avg_pool3d``."""
 
-    _ndim = 3
 
-
-class _AdaptiveMaxPool(Module):
+class _AdaptiveMaxPool(Layer, shows="output_size"):
     """The greatest elements of as many even windows as asked for."""
-
-    _ndim: ClassVar[int]
 
     def __init__(self, output_size: OutputSize, return_indices: bool = False) -> None:
         super().__init__()
@@ -283,29 +226,20 @@ class _AdaptiveMaxPool(Module):
         pool = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[self._ndim - 1]
         return pool(input, self.output_size, self.return_indices)
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPool, ndim=1):
     """Maxima of even windows; see ``F.adaptive_max_pool1d``."""
 
-    _ndim = 1
 
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPool, ndim=2):
     """Maxima of even windows of an image; see ``F.adaptive_max_pool2d``."""
 
-    _ndim = 2
 
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPool, ndim=3):
     """Maxima of even windows of a volume; see ``F.adaptive_max_pool3d``."""
 
-    _ndim = 3
 
-
-class Unfold(Module):
+class Unfold(Layer, shows="kernel_size dilation padding stride"):
     """Every sliding block of an image as a column; see ``F.unfold``."""
 
     def __init__(self, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1) -> None:
@@ -318,11 +252,8 @@ class Unfold(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
 
-
-class Fold(Module):
+class Fold(Layer, shows="output_size kernel_size dilation padding stride"):
     """Columns added up where their blocks are in an image; see ``F.fold``."""
 
     def __init__(
@@ -343,15 +274,8 @@ class Fold(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 
-    def extra_repr(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
-            f"padding={self.padding}, stride={self.stride}"
-        )
 
-
-class _FractionalMaxPool(Module):
-    _ndim: ClassVar[int]
+class _FractionalMaxPool(Layer):
     _random_samples: Tensor | None
 
     def __init__(
@@ -387,7 +311,7 @@ def _each(value: Any, ndim: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) else (value,) * ndim
 
 
-class FractionalMaxPool2d(_FractionalMaxPool):
+class FractionalMaxPool2d(_FractionalMaxPool, ndim=2):
     """Maxima over windows of an image at drawn places; see ``F.fractional_max_pool2d``.
 
     Example:
@@ -396,10 +320,6 @@ class FractionalMaxPool2d(_FractionalMaxPool):
         autojit.Size([1, 6, 6])
     """
 
-    _ndim = 2
 
-
-class FractionalMaxPool3d(_FractionalMaxPool):
+class FractionalMaxPool3d(_FractionalMaxPool, ndim=3):
     """Maxima over windows of a volume at drawn places; see ``F.fractional_max_pool3d``."""
-
-    _ndim = 3

@@ -6,7 +6,6 @@ whose body is compiled once, so that one compiled step serves every length.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import autojit as aj
@@ -14,20 +13,20 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.nn import functional as F
-from autojit.nn import init
-from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
-from autojit.nn.rnn_cells import gru_step, lstm_step, rnn_step
+from autojit.nn.rnn_cells import Recurrent, gru_step, lstm_step, rnn_step
 from autojit.nn.utils.rnn import PackedSequence, pack_like, unpacked
 from autojit.tensor import Tensor
 from autojit.tensor.state import state as thread
 
+__all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
+
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _State = tuple[Tensor, ...]  # (h,) or (h, c), each f[n, size]
-_Weights = tuple[Tensor, Tensor | None, Tensor | None]  # weight_hh, bias_hh, weight_hr
+_Weights = tuple[Any, ...]  # weight_hh, bias_hh, weight_hr; None for those that it has not
 
 
-class RNNBase(Module):
+class RNNBase(Recurrent):
     """Parameters and the walk over layers, directions and time of RNN, LSTM and GRU.
 
     Shapes: input ``f[time, n, input]`` (``f[n, time, input]`` with ``batch_first``; without the batch axis also), or a
@@ -62,7 +61,8 @@ class RNNBase(Module):
         self.proj_size = proj_size
         for layer in range(num_layers):
             for suffix in self._suffixes(layer):
-                self._add_parameters(layer, suffix, device, dtype)
+                shapes = self._shapes(layer)
+                self._add_parameters(device, dtype, **{f"{name}_{suffix}": shape for name, shape in shapes.items()})
         self.reset_parameters()
 
     @property
@@ -76,7 +76,8 @@ class RNNBase(Module):
     def _suffixes(self, layer: int) -> tuple[str, ...]:
         return (f"l{layer}", f"l{layer}_reverse") if self.bidirectional else (f"l{layer}",)
 
-    def _add_parameters(self, layer: int, suffix: str, device: Any, dtype: DType | None) -> None:
+    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        """Those of a layer's parameters in one direction."""
         rows = _GATES[self.mode] * self.hidden_size
         columns = self.input_size if layer == 0 else self._output_size * self._directions
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, self._output_size)}
@@ -84,14 +85,7 @@ class RNNBase(Module):
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
         if self.proj_size:
             shapes["weight_hr"] = (self.proj_size, self.hidden_size)
-        for name, shape in shapes.items():
-            setattr(self, f"{name}_{suffix}", Parameter(aj.empty(shape, device=device, dtype=dtype)))
-
-    def reset_parameters(self) -> None:
-        """Uniform in +-1/sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
+        return shapes
 
     def flatten_parameters(self) -> None:
         """Nothing to do: parameters need no special layout. Kept for programs that call it."""
@@ -109,17 +103,13 @@ class RNNBase(Module):
         """The next state from the input's part of the gates; ``weights`` are those of the hidden state."""
         raise NotImplementedError
 
-    def _weight(self, name: str, suffix: str) -> Tensor | None:
-        found: Tensor | None = getattr(self, f"{name}_{suffix}", None)
-        return found
-
     def _run(self, x: Tensor, state: _State, suffix: str, live: Tensor | None) -> tuple[Tensor, _State]:
         """One layer in one direction over ``f[time, n, size]``; where ``live`` b[time, n, 1] is false, rows keep their
         state and give zeros.
         """
-        weight_hh: Tensor = getattr(self, f"weight_hh_{suffix}")
-        weights = weight_hh, self._weight("bias_hh", suffix), self._weight("weight_hr", suffix)
-        gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), self._weight("bias_ih", suffix))
+        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh", "weight_hr")
+        parameters: tuple[Any, ...] = tuple(getattr(self, f"{name}_{suffix}", None) for name in names)
+        gates, weights = F.linear(x, *parameters[:2]), parameters[2:]
         if thread.autocast is not None and self.mode != "GRU":  # in a GRU the state's dtype wins
             state = tuple(part.to(gates.dtype) for part in state)
 
@@ -197,18 +187,8 @@ class RNNBase(Module):
         return pack_like(output, packed), finals
 
     def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.proj_size:
-            text += f", proj_size={self.proj_size}"
-        if self.num_layers != 1:
-            text += f", num_layers={self.num_layers}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        if self.batch_first:
-            text += f", batch_first={self.batch_first}"
-        if self.dropout:
-            text += f", dropout={self.dropout}"
-        return text + (f", bidirectional={self.bidirectional}" if self.bidirectional else "")
+        others = self._unlike(proj_size=0, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False)
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *others])
 
 
 def _check_types(input_size: Any, bias: Any, batch_first: Any) -> None:
@@ -247,7 +227,15 @@ def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, p
         raise ArgumentError("proj_size has to be smaller than hidden_size")
 
 
-class RNN(RNNBase):
+class _OneState(RNNBase):
+    """Networks whose state is one tensor."""
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        output, (h,) = self._forward(input, None if hx is None else (hx,))
+        return output, h
+
+
+class RNN(_OneState):
     """Elman network: h' = tanh (or relu) of W_ih x + b_ih + W_hh h + b_hh."""
 
     def __init__(
@@ -274,12 +262,8 @@ class RNN(RNNBase):
     def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
         return (rnn_step(gates_x, state[0], weights[0], weights[1], self.nonlinearity),)
 
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        output, (h,) = self._forward(input, None if hx is None else (hx,))
-        return output, h
 
-
-class GRU(RNNBase):
+class GRU(_OneState):
     """Gated recurrent unit with torch's gates (the reset gate acts after the hidden product)."""
 
     def __init__(
@@ -300,10 +284,6 @@ class GRU(RNNBase):
 
     def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
         return (gru_step(gates_x, state[0], weights[0], weights[1]),)
-
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        output, (h,) = self._forward(input, None if hx is None else (hx,))
-        return output, h
 
 
 class LSTM(RNNBase):

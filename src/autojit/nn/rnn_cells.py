@@ -14,9 +14,11 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.module import Module
+from autojit.nn.layer import Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 def rnn_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, nonlinearity: str) -> Tensor:
@@ -45,7 +47,19 @@ def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | No
     return n + z * (h - n)
 
 
-class RNNCellBase(Module):
+class Recurrent(Layer):
+    """What layers and cells share: how their parameters are drawn."""
+
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Uniform in +-1/sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+
+class RNNCellBase(Recurrent):
     """Parameters and checks of the three cells; ``num_chunks`` gates of ``hidden_size`` rows each."""
 
     weight_ih: Parameter
@@ -67,20 +81,11 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         rows = num_chunks * hidden_size
-        self.weight_ih = Parameter(aj.empty((rows, input_size), device=device, dtype=dtype))
-        self.weight_hh = Parameter(aj.empty((rows, hidden_size), device=device, dtype=dtype))
-        self.register_parameter("bias_ih", None)
-        self.register_parameter("bias_hh", None)
+        self._add_parameters(device, dtype, weight_ih=(rows, input_size), weight_hh=(rows, hidden_size))
+        self._add_parameters(device, dtype, bias_ih=None, bias_hh=None)
         if bias:
-            self.bias_ih = Parameter(aj.empty(rows, device=device, dtype=dtype))
-            self.bias_hh = Parameter(aj.empty(rows, device=device, dtype=dtype))
+            self._add_parameters(device, dtype, bias_ih=(rows,), bias_hh=(rows,))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Uniform in +-1/sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
 
     def _check(self, input: Tensor, *states: Tensor | None) -> None:
         name = self._get_name()
@@ -107,7 +112,7 @@ class RNNCellBase(Module):
         return F.linear(input, self.weight_ih, self.bias_ih)
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *self._unlike(bias=True)])
 
 
 class RNNCell(RNNCellBase):
@@ -133,8 +138,7 @@ class RNNCell(RNNCellBase):
         return rnn_step(self._gates_x(input), h, self.weight_hh, self.bias_hh, self.nonlinearity)
 
     def extra_repr(self) -> str:
-        suffix = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
-        return super().extra_repr() + suffix
+        return ", ".join([super().extra_repr(), *self._unlike(nonlinearity="tanh")])
 
 
 class LSTMCell(RNNCellBase):

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
+from autojit.nn.layer import Layer
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
+__all__ = [
+    "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d",
+    "ConstantPad3d", "CosineSimilarity", "Flatten", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle",
+    "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "Unflatten", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+]  # fmt: skip
 
-class Flatten(Module):
+
+class Flatten(Layer, shows="start_dim end_dim"):
     """Merge the axes ``start_dim`` to ``end_dim``."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
@@ -21,11 +29,8 @@ class Flatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
-
-class Unflatten(Module):
+class Unflatten(Layer, shows="dim unflattened_size"):
     """Split one axis into several."""
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
@@ -40,11 +45,8 @@ class Unflatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, tuple(self.unflattened_size))
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
-
-class PixelShuffle(Module):
+class PixelShuffle(Layer, shows="upscale_factor"):
     """Channels to pixels."""
 
     def __init__(self, upscale_factor: int) -> None:
@@ -54,11 +56,8 @@ class PixelShuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
 
-
-class PixelUnshuffle(Module):
+class PixelUnshuffle(Layer, shows="downscale_factor"):
     """Pixels to channels."""
 
     def __init__(self, downscale_factor: int) -> None:
@@ -68,11 +67,8 @@ class PixelUnshuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
 
-
-class ChannelShuffle(Module):
+class ChannelShuffle(Layer, shows="groups"):
     """Interleave the channels of ``groups`` groups."""
 
     def __init__(self, groups: int) -> None:
@@ -81,9 +77,6 @@ class ChannelShuffle(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"
 
 
 class CosineSimilarity(Module):
@@ -111,25 +104,21 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-class _Pad(Module):
-    """Pad the last ``_axes`` axes; one width means the same on every side."""
+class _Pad(Layer, shows="*padding"):
+    """Pad the last ``ndim`` axes; one width means the same on every side."""
 
-    _axes: int
     _mode: str
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        count = 2 * self._axes
+        count = 2 * self._ndim
         self.padding = (padding,) * count if isinstance(padding, int) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
 
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
-
-class _ConstantPad(_Pad):
+class _ConstantPad(_Pad, shows="padding value"):
     _mode = "constant"
 
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
@@ -139,26 +128,17 @@ class _ConstantPad(_Pad):
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
 
-    def extra_repr(self) -> str:
-        return f"padding={self.padding}, value={self.value}"
 
-
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPad, ndim=1):
     """Pad the last axis with a constant."""
 
-    _axes = 1
 
-
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPad, ndim=2):
     """Pad the last two axes with a constant."""
 
-    _axes = 2
 
-
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPad, ndim=3):
     """Pad the last three axes with a constant."""
-
-    _axes = 3
 
 
 class _ZeroPad(_Pad):
@@ -166,73 +146,55 @@ class _ZeroPad(_Pad):
     value = 0.0
 
 
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(_ZeroPad, ndim=1):
     """Pad the last axis with zeros."""
 
-    _axes = 1
 
-
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_ZeroPad, ndim=2):
     """Pad the last two axes with zeros."""
 
-    _axes = 2
 
-
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(_ZeroPad, ndim=3):
     """Pad the last three axes with zeros."""
-
-    _axes = 3
 
 
 class _ReflectionPad(_Pad):
     _mode = "reflect"
 
 
-class ReflectionPad1d(_ReflectionPad):
+class ReflectionPad1d(_ReflectionPad, ndim=1):
     """Pad the last axis with its reflection."""
 
-    _axes = 1
 
-
-class ReflectionPad2d(_ReflectionPad):
+class ReflectionPad2d(_ReflectionPad, ndim=2):
     """Pad the last two axes with their reflections."""
 
-    _axes = 2
 
-
-class ReflectionPad3d(_ReflectionPad):
+class ReflectionPad3d(_ReflectionPad, ndim=3):
     """Pad the last three axes with their reflections."""
-
-    _axes = 3
 
 
 class _ReplicationPad(_Pad):
     _mode = "replicate"
 
 
-class ReplicationPad1d(_ReplicationPad):
+class ReplicationPad1d(_ReplicationPad, ndim=1):
     """Pad the last axis with its edge values."""
 
-    _axes = 1
 
-
-class ReplicationPad2d(_ReplicationPad):
+class ReplicationPad2d(_ReplicationPad, ndim=2):
     """Pad the last two axes with their edge values."""
 
-    _axes = 2
 
-
-class ReplicationPad3d(_ReplicationPad):
+class ReplicationPad3d(_ReplicationPad, ndim=3):
     """Pad the last three axes with their edge values."""
-
-    _axes = 3
 
 
 class _CircularPad(_Pad):
     _mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
-        ranks = (self._axes + 1, self._axes + 2)
+        ranks = (self._ndim + 1, self._ndim + 2)
         if input.ndim not in ranks:
             raise ArgumentError(
                 f"expected {ranks[0]}D or {ranks[1]}D input (got {input.ndim}D input)", {"input": input}
@@ -240,19 +202,13 @@ class _CircularPad(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPad, ndim=1):
     """Pad the last axis with its other end."""
 
-    _axes = 1
 
-
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPad, ndim=2):
     """Pad the last two axes with their other ends."""
 
-    _axes = 2
 
-
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPad, ndim=3):
     """Pad the last three axes with their other ends."""
-
-    _axes = 3

@@ -8,6 +8,8 @@ from autojit.nn import functional as F
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
+__all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
+
 
 class Upsample(Module):
     """Samples on a finer or coarser grid; see ``F.interpolate``.

@@ -6,7 +6,6 @@ Its derivative is the user's rule, written for tensors: `array_op` attaches it a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from autojit.codegen.numba_text.array_function import write_array_call
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Node
 from autojit.ir.op import Operands, bind, not_differentiable
@@ -32,7 +32,7 @@ _lock = new_lock()
 _numbers = count()
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class ArrayFunction:
     """A function over arrays with its rules.
 
@@ -65,7 +65,7 @@ def registered_array(function: ArrayFunction) -> ArrayFunction:
     return function
 
 
-@dataclass(frozen=True)
+@record
 class LinkedArray(Structured):
     """The function of key ``function`` applied to whole arrays."""
 

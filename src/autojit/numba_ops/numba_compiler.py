@@ -10,7 +10,6 @@ import importlib
 import pickle
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from autojit.codegen.numba_text.module_text import Linked, ModuleText, linked, read_module
@@ -19,6 +18,7 @@ from autojit.codegen.numba_text.scalar_function import ScalarFunction, called_na
 from autojit.codegen.numba_text.tangent_rules import is_mathematical
 from autojit.core.dtypes import BY_NAME, DType, bfloat16, float16, float32
 from autojit.core.errors import UnsupportedError, UsageError
+from autojit.core.records import record
 from autojit.jit.traced_math import plain_math
 from autojit.runtime.loader import library_address
 
@@ -30,7 +30,7 @@ _LLVM_TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class Compiled:
     """A function compiled for operands of certain dtypes.
 
@@ -109,7 +109,7 @@ def compile_scalar(function: Any, dtypes: Sequence[DType], is_narrow: bool) -> C
     return Compiled(code, operands, results, isinstance(returned, types.BaseTuple), failures)
 
 
-@dataclass(frozen=True)
+@record
 class CompiledArray:
     """A function over arrays compiled for certain dtypes and numbers of axes.
 

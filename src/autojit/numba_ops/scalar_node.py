@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.codegen.numba_text.calls import call
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operands, bind
 from autojit.numba_ops.user_function import find
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@record
 class LinkedScalar(Elementwise):
     """Result ``output`` of the function of key ``function``, as ``dtype``. Operands may differ in dtype."""
 

@@ -18,7 +18,7 @@ from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.locks import new_lock
 from autojit.runtime.bodies import load_written
-from autojit.runtime.plan import Body
+from autojit.runtime.callbacks import Body
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

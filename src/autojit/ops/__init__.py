@@ -9,6 +9,7 @@ from autojit.ir.op import Op as _Op
 from autojit.ops.composed import *
 from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
+from autojit.ops.composites_pointwise import *
 from autojit.ops.composites_reduction import *
 from autojit.ops.elementwise_arithmetic import *
 from autojit.ops.elementwise_complex import *

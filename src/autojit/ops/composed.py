@@ -16,13 +16,12 @@ import numpy as np
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
-from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import keep_axes, sum_to
 from autojit.ops.composites_activation import log_softmax, softmax
 from autojit.ops.composites_loss import pick
-from autojit.ops.composites_reduction import mean, safe_sqrt, var_mean
+from autojit.ops.composites_reduction import mean, safe_sqrt, share, var_mean
 from autojit.ops.cotangent_masks import cotangent_product, masking
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_exponential import exp
@@ -107,9 +106,7 @@ class Mean(Composed):
 
 def _share(y_bar: O, shape: tuple[int, ...], axes: tuple[int, ...]) -> O:
     """Each element's share of the cotangent of a mean: rounded as in the composite ``mean``."""
-    count = prod([shape[axis] for axis in axes])
-    is_power = not is_symbolic(count) and count > 0 and count & (count - 1) == 0
-    return mul(y_bar, 1.0 / count) if is_power else div(y_bar, count)
+    return share(y_bar, prod([shape[axis] for axis in axes]))
 
 
 def _in_one_step(composite: str, options: tuple[Any, ...], *operands: O) -> Any:

@@ -6,7 +6,6 @@ Images go through a block at a time, so that the copied windows of a block stay 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from autojit.core.records import record
 from autojit.core.types import Shape
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BLOCK_BYTES = 1 << 20
 Array = "NDArray[Any]"
 
 
-@dataclass(frozen=True)
+@record
 class Geometry:
     """How windows are placed on an image; one entry per spatial axis."""
 

@@ -43,8 +43,7 @@ class Counting(Structured, abstract=True):
     count: int
     is_given: bool = False
 
-    vjp = not_differentiable("a number of elements is a whole number")
-    jvp = not_differentiable("a number of elements is a whole number")
+    vjp = jvp = not_differentiable("a number of elements is a whole number")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         raise ShapeError(

@@ -8,7 +8,8 @@ import numpy as np
 
 from autojit.core.dtypes import DType, int32
 from autojit.core.types import TensorType
-from autojit.ir.op import O, bind, not_differentiable
+from autojit.ir.op import not_differentiable
+from autojit.ops.elementwise_base import unary
 from autojit.ops.linalg import MatrixOp, has, positive_definite
 from autojit.ops.samples import Samples
 
@@ -35,8 +36,7 @@ class FirstBadMinor(MatrixOp):
             orders = np.array([0 if _is_definite(m) else _first_bad(m) for m in flat], np.int32)
         return orders.reshape(a.shape[:-2])
 
-    vjp = not_differentiable("a count is piecewise constant")
-    jvp = not_differentiable("a count is piecewise constant")
+    vjp = jvp = not_differentiable("a count is piecewise constant")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -66,6 +66,4 @@ def _first_bad(a: NDArray[Any]) -> int:
     return bad
 
 
-def first_bad_minor(a: O) -> O:
-    """Per matrix 0, or the order of the first leading minor that is not positive."""
-    return bind(FirstBadMinor(), a)
+first_bad_minor = unary(FirstBadMinor())

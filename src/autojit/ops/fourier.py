@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import O, Operands, bind, linear_jvp
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_logic import eq, logical_or
@@ -34,9 +34,7 @@ _ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 class _Transform(Structured, abstract=True):
     """Linear, and the batch axis in front is not one of its axes."""
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else bind(self, x_dot)
+    jvp = linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *batch_all(args, batched))

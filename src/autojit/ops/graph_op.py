@@ -32,6 +32,11 @@ __all__ = ["Composite", "ElementwiseGraph", "GraphOp"]
 Transform = Callable[..., Graph]
 
 
+def one_or_all(results: Sequence[Any]) -> Any:
+    """Results as an op gives them: one alone, several as a tuple."""
+    return results[0] if len(results) == 1 else tuple(results)
+
+
 class GraphOp(Op, abstract=True):
     """``outputs = graph(*inputs)``.
 
@@ -63,9 +68,7 @@ class GraphOp(Op, abstract=True):
         graph = self.graph_of([x.spec for x in operands])
         return self.one_or_all(inline(graph, self.fitted(operands), operands[0]))
 
-    def one_or_all(self, results: Sequence[Any]) -> Any:
-        """Results as an op gives them: one alone, several as a tuple."""
-        return results[0] if self.n_outputs == 1 else tuple(results)
+    one_or_all = staticmethod(one_or_all)
 
     def types_of_outputs(self, *types: TensorType) -> Any:
         """The types that the graph's results have."""
@@ -101,12 +104,7 @@ class GraphOp(Op, abstract=True):
         wanted = self.wanted_of(primals)
         given = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self.kept_of(results)]
         found = self.pulled(wanted, primals, given) if wanted else ()
-        if len(wanted) == len(primals):
-            return found
-        placed: list[Any] = [None] * len(primals)
-        for k, x_bar in zip(wanted, found, strict=True):
-            placed[k] = x_bar
-        return placed
+        return found if len(wanted) == len(primals) else placed(len(primals), wanted, found)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         moving = tuple([k for k, t in enumerate(tangents) if t is not None])
@@ -188,6 +186,14 @@ def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:
 def as_tuple(results: Any, count: int) -> tuple[Any, ...]:
     """The results of an op as a tuple, also of one."""
     return (results,) if count == 1 else tuple(results)
+
+
+def placed(count: int, places: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
+    """Values at their places among ``count``; elsewhere None, a symbolic zero."""
+    found: list[Any] = [None] * count
+    for k, value in zip(places, values, strict=True):
+        found[k] = value
+    return tuple(found)
 
 
 def filled(like: Any, given: Sequence[Any], types: Sequence[TensorType]) -> list[Any]:

@@ -13,13 +13,12 @@ import numpy as np
 
 import autojit.ops.special_reference as reference
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import O, Operands
 from autojit.ops.elementwise_arithmetic import mul, neg, sub
-from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.elementwise_base import Binary, binary
 from autojit.ops.elementwise_exponential import exp, log
 from autojit.ops.elementwise_special import lgamma
 from autojit.ops.samples import Samples
-from autojit.ops.sources import pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,8 +95,7 @@ def _missing(name: str) -> Any:
     raise NotImplementedError(f"the derivative for '{name}: input' is not implemented.")
 
 
-class _IncompleteGamma(Pointwise, abstract=True):
-    arity: ClassVar[int] = 2
+class _IncompleteGamma(Binary, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
@@ -125,25 +123,16 @@ class _IncompleteGamma(Pointwise, abstract=True):
 
 
 class Igamma(_IncompleteGamma):
-    """The lower function ``P(a, x)``."""
+    """The regularised lower function ``P(a, x)``; differentiable in ``x``."""
 
     which: ClassVar[int] = 0
 
 
 class Igammac(_IncompleteGamma):
-    """The upper function ``Q(a, x)``."""
+    """The regularised upper function ``Q(a, x)``; differentiable in ``x``."""
 
     which: ClassVar[int] = 1
 
 
-IGAMMA, IGAMMAC = Igamma(), Igammac()
-
-
-def igamma(a: O, x: O) -> O:
-    """The regularised lower incomplete gamma function; differentiable in ``x``."""
-    return bind(IGAMMA, *pair(a, x))
-
-
-def igammac(a: O, x: O) -> O:
-    """The regularised upper incomplete gamma function; differentiable in ``x``."""
-    return bind(IGAMMAC, *pair(a, x))
+igamma = binary(Igamma())
+igammac = binary(Igammac())

@@ -55,8 +55,7 @@ class LdlFactor(MatrixOp):
             info[k] = _factor(matrix, pivots[k], self.hermitian and np.iscomplexobj(a))
         return packed.reshape(a.shape), pivots.reshape(a.shape[:-1]), info.reshape(a.shape[:-2])
 
-    vjp = not_differentiable("torch defines no derivative of the packed factors; use linalg.solve")
-    jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.solve")
+    vjp = jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.solve")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -168,8 +167,7 @@ class LdlSolve(MatrixOp):
             _solve(factors, order, x, hermitian)
         return found
 
-    vjp = not_differentiable("torch defines no derivative by the packed factors; use linalg.solve")
-    jvp = not_differentiable("torch defines no derivative by the packed factors; use linalg.solve")
+    vjp = jvp = not_differentiable("torch defines no derivative by the packed factors; use linalg.solve")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

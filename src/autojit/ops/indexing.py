@@ -17,8 +17,8 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.base import broadcast_shapes, normalize_axis
+from autojit.ir.op import O, Op, Operands, bind, linear_jvp
+from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply, source
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
@@ -43,22 +43,44 @@ class Gathering(Op, abstract=True):
     for the run-time part.
     """
 
-    is_gather: ClassVar[bool] = True
     looks_up: ClassVar[bool] = True
+    transposed: ClassVar[str]  # the name of the op that adds up where this one looks
 
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         raise NotImplementedError(self.name)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        x, *indices = primals
+        zero, given = x.spec, {**dict(self.parameters()), "combine": "add"}
+        x_bar = lambda: apply(self.transposed, y_bar._literal(0, zero), y_bar, *indices, **given)
+        return (x_bar, *(None for _ in indices))
+
+    jvp = linear_jvp
 
 
 @record
-class Gather(Gathering):
-    """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
+class AlongAxis(Gathering, abstract=True):
+    """Looks up along one axis, by one index operand."""
 
     axis: int
     operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
+
+    def position(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """Where in the index operand the place for an element of the result is."""
+        raise NotImplementedError(self.name)
+
+    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        place = fetch(1, self.position(index), types[0].shape[self.axis])
+        return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        return ((1, self.axis, types[0].shape[self.axis]),)
+
+
+class Gather(AlongAxis):
+    """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
+
+    transposed: ClassVar[str] = "scatter"
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -77,17 +99,8 @@ class Gather(Gathering):
             return np.empty(index.shape, x.dtype)
         return found
 
-    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        place = fetch(1, index, types[0].shape[self.axis])
-        return (*index[: self.axis], place, *index[self.axis + 1 :])
-
-    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
-        return ((1, self.axis, types[0].shape[self.axis]),)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, index = primals
-        zero = x.spec
-        return (lambda: apply("scatter", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"), None)
+    def position(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        return index
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(Gather(self.axis + 1), *batch_all(args, batched))
@@ -101,12 +114,10 @@ class Gather(Gathering):
         ]
 
 
-@record
-class IndexSelect(Gathering):
+class IndexSelect(AlongAxis):
     """``y = x.take(index, axis)`` for a vector of positions: embedding rows are ``axis`` 0."""
 
-    axis: int
-    operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
+    transposed: ClassVar[str] = "index_update"
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -124,20 +135,8 @@ class IndexSelect(Gathering):
             raise out_of_range(self.name, index, self.axis, extent)
         return found
 
-    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        place = fetch(1, (index[self.axis],), types[0].shape[self.axis])
-        return (*index[: self.axis], place, *index[self.axis + 1 :])
-
-    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
-        return ((1, self.axis, types[0].shape[self.axis]),)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, index = primals
-        zero = x.spec
-        return (
-            lambda: apply("index_update", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"),
-            None,
-        )
+    def position(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        return (index[self.axis],)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, index = args
@@ -169,6 +168,7 @@ class GatherNd(Gathering):
     """
 
     node_class: ClassVar[str] = "IndexBackward0"
+    transposed: ClassVar[str] = "index_put"
 
     def result_type(self, x: TensorType, *indices: TensorType) -> TensorType:
         for index in indices:
@@ -196,12 +196,6 @@ class GatherNd(Gathering):
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         return tuple((k + 1, k, types[0].shape[k]) for k in range(len(types) - 1))
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, *indices = primals
-        zero = x.spec
-        x_bar = lambda: apply("index_put", y_bar._literal(0, zero), y_bar, *indices, combine="add")
-        return (x_bar, *(None for _ in indices))
-
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, *indices = args
         count = len(indices)
@@ -222,6 +216,25 @@ class GatherNd(Gathering):
             (GatherNd(), (ramp((4, 3), dtype).T, positions([2, 0, 2]))),
             (GatherNd(), (ramp((2, 3), dtype), positions([[0], [1]]), positions([0, -1]))),
         ]
+
+
+class Picking(Structured, abstract=True):
+    """(some elements along ``axis``, their positions): chosen by their values, at places that do not move with them."""
+
+    n_outputs: ClassVar[int] = 2
+    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
+    axis: int
+
+    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
+        values_bar = y_bar[0]
+        if values_bar is None:
+            return (None,)
+        zero = values_bar._literal(0, primals[0].spec)
+        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
+
+    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
 
 GATHER_ND = GatherNd()

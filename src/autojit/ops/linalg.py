@@ -7,7 +7,7 @@ derivative results for forward and reverse mode algorithmic differentiation, 200
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,16 +15,20 @@ import numpy as np
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
-from autojit.core.types import TensorType
+from autojit.core.types import Shape, TensorType
 from autojit.ir.op import O, Operands, bind, bind_all
-from autojit.ops.base import Structured, broadcast_shapes
-from autojit.ops.by_name import apply
+from autojit.ops.base import Structured, broadcast_shapes, conjugate, tangent_difference
 from autojit.ops.dense_matrices import cofactors, substituted
-from autojit.ops.elementwise_exponential import PowNumber
+from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, sub
+from autojit.ops.elementwise_base import unary
+from autojit.ops.elementwise_complex import complex, imag, real
+from autojit.ops.elementwise_exponential import PowNumber, log
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.reductions import sum
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, broadcast_to, reshape
+from autojit.ops.sources import zeros_like
 from autojit.ops.triangles import eye, tril, triu
 
 if TYPE_CHECKING:
@@ -35,6 +39,22 @@ __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inv", "logdet", "matrix_power", "slogdet", "solve",
     "triangular_solve",
 ]  # fmt: skip
+
+
+def has(dtype: DType) -> bool:
+    """Whether LAPACK has routines for the dtype."""
+    return dtype in (float32, float64) or dtype.is_complex
+
+
+def well_conditioned(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Sample matrices far from singular."""
+    return np.asarray((draws(shape, dtype, 3) * 0.5 + 2 * np.eye(shape[-1])).astype(dtype.numpy))
+
+
+def positive_definite(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Sample Hermitian matrices with eigenvalues of at least 1."""
+    x = draws(shape, dtype, 4)
+    return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
 
 
 @record
@@ -53,6 +73,13 @@ class MatrixOp(Structured, abstract=True):
     def may_refuse(self, *types: TensorType) -> bool:
         return self.refuses or self.name in ("inv", "solve", "triangular_solve", "cholesky")
 
+    sampled: ClassVar[Callable[..., NDArray[Any]]] = staticmethod(well_conditioned)
+    sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3), (2, 2, 2))
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        return [(cls(), (cls.sampled(shape, dtype),)) for shape in cls.sampled_shapes] if has(dtype) else []
+
     def _require_square(self, x: TensorType) -> None:
         require_matrix(self.name, x)
         if x.shape[-1] != x.shape[-2]:
@@ -61,6 +88,14 @@ class MatrixOp(Structured, abstract=True):
                 f"{x.shape[-1]} matrices",
                 {"A": x},
             )
+
+
+class SquareOp(MatrixOp, abstract=True):
+    """Square matrices of square matrices."""
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a
 
 
 def require_matrix(op: str, x: TensorType) -> None:
@@ -74,27 +109,19 @@ def require_matrix(op: str, x: TensorType) -> None:
 SINGULAR = "The computation could not be completed because the input matrix is singular."
 
 
-class Inv(MatrixOp):
-    """The inverse matrix."""
-
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
+class Inv(SquareOp):
+    """The inverse matrix; LinAlgError if one is singular."""
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(lapack("inv", SINGULAR, np.linalg.inv, a))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         inverse = adjoint_matrix(result)
-        return (negative(matmul(matmul(inverse, y_bar), inverse)),)
+        return (neg(matmul(matmul(inverse, y_bar), inverse)),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
-        return None if a_dot is None else negative(matmul(matmul(result, a_dot), result))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Inv(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+        return None if a_dot is None else neg(matmul(matmul(result, a_dot), result))
 
 
 class Solve(MatrixOp):
@@ -110,7 +137,7 @@ class Solve(MatrixOp):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         b_bar = bind(self, adjoint_matrix(primals[0]), y_bar)
-        return (lambda: negative(matmul(b_bar, adjoint_matrix(result))), b_bar)
+        return (lambda: neg(matmul(b_bar, adjoint_matrix(result))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
@@ -146,14 +173,14 @@ class TriangularSolve(MatrixOp):
             a = np.where(ones != 0, ones, a)
         return np.asarray(lapack("solve_triangular", SINGULAR, lambda m: substituted(m, b, self.upper), a))
 
-    def _triangle(self, x: Any) -> Any:
+    def _triangle(self, x: O) -> O:
         offset = int(self.unit)
         return triu(x, offset) if self.upper else tril(x, -offset)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         transposed = TriangularSolve(not self.upper, self.unit)
         b_bar = bind(transposed, adjoint_matrix(primals[0]), y_bar)
-        return (lambda: negative(self._triangle(matmul(b_bar, adjoint_matrix(result)))), b_bar)
+        return (lambda: neg(self._triangle(matmul(b_bar, adjoint_matrix(result)))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
@@ -180,53 +207,43 @@ class Det(MatrixOp):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         cofactors = bind(Cofactor(), primals[0])
-        return (apply("mul", _as_matrices(y_bar), conjugate(cofactors)),)
+        return (mul(_as_matrices(y_bar), conjugate(cofactors)),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
-        terms = apply("mul", bind(Cofactor(), primals[0]), a_dot)
-        return apply("sum", terms, axes=(terms.spec.ndim - 2, terms.spec.ndim - 1))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Det(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+        terms = mul(bind(Cofactor(), primals[0]), a_dot)
+        return sum(terms, (-2, -1))
 
 
-class Cofactor(MatrixOp):
+class Cofactor(SquareOp):
     """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
 
     Its own derivative is NaN for singular matrices, as in torch.
     """
 
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
+    sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3),)
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         return cofactors(a)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b
-        b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
-        inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.spec.ndim - 2, y_bar.spec.ndim - 1))
-        first = apply("mul", _as_matrices(inner), conjugate(b))
+        b = div(result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
+        inner = sum(mul(y_bar, conjugate(result)), (-2, -1))
+        first = mul(_as_matrices(inner), conjugate(b))
         second = matmul(matmul(conjugate(result), _transpose(y_bar)), conjugate(b))
-        return (apply("sub", first, second),)
+        return (sub(first, second),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
-        b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
-        inner = apply("sum", apply("mul", b, a_dot), axes=(b.spec.ndim - 2, b.spec.ndim - 1))
-        first = apply("mul", _as_matrices(inner), result)
-        return apply("sub", first, matmul(matmul(b, _transpose(a_dot)), result))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Cofactor(), (well_conditioned((3, 3), dtype),))] if has(dtype) else []
+        b = div(result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
+        inner = sum(mul(b, a_dot), (-2, -1))
+        first = mul(_as_matrices(inner), result)
+        return sub(first, matmul(matmul(b, _transpose(a_dot)), result))
 
 
 class Slogdet(MatrixOp):
@@ -255,30 +272,24 @@ class Slogdet(MatrixOp):
             factor = logarithm_bar
         else:
             factor = _slogdet_factor(a.spec.dtype, result[0], sign_bar, logarithm_bar)
-        return (apply("mul", _as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
+        return (mul(_as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
 
     def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
         (a,), (a_dot,) = primals, tangents
         if a_dot is None:
             return (None, None)
-        terms = apply("mul", _transposed_inverse(a), a_dot)
-        trace = apply("sum", terms, axes=(terms.spec.ndim - 2, terms.spec.ndim - 1))
+        terms = mul(_transpose(bind(Inv(), a)), a_dot)
+        trace = sum(terms, (-2, -1))
         if not a.spec.dtype.is_complex:
             return (None, trace)
-        turn = apply("complex", zeros_like(apply("imag", trace)), apply("imag", trace))
-        return (apply("mul", turn, result[0]), apply("real", trace))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Slogdet(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+        turn = complex(zeros_like(imag(trace)), imag(trace))
+        return (mul(turn, result[0]), real(trace))
 
 
-class Cholesky(MatrixOp):
+class Cholesky(SquareOp):
     """Lower triangular ``l`` with ``l @ l.mH`` the Hermitian part of the operand, which must be positive definite."""
 
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
+    sampled = staticmethod(positive_definite)
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
@@ -302,10 +313,6 @@ class Cholesky(MatrixOp):
         whole = adjoint_matrix(bind(forward, result, adjoint_matrix(left)))
         return matmul(result, _half_triangle(whole))
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Cholesky(), (positive_definite(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
-
 
 def check_system(op: str, a: TensorType, b: TensorType) -> None:
     """Raise unless ``b`` is a right side for ``a``: equal batch axes, rows and dtype."""
@@ -317,10 +324,7 @@ def check_system(op: str, a: TensorType, b: TensorType) -> None:
 
 def right_side(a_dot: Any, b_dot: Any, x: Any) -> Any:
     """``b_dot - a_dot @ x``, the right side of the system for the tangent of its solution; None is zero."""
-    if a_dot is None:
-        return b_dot
-    product = matmul(a_dot, x)
-    return negative(product) if b_dot is None else apply("sub", b_dot, product)
+    return tangent_difference(b_dot, None if a_dot is None else matmul(a_dot, x))
 
 
 def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) -> Any:
@@ -331,80 +335,32 @@ def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) 
     if sign_bar is None:
         imaginary = like._literal(0, real_type)
     else:
-        imaginary = apply("neg", apply("imag", apply("mul", conjugate(sign_bar), sign)))
-    return apply("complex", real, imaginary)
+        imaginary = neg(imag(mul(conjugate(sign_bar), sign)))
+    return complex(real, imaginary)
 
 
 def _half_triangle(x: O) -> O:
     """The lower triangle with half the (real part of the) diagonal: the projection of the Cholesky derivative."""
     n = x.spec.shape[-1]
-    half = scaled(eye(x, n, n, x.spec.dtype), 0.5)
-    lower = tril(x)
-    diagonal_part = apply("mul", half, x)
-    return apply("sub", lower, diagonal_part)
+    half = mul(eye(x, n, n, x.spec.dtype), 0.5)
+    return sub(tril(x), mul(half, x))
 
 
 def hermitian_part(x: O) -> O:
     """``(x + x.mH) / 2``."""
-    return scaled(apply("add", x, adjoint_matrix(x)), 0.5)
+    return mul(add(x, adjoint_matrix(x)), 0.5)
 
 
 def _transpose(x: O) -> O:
     return conjugate(adjoint_matrix(x))
 
 
-def _transposed_inverse(a: O) -> O:
-    return _transpose(bind(Inv(), a))
-
-
 def _as_matrices(x: O) -> O:
     return reshape(x, (*x.spec.shape, 1, 1))
 
 
-def conjugate(x: O) -> O:
-    """The complex conjugate; real operands as they are."""
-    return apply("conj", x) if x.spec.dtype.is_complex else x
-
-
-def negative(x: O) -> O:
-    """``-x``."""
-    return apply("neg", x)
-
-
-def zeros_like(x: O) -> O:
-    """Zeros of the operand's type."""
-    return x._literal(0, x.spec)
-
-
-def scaled(x: O, factor: float) -> O:
-    """``factor * x``."""
-    return apply("mul", x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))
-
-
-def has(dtype: DType) -> bool:
-    """Whether LAPACK has routines for the dtype."""
-    return dtype in (float32, float64) or dtype.is_complex
-
-
-def well_conditioned(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Sample matrices far from singular."""
-    return np.asarray((draws(shape, dtype, 3) * 0.5 + 2 * np.eye(shape[-1])).astype(dtype.numpy))
-
-
-def positive_definite(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Sample Hermitian matrices with eigenvalues of at least 1."""
-    x = draws(shape, dtype, 4)
-    return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
-
-
-def inv(a: O) -> O:
-    """The inverse of square matrices; LinAlgError if one is singular."""
-    return bind(Inv(), a)
-
-
-def det(a: O) -> O:
-    """The determinant of square matrices."""
-    return bind(Det(), a)
+inv = unary(Inv())
+det = unary(Det())
 
 
 def slogdet(a: O) -> tuple[O, O]:
@@ -416,9 +372,7 @@ def slogdet(a: O) -> tuple[O, O]:
 def logdet(a: O) -> O:
     """Log of a determinant: NaN where a real one is negative."""
     sign, logarithm = slogdet(a)
-    if a.spec.dtype.is_complex:
-        logarithm = apply("cast", logarithm, dtype=a.spec.dtype)
-    return apply("add", logarithm, apply("log", sign))
+    return add(cast(logarithm, a.spec.dtype), log(sign))
 
 
 def cholesky(a: O, upper: bool = False) -> O:
@@ -472,7 +426,7 @@ def matrix_power(a: O, exponent: int) -> O:
         exponent >>= 1
         square = matmul(square, square) if exponent else square
     if result is None:  # depends on the matrix, with derivative 0
-        return apply("mul", bind(PowNumber(0), a), broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape))
+        return mul(bind(PowNumber(0), a), broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape))
     return result
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType
-from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind
+from autojit.ops.elementwise_base import unary
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate, narrow
-from autojit.ops.linalg import MatrixOp, has, zeros_like
+from autojit.ops.linalg import SquareOp
 from autojit.ops.matmul import adjoint_matrix
-from autojit.ops.samples import Samples, draws
+from autojit.ops.samples import draws
+from autojit.ops.sources import zeros_like
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,14 +46,11 @@ def _approximant(a: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-class MatrixExp(MatrixOp):
+class MatrixExp(SquareOp):
     """``exp(A)``, the sum of ``A**k / k!``."""
 
     refuses: ClassVar[bool] = True
-
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
+    sampled = staticmethod(draws)
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
@@ -71,10 +68,6 @@ class MatrixExp(MatrixOp):
         (a_dot,) = tangents
         return None if a_dot is None else _directional(primals[0], a_dot)
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(MatrixExp(), (draws(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
-
 
 def _directional(a: O, direction: O) -> O:
     """The derivative of ``exp`` at ``a`` in a direction."""
@@ -85,6 +78,4 @@ def _directional(a: O, direction: O) -> O:
     return narrow(narrow(found, last - 1, 0, n), last, n, n)
 
 
-def matrix_exp(a: O) -> O:
-    """``exp(A)`` of square matrices, any batch axes in front."""
-    return bind(MatrixExp(), a)
+matrix_exp = unary(MatrixExp())

@@ -33,8 +33,7 @@ class Geqrf(MatrixOp):
         packed, tau = np.linalg.qr(a, mode="raw")
         return np.ascontiguousarray(packed.swapaxes(-1, -2)).astype(a.dtype), np.asarray(tau).astype(a.dtype)
 
-    vjp = not_differentiable("torch defines no derivative of the packed factors; use linalg.qr")
-    jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.qr")
+    vjp = jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.qr")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -24,7 +24,7 @@ from autojit.core.user_warnings import warn_beside_error
 from autojit.ir.op import O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.indexing import out_of_range
-from autojit.ops.joining import select, stack
+from autojit.ops.joining import one_by_one
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 
@@ -193,8 +193,7 @@ class InRange(Elementwise):
     accepts: ClassVar[tuple[str, ...]] = ("int",)
     is_cheap: ClassVar[bool] = False
     refuses: ClassVar[bool] = True
-    vjp = not_differentiable("a condition is piecewise constant")
-    jvp = not_differentiable("a condition is piecewise constant")
+    vjp = jvp = not_differentiable("a condition is piecewise constant")
 
     def result_dtype(self, dtype: DType) -> DType:
         return bool_
@@ -237,8 +236,7 @@ class Refusal(Op):
 
     op: Op
 
-    vjp = not_differentiable("whether an op refuses is piecewise constant")
-    jvp = not_differentiable("whether an op refuses is piecewise constant")
+    vjp = jvp = not_differentiable("whether an op refuses is piecewise constant")
 
     def result_type(self, *operands: TensorType) -> TensorType:
         self.op.result_type(*operands)
@@ -252,9 +250,7 @@ class Refusal(Op):
         return np.zeros((), np.int64)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
-        pairs = list(zip(args, batched, strict=True))
-        return stack([bind(self, *[select(a, 0, k) if flag else a for a, flag in pairs]) for k in range(extent)])
+        return one_by_one(self, args, batched)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -17,9 +17,9 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, bind_all
-from autojit.ops.base import Structured, normalize_axis
+from autojit.ops.base import Structured, conjugate, normalize_axis
 from autojit.ops.by_name import apply
-from autojit.ops.indexing import Gather
+from autojit.ops.indexing import Picking
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, pad, slice_axis
 
@@ -75,7 +75,7 @@ class Cumulative(Structured):
             # x_bar[k] = before[k] * s[k] with s[k] = y_bar[k] + x[k + 1] * s[k + 1]
             before = _shifted(result, self.axis, self.reverse, 1)
             ratio = _shifted(x, self.axis, not self.reverse, 1)
-            return (apply("mul", _conj(before), bind(back, _conj(ratio), y_bar)),)
+            return (apply("mul", conjugate(before), bind(back, conjugate(ratio), y_bar)),)
         # x_bar[k] = exp(x[k] - y[k]) * s[k] with s[k] = y_bar[k] + exp(y[k] - y[k + 1]) * s[k + 1]
         after = _shifted(result, self.axis, not self.reverse, 0)
         return (apply("mul", _exp_difference(x, result), bind(back, _exp_difference(result, after), y_bar)),)
@@ -145,8 +145,8 @@ class LinearRecurrence(Structured):
         a = primals[0]
         # t[i] = y_bar[i] + a[i + 1] * t[i + 1];  b_bar = t,  a_bar[i] = t[i] * s[i - 1]
         ahead = _shifted(a, self.axis, not self.reverse, 0)
-        b_bar = bind(LinearRecurrence(self.axis, not self.reverse), _conj(ahead), y_bar)
-        return (lambda: apply("mul", b_bar, _conj(_shifted(result, self.axis, self.reverse, 0))), b_bar)
+        b_bar = bind(LinearRecurrence(self.axis, not self.reverse), conjugate(ahead), y_bar)
+        return (lambda: apply("mul", b_bar, conjugate(_shifted(result, self.axis, self.reverse, 0))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
@@ -169,13 +169,11 @@ class LinearRecurrence(Structured):
 
 
 @record
-class CumulativeExtreme(Structured):
+class CumulativeExtreme(Picking):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 
-    n_outputs: ClassVar[int] = 2
     kind: str
     axis: int
-    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if self.kind not in ("max", "min"):
@@ -195,17 +193,6 @@ class CumulativeExtreme(Structured):
         count = np.arange(x.shape[self.axis], dtype=np.int64).reshape(shape)
         reaches = (x == values) | (x != x)
         return values, np.maximum.accumulate(np.where(reaches, count, 0), self.axis)
-
-    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
-        values_bar = y_bar[0]
-        if values_bar is None:
-            return (None,)
-        zero = values_bar._literal(0, primals[0].spec)
-        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
-
-    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(CumulativeExtreme(self.kind, self.axis + 1), args[0])
@@ -248,10 +235,6 @@ def _exp_difference(x: O, y: O) -> O:
     difference = apply("sub", x, y)
     zero = difference._literal(0, difference.spec)
     return apply("exp", apply("where", apply("eq", x, y), zero, difference))
-
-
-def _conj(x: O) -> O:
-    return apply("conj", x) if x.spec.dtype.is_complex else x
 
 
 def cumsum(x: O, axis: int, reverse: bool = False) -> O:

@@ -317,6 +317,15 @@ class Pad(Reindex):
         ]
 
 
+def jointly_linear_jvp(self: Op, primals: Operands, result: O, tangents: Operands, others: Operands = ()) -> Any:
+    """The ``jvp`` of an op linear in all operands but ``others``: itself on tangents, zeros for symbolic ones."""
+    like = next((t for t in tangents if t is not None), None)
+    if like is None:
+        return None
+    filled = [like._literal(0, p.spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+    return bind(self, *filled, *others)
+
+
 @record
 class SliceUpdate(Structured):
     """``base`` with ``base[starts : ... : steps]`` replaced by ``piece``; the region is as large as the piece."""
@@ -345,8 +354,7 @@ class SliceUpdate(Structured):
         shape, zero = primals[1].spec.shape, primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, zero)), lambda: bind(self.region(shape), y_bar))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
+    jvp = jointly_linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, piece = batch_all(args, batched)
@@ -480,12 +488,3 @@ def batch_all(args: Operands, batched: tuple[bool, ...]) -> list[Any]:
     """Give the operands without a batch axis one, by broadcasting."""
     extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
     return [a if flag else broadcast_to(a, (extent, *a.spec.shape)) for a, flag in zip(args, batched, strict=True)]
-
-
-def linear_in_both(op: Op, primals: Operands, tangents: Operands) -> Any:
-    """The JVP of an op linear in its floating operands: itself on the tangents, zeros for symbolic zeros."""
-    if all(t is None for t in tangents):
-        return None
-    like = next(t for t in tangents if t is not None)
-    filled = [like._literal(0, p.spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
-    return bind(op, *filled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,8 +16,8 @@ from autojit.ir.op import O, Operands, bind, bind_all, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_base import Pointwise
-from autojit.ops.indexing import Gather, gather_nd
-from autojit.ops.joining import select, stack
+from autojit.ops.indexing import Gather, Picking, gather_nd
+from autojit.ops.joining import one_by_one, select
 from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape
 
@@ -39,17 +38,15 @@ _SHORT_LINE = 256  # below, sorting all lines at once beats selecting in each
 
 
 @record
-class Sort(Structured):
+class Sort(Picking):
     """(values, positions) in order along ``axis``; equal elements keep their order; NaN counts as greatest.
 
     With ``ranks``, only places start .. stop - 1 of that order: what a selection finds without sorting the rest.
     """
 
-    n_outputs: ClassVar[int] = 2
     axis: int
     descending: bool
     ranks: tuple[int, int] | None = None
-    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if x.dtype.is_complex:
@@ -89,17 +86,6 @@ class Sort(Structured):
         assert self.ranks is not None
         piece = (slice(None),) * self.axis + (slice(*self.ranks),)
         return whole[0][piece].copy(), whole[1][piece].copy()
-
-    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
-        values_bar = y_bar[0]
-        if values_bar is None:
-            return (None,)
-        zero = values_bar._literal(0, primals[0].spec)
-        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
-
-    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(Sort(self.axis + 1, self.descending, self.ranks), args[0])
@@ -210,8 +196,7 @@ class Searchsorted(Structured):
             place[...] = np.searchsorted(line, value, side)
         return found.reshape(values.shape)
 
-    vjp = not_differentiable("a position is piecewise constant")
-    jvp = not_differentiable("a position is piecewise constant")
+    vjp = jvp = not_differentiable("a position is piecewise constant")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sorted, values = args
@@ -247,8 +232,7 @@ class DataDependent(Structured, abstract=True):
             self.remedy,
         )
 
-    vjp = not_differentiable("the result holds positions or counts")
-    jvp = not_differentiable("the result holds positions or counts")
+    vjp = jvp = not_differentiable("the result holds positions or counts")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         raise ShapeError(f"{self.name}: examples of a batch would have results of different shapes", fix=self.remedy)
@@ -280,13 +264,10 @@ class RowOrder(Structured):
         columns = [np.zeros(len(x), np.int8), *_sort_keys(x).T[::-1]]
         return np.lexsort(columns).astype(np.int64, copy=False)
 
-    vjp = not_differentiable("positions are whole numbers")
-    jvp = not_differentiable("positions are whole numbers")
+    vjp = jvp = not_differentiable("positions are whole numbers")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        (x,) = args
-        rows = [bind(self, select(x, 0, k)) for k in range(x.spec.shape[0])]
-        return stack(rows)
+        return one_by_one(self, args, batched)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -301,8 +282,7 @@ class UniqueValues(Pointwise):
 
     ufunc = np.positive
     accepts: ClassVar[tuple[str, ...]] = ("float", "int", "uint", "bool")
-    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
-    jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
+    vjp = jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
 
     def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         return arrays[0].copy()

@@ -5,7 +5,6 @@ A source has nobody to say whether it computes or records, nor where: its functi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -17,8 +16,8 @@ from autojit.core.records import record
 from autojit.core.sizes import hint_of
 from autojit.core.structure import structure
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op, Operands
-from autojit.ops.base import Source, Structured
+from autojit.ir.op import O, Op
+from autojit.ops.base import Constants, Source, Structured
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class Iota(Source):
 
 
 @record
-class Constant(Structured):
+class Constant(Constants, Structured):
     """A small table known when the graph is built; ``data`` is the hexadecimal text of its little-endian bytes."""
 
     data: str
@@ -134,15 +133,6 @@ class Constant(Structured):
     def eager(self) -> NDArray[Any]:
         flat = np.frombuffer(bytes.fromhex(self.data), self.dtype.numpy)
         return flat.reshape(self.shape).copy()
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return ()
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        raise AssertionError("a source has no operands to batch")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -16,8 +16,9 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import O, Operands, bind, not_differentiable
 from autojit.ops.by_name import apply
+from autojit.ops.elementwise_base import unary
 from autojit.ops.failed_matrices import failed_matrix
-from autojit.ops.linalg import MatrixOp, TriangularSolve, has, require_matrix, well_conditioned
+from autojit.ops.linalg import MatrixOp, SquareOp, TriangularSolve, has, require_matrix, well_conditioned
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples
 from autojit.ops.triangles import eye, tril, triu
@@ -79,10 +80,7 @@ class LuPivots(MatrixOp):
                 _require_pivots(packed)
         return pivots.reshape(*a.shape[:-2], count)
 
-    vjp = not_differentiable("the choice of pivots is piecewise constant")
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None
+    vjp = jvp = not_differentiable("the choice of pivots is piecewise constant")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -122,22 +120,15 @@ class PivotOrder(MatrixOp):
             order[:, k] = taken
         return order.reshape(*pivots.shape[:-1], self.m)
 
-    vjp = not_differentiable("an order of rows has no derivative")
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None
+    vjp = jvp = not_differentiable("an order of rows has no derivative")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
         return [(PivotOrder(3), (np.array([2, 3, 3], np.int32),))] if dtype is int32 else []
 
 
-class LuSquare(MatrixOp):
+class LuSquare(SquareOp):
     """``L`` (unit diagonal, not stored) and ``U`` of square matrices in one, without exchanges of rows."""
-
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         if a.size == 0:
@@ -165,12 +156,6 @@ class LuSquare(MatrixOp):
         inner = adjoint_matrix(bind(TriangularSolve(False), adjoint_matrix(upper), adjoint_matrix(left)))
         return apply("add", matmul(lower, tril(inner, -1)), matmul(triu(inner), upper))
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        if not has(dtype):
-            return []
-        return [(LuSquare(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))]
-
 
 def _lower(packed: O) -> O:
     n = packed.spec.shape[-1]
@@ -187,6 +172,4 @@ def pivot_order(pivots: O, m: int) -> O:
     return bind(PivotOrder(m), pivots)
 
 
-def lu_square(a: O) -> O:
-    """The factors of square matrices without exchanges, in one."""
-    return bind(LuSquare(), a)
+lu_square = unary(LuSquare())

@@ -25,7 +25,7 @@ from autojit.ops.shape import (
     Slice,
     View,
     batch_all,
-    linear_in_both,
+    jointly_linear_jvp,
     pad,
     permute,
     reshape,
@@ -174,7 +174,7 @@ class Unfold(View):
             total = part if total is None else bind(Op.registry["add"](), total, part)
         return (total,)
 
-    def _spread(self, part: Any, start: int, extent: int) -> Any:
+    def _spread(self, part: O, start: int, extent: int) -> O:
         """Lay non-overlapping window pieces, which begin ``start`` into their windows, along an axis of ``extent``."""
         ndim = part.spec.ndim
         windows, length = part.spec.shape[self.axis], part.spec.shape[-1]
@@ -190,7 +190,7 @@ class Unfold(View):
         high[self.axis] = extent - start - line.spec.shape[self.axis]
         return pad(line, low, high)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         if self.size > self.step:
             raise ShapeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
@@ -254,7 +254,7 @@ class ViewUpdate(Structured):
         result[...] = flat.reshape(base.shape)
         return result
 
-    def show(self, base: Any) -> Any:
+    def show(self, base: O) -> O:
         """The chain of views applied to a base."""
         for op in self.chain:
             base = bind(op, base)
@@ -273,7 +273,7 @@ class ViewUpdate(Structured):
             piece = cast(View, op).unview(within, piece)
         return piece
 
-    def _by_places(self, base: Any, piece: Any) -> Any:
+    def _by_places(self, base: O, piece: O) -> O:
         """The same where a part of an expanded tensor is written: which of the elements that show one place it holds is
         not to be seen any more when the expansion is undone.
         """
@@ -287,8 +287,7 @@ class ViewUpdate(Structured):
         piece = primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, piece)), lambda: self.show(y_bar))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
+    jvp = jointly_linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, piece = batch_all(args, batched)

@@ -16,22 +16,14 @@ from autojit.optim.arithmetic import (
     root,
     shared,
     sqrt,
-    step_counter,
     with_decay,
     zeros_like,
 )  # fmt: skip
-from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
+from autojit.optim.given import check, check_common, options
+from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing
-
-
-def _begin_moments(p: Tensor, state: dict[str, Any], second: str) -> None:
-    """The counter and the moments of a parameter at its first step."""
-    if not state:
-        state["step"] = step_counter()
-        state["exp_avg"] = zeros_like(p)
-        state[second] = zeros_like(p)
 
 
 def _moments(p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> tuple[Any, Any, Any]:
@@ -71,6 +63,8 @@ class Adam(Optimizer):
     ``amsgrad`` divides by the greatest v so far (Reddi et al., ICLR 2018); ``decoupled_weight_decay`` makes it AdamW.
     """
 
+    _zeros = ("exp_avg", "exp_avg_sq")
+
     def __init__(
         self,
         params: Params,
@@ -87,22 +81,16 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            **hints(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused),
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
+        defaults = options(
+            "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay",
+            locals(),
+        )
         check_common(defaults, "eps", "betas", "weight_decay")
         _check_tensors(lr, betas, bool(foreach) and not capturable)
         super().__init__(params, defaults)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        _begin_moments(p, state, "exp_avg_sq")
+        super()._begin(p, grad, state, group)
         if group.plain("amsgrad") and "max_exp_avg_sq" not in state:
             state["max_exp_avg_sq"] = zeros_like(p)
 
@@ -148,6 +136,8 @@ class AdamW(Adam):
 class Adamax(Optimizer):
     """Adam with the infinity norm in place of the second moment. Source: arXiv:1412.6980, section 7."""
 
+    _zeros = ("exp_avg", "exp_inf")
+
     def __init__(
         self,
         params: Params,
@@ -161,19 +151,9 @@ class Adamax(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            **hints(foreach=foreach, differentiable=differentiable, capturable=capturable),
-        }
+        defaults = options("lr betas eps weight_decay maximize foreach differentiable capturable", locals())
         check_common(defaults, "eps", "betas", "weight_decay")
         super().__init__(params, defaults)
-
-    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        _begin_moments(p, state, "exp_inf")
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, False)
@@ -185,6 +165,8 @@ class Adamax(Optimizer):
 
 class NAdam(Optimizer):
     """Adam with Nesterov momentum and a momentum schedule. Source: Dozat, ICLR workshop 2016."""
+
+    _zeros = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -201,22 +183,17 @@ class NAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            **hints(foreach=foreach, capturable=capturable, differentiable=differentiable),
-        }
+        defaults = options(
+            "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable "
+            "differentiable",
+            locals(),
+        )
         check_common(defaults, "eps", "betas", "weight_decay")
         check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
         super().__init__(params, defaults)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        _begin_moments(p, state, "exp_avg_sq")
+        super()._begin(p, grad, state, group)
         if "mu_product" not in state:
             state["mu_product"] = lasting(lambda: aj.ones((), dtype=aj.float32, device="cpu"))
 
@@ -239,6 +216,8 @@ class NAdam(Optimizer):
 class RAdam(Optimizer):
     """Adam whose adaptive part waits until its variance is tractable. Source: arXiv:1908.03265."""
 
+    _zeros = ("exp_avg", "exp_avg_sq")
+
     def __init__(
         self,
         params: Params,
@@ -253,20 +232,12 @@ class RAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            **hints(foreach=foreach, capturable=capturable, differentiable=differentiable),
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
+        defaults = options(
+            "lr betas eps weight_decay maximize foreach capturable differentiable decoupled_weight_decay",
+            locals(),
+        )
         check_common(defaults, "eps", "betas", "weight_decay")
         super().__init__(params, defaults)
-
-    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        _begin_moments(p, state, "exp_avg_sq")
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))

@@ -21,7 +21,8 @@ from autojit.optim.arithmetic import (
     with_decay,
     zeros_like,
 )  # fmt: skip
-from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
+from autojit.optim.given import check, check_common, options
+from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing
@@ -32,6 +33,8 @@ class RMSprop(Optimizer):
 
     Source: Hinton, Neural Networks for Machine Learning, lecture 6.5; centred form: arXiv:1308.0850.
     """
+
+    _zeros = ("square_avg",)
 
     def __init__(
         self,
@@ -47,23 +50,16 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            **hints(capturable=capturable, foreach=foreach, differentiable=differentiable),
-            "maximize": maximize,
-        }
+        defaults = options(
+            "lr momentum alpha eps centered weight_decay capturable foreach differentiable maximize",
+            locals(),
+        )
         check_common(defaults, "eps", "momentum", "weight_decay", "alpha")
         super().__init__(params, defaults)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
-            state["step"] = step_counter()
-            state["square_avg"] = zeros_like(p)
+            super()._begin(p, grad, state, group)
             if has(group, "momentum"):
                 state["momentum_buffer"] = zeros_like(p)
             if group.plain("centered"):
@@ -104,15 +100,10 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            **hints(foreach=foreach, differentiable=differentiable, fused=fused),
-            "maximize": maximize,
-        }
+        defaults = options(
+            "lr lr_decay eps weight_decay initial_accumulator_value foreach differentiable fused maximize",
+            locals(),
+        )
         check_common(defaults, "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
         super().__init__(params, defaults)
         for group in self.param_groups:
@@ -137,6 +128,8 @@ class Adagrad(Optimizer):
 class Adadelta(Optimizer):
     """Steps in the units of the parameter: p -= lr rms(past steps) / rms(g) g. Source: arXiv:1212.5701."""
 
+    _zeros = ("square_avg", "acc_delta")
+
     def __init__(
         self,
         params: Params,
@@ -150,23 +143,10 @@ class Adadelta(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            **hints(capturable=capturable, foreach=foreach, differentiable=differentiable),
-        }
+        defaults = options("lr rho eps weight_decay maximize capturable foreach differentiable", locals())
         check_common(defaults, "eps", "weight_decay")
         check(0.0 <= rho <= 1.0, "rho value", rho)
         super().__init__(params, defaults)
-
-    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        if not state:
-            state["step"] = step_counter()
-            state["square_avg"] = zeros_like(p)
-            state["acc_delta"] = zeros_like(p)
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         advance(state["step"])
@@ -182,6 +162,8 @@ class Adadelta(Optimizer):
 class Rprop(Optimizer):
     """Steps by the sign of the gradient, each with a size that grows or shrinks. Source: Riedmiller, ICNN 1993."""
 
+    _zeros = ("prev",)
+
     def __init__(
         self,
         params: Params,
@@ -194,13 +176,7 @@ class Rprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            **hints(foreach=foreach, differentiable=differentiable, capturable=capturable),
-            "maximize": maximize,
-        }
+        defaults = options("lr etas step_sizes foreach differentiable capturable maximize", locals())
         check_common(defaults)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
@@ -208,8 +184,7 @@ class Rprop(Optimizer):
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
-            state["step"] = step_counter()
-            state["prev"] = zeros_like(p)
+            super()._begin(p, grad, state, group)
             state["step_size"] = full_like(p, float(group.plain("lr")))
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
@@ -243,15 +218,7 @@ class ASGD(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            **hints(foreach=foreach, differentiable=differentiable, capturable=capturable),
-            "maximize": maximize,
-        }
+        defaults = options("lr lambd alpha t0 weight_decay foreach differentiable capturable maximize", locals())
         check_common(defaults, "weight_decay")
         super().__init__(params, defaults)
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autojit.core.counted_dict import OF_DICT, counting
+from autojit.core.counted_dict import ItemByItem, counting
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor.state import bump_guard_epoch, is_tracing
 from autojit.tensor.state import state as now
@@ -36,25 +36,9 @@ def count_change(made_in: Any, what: str) -> None:
     bump_guard_epoch()
 
 
-def _outside_steps(kind: type, *names: str) -> Callable[[type], type]:
-    """A class decorator: these methods of a ``kind`` count as changes, which steps do not make."""
-
-    def decorate(cls: type) -> type:
-        for name in names:
-            setattr(cls, name, _counted(vars(cls).get(name, getattr(kind, name)), name))
-        return cls
-
-    return decorate
-
-
-def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        count_change(getattr(self, "made_in", made_now()), self.what)
-        return method(self, *args, **kwargs)
-
-    counted.__name__ = name
-    counted.__doc__ = method.__doc__
-    return counted
+def _outside_steps(*names: str) -> Callable[[type], type]:
+    """A class decorator: these methods count as changes, which steps do not make."""
+    return counting(*names, note=lambda table: count_change(getattr(table, "made_in", made_now()), table.what))
 
 
 def _note_key(table: dict[Any, Any], key: Any) -> None:
@@ -63,8 +47,8 @@ def _note_key(table: dict[Any, Any], key: Any) -> None:
         bump_guard_epoch()
 
 
-@counting(dict, *OF_DICT)
-class ParameterState(dict[str, Any]):
+@counting("__delitem__", "clear", "pop", "popitem")
+class ParameterState(ItemByItem[str]):
     """What an optimiser keeps for one parameter."""
 
     __slots__ = ()
@@ -73,11 +57,6 @@ class ParameterState(dict[str, Any]):
         _note_key(self, key)
         dict.__setitem__(self, key, value)
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several values."""
-        for key, value in dict(*args, **kwargs).items():
-            self[key] = value
-
     def __copy__(self) -> dict[str, Any]:
         return dict(self)
 
@@ -85,8 +64,8 @@ class ParameterState(dict[str, Any]):
         return ParameterState, (dict(self),)
 
 
-@_outside_steps(dict, "__delitem__", "clear", "pop", "popitem")
-class OptimizerState(defaultdict[Any, Any]):
+@_outside_steps("__delitem__", "clear", "pop", "popitem")
+class OptimizerState(ItemByItem[Any], defaultdict[Any, Any]):
     """What an optimiser keeps, by parameter: a dictionary is made for a parameter that has none."""
 
     what = "state"
@@ -100,26 +79,11 @@ class OptimizerState(defaultdict[Any, Any]):
         _note_key(self, key)
         super().__setitem__(key, ParameterState(value) if type(value) is dict else value)
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several values."""
-        for key, value in dict(*args, **kwargs).items():
-            self[key] = value
-
-    def __ior__(self, other: Any) -> OptimizerState:  # type: ignore[misc]
-        self.update(other)
-        return self
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The value of ``key``, which becomes ``default`` when absent."""
-        if key not in self:
-            self[key] = default
-        return self[key]
-
     def __reduce__(self) -> tuple[Any, ...]:
         return OptimizerState, (dict(self),)
 
 
-@_outside_steps(list, *_OF_LIST)
+@_outside_steps(*_OF_LIST)
 class CountedList(list[Any]):
     """The parameters of a group."""
 
@@ -131,9 +95,7 @@ class CountedList(list[Any]):
         self.made_in = made_now()
 
 
-@_outside_steps(
-    list, "__setitem__", "__delitem__", "append", "insert", "pop", "remove", "clear", "reverse", "sort", "__imul__"
-)
+@_outside_steps(*(name for name in _OF_LIST if name not in ("extend", "__iadd__")))
 class ParamGroups(list[ParamGroup]):
     """An optimiser's groups; a dictionary that is put in becomes one."""
 

@@ -8,7 +8,8 @@ from typing import Any
 import autojit as aj
 from autojit.core.errors import UsageError
 from autojit.optim.arithmetic import advance, axpy_, has, lasting, lerp_, step_counter, zeros_like
-from autojit.optim.optimizer import Optimizer, Params, hints
+from autojit.optim.given import options
+from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing
@@ -85,10 +86,7 @@ class Adafactor(Optimizer):
         ):
             if not holds:
                 raise ValueError(what)
-        defaults = {
-            "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
-            **hints(foreach=foreach), "maximize": maximize,
-        }  # fmt: skip
+        defaults = options("lr beta2_decay eps d weight_decay foreach maximize", locals())
         super().__init__(params, defaults)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
@@ -168,10 +166,7 @@ class Muon(Optimizer):
             raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        defaults = {
-            "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-        }  # fmt: skip
+        defaults = options("lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn", locals())
         super().__init__(params, defaults)
         for group in self.param_groups:
             for p in group["params"]:

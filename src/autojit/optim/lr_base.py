@@ -10,8 +10,9 @@ import bisect
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
+from typing import Any, TypeVar
 
 from autojit.core.user_warnings import warn
 from autojit.optim.optimizer import Optimizer
@@ -19,6 +20,7 @@ from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 
+T = TypeVar("T")
 LrFunction = Callable[[int], float]
 
 
@@ -34,6 +36,15 @@ def set_value(group: ParamGroup, name: str, value: Any) -> None:
 def value_of(x: Any) -> Any:
     """A copy of a hyper-parameter that later changes do not reach."""
     return float(x) if isinstance(x, Tensor) else x
+
+
+def per_group(optimizer: Optimizer, value: T | Sequence[T], refusal: str) -> list[T]:
+    """One value for every group, or a list of one per group; else ValueError, in which {0} should be and {1} are."""
+    count = len(optimizer.param_groups)
+    values: list[Any] = list(value) if isinstance(value, list | tuple) else [value] * count
+    if len(values) != count:
+        raise ValueError(refusal.format(count, len(values)))
+    return values
 
 
 def _after_captured_steps(step: Callable[..., None]) -> Callable[..., None]:
@@ -132,6 +143,9 @@ class LRScheduler:
                 values = closed_form()
         finally:
             self._get_lr_called_within_step = False
+        self._set(values)
+
+    def _set(self, values: Iterable[Any]) -> None:
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
             set_value(group, "lr", lr)
         self._last_lr = self._current()
@@ -158,14 +172,20 @@ class LambdaLR(LRScheduler):
     """The initial rate times a function of the epoch (one function, or one per group)."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: LrFunction | list[LrFunction], last_epoch: int = -1) -> None:
-        self.lr_lambdas = _per_group(lr_lambda, optimizer, "lr_lambdas")
+        self.lr_lambdas = per_group(optimizer, lr_lambda, "Expected {0} lr_lambdas, but got {1}")
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        return _state_with_callables(super().state_dict())
+        """Functions have no state to save; callable objects give their attributes."""
+        saved = [None if isinstance(f, FunctionType) else dict(f.__dict__) for f in self.lr_lambdas]
+        return {**super().state_dict(), "lr_lambdas": saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        _load_with_callables(self, state_dict)
+        state = dict(state_dict)
+        for function, saved in zip(self.lr_lambdas, state.pop("lr_lambdas"), strict=True):
+            if saved is not None:
+                function.__dict__.update(saved)
+        self.__dict__.update(state)
 
     def get_lr(self) -> list[Any]:
         return [base * factor(self.last_epoch) for factor, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
@@ -179,31 +199,6 @@ class MultiplicativeLR(LambdaLR):
             return self._current()
         factors = (factor(self.last_epoch) for factor in self.lr_lambdas)
         return [lr * factor for lr, factor in zip(self._current(), factors, strict=True)]
-
-
-def _per_group(function: Any, optimizer: Optimizer, what: str) -> list[Any]:
-    count = len(optimizer.param_groups)
-    if not isinstance(function, list | tuple):
-        return [function] * count
-    if len(function) != count:
-        raise ValueError(f"Expected {count} {what}, but got {len(function)}")
-    return list(function)
-
-
-def _state_with_callables(state: dict[str, Any]) -> dict[str, Any]:
-    """Functions have no state to save; callable objects give their attributes."""
-    saved = [
-        None if isinstance(function, type(_per_group)) else dict(function.__dict__) for function in state["lr_lambdas"]
-    ]
-    return {**state, "lr_lambdas": saved}
-
-
-def _load_with_callables(schedule: LambdaLR, state_dict: dict[str, Any]) -> None:
-    state = dict(state_dict)
-    for function, saved in zip(schedule.lr_lambdas, state.pop("lr_lambdas"), strict=True):
-        if saved is not None:
-            function.__dict__.update(saved)
-    schedule.__dict__.update(state)
 
 
 class StepLR(LRScheduler):

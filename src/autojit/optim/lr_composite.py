@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsFloat
 
-from autojit.optim.lr_base import LRScheduler, set_value, value_of
+from autojit.optim.lr_base import LRScheduler, per_group, set_value, value_of
 from autojit.optim.optimizer import Optimizer
 
 
@@ -123,15 +123,13 @@ class ReduceLROnPlateau(LRScheduler):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         if mode not in ("min", "max"):
-            raise ValueError("mode " + str(mode) + " is unknown!")
+            raise ValueError(f"mode {mode} is unknown!")
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError("threshold mode " + str(threshold_mode) + " is unknown!")
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.optimizer = optimizer
         self.factor = factor
         self.default_min_lr: float | None = None if isinstance(min_lr, list | tuple) else min_lr
-        self.min_lrs = list(min_lr) if isinstance(min_lr, list | tuple) else [min_lr] * len(optimizer.param_groups)
-        if len(self.min_lrs) != len(optimizer.param_groups):
-            raise ValueError(f"expected {len(optimizer.param_groups)} min_lrs, got {len(self.min_lrs)}")
+        self.min_lrs = per_group(optimizer, min_lr, "expected {0} min_lrs, got {1}")
         self.patience = patience
         self.cooldown = cooldown
         self.eps = eps

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from autojit.optim.lr_base import LRScheduler, set_value
+from autojit.optim.lr_base import LRScheduler, per_group, set_value
 from autojit.optim.optimizer import Optimizer
 from autojit.optim.param_group import ParamGroup
 
 
-def _for_groups(optimizer: Optimizer, value: Any, name: str) -> list[Any]:
-    count = len(optimizer.param_groups)
-    if not isinstance(value, list | tuple):
-        return [value] * count
-    if len(value) != count:
-        raise ValueError(f"expected {count} values for {name}, got {len(value)}")
-    return list(value)
+def _for_groups(optimizer: Optimizer, value: float | Sequence[float], name: str) -> list[float]:
+    return per_group(optimizer, value, f"expected {{0}} values for {name}, got {{1}}")
 
 
 def _uses_beta1(optimizer: Optimizer) -> bool:
@@ -32,6 +27,14 @@ def _set_momentum(group: ParamGroup, momentum: float, uses_beta1: bool) -> None:
         group["betas"] = (momentum, *group["betas"][1:])
     else:
         group["momentum"] = momentum
+
+
+def _begin_momentum(optimizer: Optimizer, lows: list[float], highs: list[float], uses_beta1: bool) -> None:
+    """Every group begins with its greatest momentum, and notes between which it goes."""
+    for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
+        _set_momentum(group, high, uses_beta1)
+        group["max_momentum"] = high
+        group["base_momentum"] = low
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -71,9 +74,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self._place(epoch)
         self._step_count += 1
         self.last_epoch = math.floor(epoch)
-        for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
-            set_value(group, "lr", lr)
-        self._last_lr = self._current()
+        self._set(self.get_lr())
 
     def _place(self, epoch: float) -> None:
         """In which cycle an epoch is, and where."""
@@ -128,12 +129,7 @@ class CyclicLR(LRScheduler):
             self.base_momentums = _for_groups(optimizer, base_momentum, "base_momentum")
             self.max_momentums = _for_groups(optimizer, max_momentum, "max_momentum")
             if last_epoch == -1:
-                for group, high, low in zip(
-                    optimizer.param_groups, self.max_momentums, self.base_momentums, strict=True
-                ):
-                    _set_momentum(group, high, self.use_beta1)
-                    group["max_momentum"] = high
-                    group["base_momentum"] = low
+                _begin_momentum(optimizer, self.base_momentums, self.max_momentums, self.use_beta1)
         super().__init__(optimizer, last_epoch)
         self.base_lrs = first_lrs
 
@@ -209,16 +205,10 @@ class OneCycleLR(LRScheduler):
         if cycle_momentum:
             self.use_beta1 = _uses_beta1(optimizer)
             if last_epoch == -1:
-                self._prepare_momentum(optimizer, base_momentum, max_momentum)
+                lows = _for_groups(optimizer, base_momentum, "base_momentum")
+                highs = _for_groups(optimizer, max_momentum, "max_momentum")
+                _begin_momentum(optimizer, lows, highs, self.use_beta1)
         super().__init__(optimizer, last_epoch)
-
-    def _prepare_momentum(self, optimizer: Optimizer, low: Any, high: Any) -> None:
-        lows = _for_groups(optimizer, low, "base_momentum")
-        highs = _for_groups(optimizer, high, "max_momentum")
-        for group, base, top in zip(optimizer.param_groups, lows, highs, strict=True):
-            _set_momentum(group, top, self.use_beta1)
-            group["max_momentum"] = top
-            group["base_momentum"] = base
 
     def _between(self, start: float, end: float, share: float) -> float:
         if self._anneal_func_type == "cos":

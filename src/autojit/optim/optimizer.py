@@ -19,8 +19,9 @@ from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
-from autojit.optim.arithmetic import StepCall, part_counters, stepping
+from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
+from autojit.optim.given import check_parameter, listed
 from autojit.optim.kept_state import kept_state
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
@@ -32,32 +33,6 @@ from autojit.tensor.tensor import type_of
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
 Moving = tuple[Tensor, Tensor, dict[str, Any], ParamGroup]  # a parameter, its gradient, its state, its group
-
-_INERT = ("foreach", "fused", "capturable")  # execution hints of torch's: the compiler fuses every update anyway
-
-
-def check(condition: bool, what: str, value: object) -> None:
-    """ValueError ``Invalid {what}: {value}`` unless the condition holds."""
-    if not condition:
-        raise ValueError(f"Invalid {what}: {value}")
-
-
-def check_common(defaults: dict[str, Any], *names: str) -> None:
-    """The checks all algorithms share: learning rate, eps, weight decay, betas."""
-    lr = defaults["lr"]
-    if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-    else:
-        check(lr >= 0.0, "learning rate", lr)
-    labels = {"eps": "epsilon value", "weight_decay": "weight_decay value"}
-    for name in names:
-        if name == "betas":
-            for place, beta in enumerate(defaults["betas"]):
-                check(0.0 <= beta < 1.0, f"beta parameter at index {place}", beta)
-        else:
-            check(defaults[name] >= 0.0, labels.get(name, f"{name} value"), defaults[name])
-
 
 _all_step_pre_hooks: dict[int, Callable[..., Any]] = hooks_of_all("before the steps of all optimisers")
 _all_step_post_hooks: dict[int, Callable[..., Any]] = hooks_of_all("after the steps of all optimisers")
@@ -213,14 +188,14 @@ class Optimizer:
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         group = ParamGroup(param_group)
-        params = _listed(dict.__getitem__(group, "params"))
+        params = listed(dict.__getitem__(group, "params"))
         if any(isinstance(p, tuple) for p in params):
             if not all(isinstance(p, tuple) for p in params):
                 raise ValueError("all optimizer params should be with/without names. Some param names are missing")
             dict.__setitem__(group, "param_names", [name for name, _ in params])
             params = [p for _, p in params]
         for p in params:
-            _check_parameter(p, bool(self.defaults.get("differentiable")))
+            check_parameter(p, bool(self.defaults.get("differentiable")))
         dict.__setitem__(group, "params", params)
         for name, default in self.defaults.items():
             dict.setdefault(group, name, default)
@@ -272,11 +247,16 @@ class Optimizer:
 
     step = _with_hooks(step)
     takes_sparse = False  # whether ``_update`` knows sparse gradients
+    _zeros: tuple[str, ...] = ()  # state that begins as zeros in the likeness of the parameter
 
     def _accept(self, grad: Tensor) -> None:
         """Raise what a gradient is refused with."""
         if grad.layout is not strided and not self.takes_sparse:
-            raise _refused(self, grad)
+            raise UsageError(
+                f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead",
+                {"gradient": grad},
+                "use SparseAdam, SGD or Adagrad for this parameter, or a layer with sparse=False",
+            )
 
     def _make_ready(self, moving: Sequence[Moving]) -> None:
         """Before parameters move: all of them have state, and share no counter with those that rest."""
@@ -308,7 +288,11 @@ class Optimizer:
         self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(state), group)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        """Make what ``state`` lacks: everything at the first step of ``p``."""
+        """Make what ``state`` lacks: everything at the first step of ``p``, by default a counter and ``_zeros``."""
+        if self._zeros and not state:
+            state["step"] = step_counter()
+            for name in self._zeros:
+                state[name] = zeros_like(p)
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""
@@ -440,31 +424,6 @@ class Optimizer:
         return add_hook(self._state_hooks["load_state_dict_post"], hook, prepend)
 
 
-def hints(**options: Any) -> dict[str, Any]:
-    """torch's execution hints as group options, kept so that state dicts have torch's keys; they change nothing."""
-    unknown = set(options) - {*_INERT, "differentiable"}
-    assert not unknown, unknown
-    return options
-
-
-def _listed(params: Any) -> list[Any]:
-    if isinstance(params, Tensor):
-        return [params]
-    if isinstance(params, set):
-        raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
-            "will change between runs. Please use a list instead."
-        )
-    return list(params)
-
-
-def _check_parameter(p: Any, may_be_result: bool) -> None:
-    if not isinstance(p, Tensor):
-        raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
-    if not (may_be_result or p.is_leaf or p.retains_grad):
-        raise ValueError("can't optimize a non-leaf Tensor")
-
-
 def _in_turn(moving: Iterable[Moving]) -> Iterator[Moving]:
     for item in moving:
         if stepping.call is not None:
@@ -489,11 +448,3 @@ def _copied(value: Any, p: Tensor | None, copies: dict[Any, Tensor], name: str =
     if isinstance(value, list | tuple):
         return type(value)(_copied(item, p, copies) for item in value)
     return deepcopy(value)
-
-
-def _refused(optimizer: Optimizer, grad: Tensor) -> RuntimeError:
-    return UsageError(
-        f"{type(optimizer).__name__} does not support sparse gradients, please consider SparseAdam instead",
-        {"gradient": grad},
-        "use SparseAdam, SGD or Adagrad for this parameter, or a layer with sparse=False",
-    )

@@ -19,6 +19,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import autojit as aj
+from autojit.core.counted_dict import ItemByItem
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
 from autojit.tensor.state import state as now
@@ -63,7 +64,7 @@ def _is_equal(old: object, new: object) -> bool:
     return isinstance(old, plain) and type(old) is type(new) and old == new
 
 
-class ParamGroup(dict[str, Any]):
+class ParamGroup(ItemByItem[str]):
     """A parameter group: a dict as in torch, whose numbers have slots for compiled steps."""
 
     __slots__ = ("_baked", "_made_in", "_open", "_slots")
@@ -195,21 +196,6 @@ class ParamGroup(dict[str, Any]):
         dict.__delitem__(self, name)
         self._drop_slots(name, None)
         bump_guard_epoch()
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several values."""
-        for name, value in dict(*args, **kwargs).items():
-            self[name] = value
-
-    def __ior__(self, other: Any) -> ParamGroup:  # type: ignore[override,misc]
-        self.update(other)
-        return self
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        """The value of ``name``, which becomes ``default`` when absent."""
-        if name not in self:
-            self[name] = default
-        return self[name]
 
     def pop(self, name: str, *default: Any) -> Any:
         """Remove and return the value of ``name``."""

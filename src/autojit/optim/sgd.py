@@ -6,7 +6,8 @@ from typing import Any
 
 import autojit as aj
 from autojit.optim.arithmetic import axpy_, has, lasting, stepping, with_decay, zeros_like
-from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
+from autojit.optim.given import check, check_common, options
+from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
 
@@ -41,15 +42,10 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-            **hints(foreach=foreach, differentiable=differentiable, fused=fused),
-        }
+        defaults = options(
+            "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused",
+            locals(),
+        )
         check_common(defaults)
         check(momentum >= 0.0, "momentum value", momentum)
         check(isinstance(weight_decay, Tensor) or weight_decay >= 0.0, "weight_decay value", weight_decay)

@@ -6,8 +6,9 @@ from typing import Any
 
 from autojit.core.errors import UsageError
 from autojit.core.layout import sparse_coo, strided
-from autojit.optim.arithmetic import advance, sqrt, step_counter, zeros_like
-from autojit.optim.optimizer import Optimizer, Params, check_common
+from autojit.optim.arithmetic import advance, sqrt
+from autojit.optim.given import check_common, options
+from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
 
@@ -28,6 +29,7 @@ class SparseAdam(Optimizer):
     """
 
     takes_sparse = True
+    _zeros = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize}
+        defaults = options("lr betas eps maximize", locals())
         check_common(defaults, "eps", "betas")
         super().__init__(params, defaults)
         for p in (p for group in self.param_groups for p in group["params"]):
@@ -51,10 +53,6 @@ class SparseAdam(Optimizer):
             raise UsageError(
                 "SparseAdam does not support dense gradients, please consider Adam instead", {"gradient": grad}
             )
-
-    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        if not state:
-            state.update(step=step_counter(), exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         t = advance(state["step"])

@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autojit.core.errors import CompileError
@@ -58,29 +58,13 @@ def load(content: bytes, imports: Mapping[str, int] | None = None) -> LoadedObje
     Raises:
         CompileError: the object is damaged, or names a symbol nobody defines.
     """
-    return load_all((content,), imports)
-
-
-def load_all(contents: Sequence[bytes], imports: Mapping[str, int] | None = None) -> LoadedObject:
-    """Load objects in order, each seeing the symbols of those before it; one handle for all."""
-    if not all(is_elf_x86_64(content) for content in contents):
-        return load_with_llvm(contents, imports or {})
-    known = dict(imports or {})
-    parts = []
-    for content in contents:
-        part = _load_elf(content, known)
-        known.update(part.symbols)
-        parts.append(part)
-    if len(parts) == 1:
-        return parts[0]
-    return LoadedObject({name: address for part in parts for name, address in part.symbols.items()}, parts)
-
-
-def _load_elf(content: bytes, imports: Mapping[str, int]) -> LoadedObject:
+    known = imports or {}
+    if not is_elf_x86_64(content):
+        return load_with_llvm(content, known)
     parsed = ElfObject(content, PAGE_BYTES)
     pages = allocate_pages(parsed.size_bytes)
     try:
-        image = parsed.link(pages.address, lambda name: _resolve(name, imports))
+        image = parsed.link(pages.address, lambda name: _resolve(name, known))
         pages.fill(image.content, image.code_bytes)
     except BaseException:
         pages.release()
@@ -128,17 +112,16 @@ def _libraries() -> tuple[ctypes.CDLL, ...]:
     return tuple(found)
 
 
-def load_with_llvm(contents: Sequence[bytes], imports: Mapping[str, int]) -> LoadedObject:
+def load_with_llvm(content: bytes, imports: Mapping[str, int]) -> LoadedObject:
     """Load through LLVM's JIT linker: for object formats `elf` does not know, and to check it against.
 
     Raises:
-        CompileError: LLVM cannot link the objects.
+        CompileError: LLVM cannot link the object.
     """
     import llvmlite.binding as llvm
 
     builder = llvm.JITLibraryBuilder().add_current_process()
-    for content in contents:
-        builder.add_object_img(content)
+    builder.add_object_img(content)
     for name, address in imports.items():
         builder.import_symbol(name, address)
     library = f"autojit-{next(_library_numbers)}"

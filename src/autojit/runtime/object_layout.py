@@ -131,7 +131,7 @@ def type_version(cls: type) -> Any:
 
 def words_at(address: int, count: int) -> Any:
     """Words of somebody's memory as an int64 array, which does not keep the owner alive."""
-    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address))
+    return np.asarray((ctypes.c_int64 * count).from_address(address))
 
 
 @cache

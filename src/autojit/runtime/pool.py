@@ -67,21 +67,12 @@ def set_num_threads(num: int) -> None:
 
 def parallel_for_address() -> int:
     """Address of `aj_parallel_for`, to import into objects; loads the pool on first use and is never freed."""
-    return _loaded_pool().address("aj_parallel_for")
-
-
-def pool_object() -> LoadedObject:
-    """The loaded pool, for measurements; it also has ``aj_pool_rounds(rounds, chunks)``, which runs empty jobs."""
-    return _loaded_pool()
-
-
-def _loaded_pool() -> LoadedObject:
     global _pool
     if _pool is None:
         with undivided, _loading:
             if _pool is None:
                 _pool = _load_pool()
-    return _pool
+    return _pool.address("aj_parallel_for")
 
 
 def pool_request() -> tuple[str, int]:

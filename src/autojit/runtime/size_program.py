@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from autojit.codegen.cpu.plan.records import OPERATIONS, Instruction, SizeProgramWords, WrittenWord
 from autojit.core.errors import SpecializeSize
+from autojit.core.records import record
 from autojit.core.size_expressions import Atom, Expression
 from autojit.core.sizes import expression_of, is_symbolic
 from autojit.core.types import TensorType
@@ -29,7 +29,7 @@ Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 NEVER = -1  # no size: the first call evaluates everything
 
 
-@dataclass
+@record(frozen=False)
 class _Slot:
     """A word of the table: its first value, the stage that knows it, and whether it is an address."""
 

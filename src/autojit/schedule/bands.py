@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
 from autojit.core.machine import Bands, Machine
+from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable
@@ -72,7 +73,7 @@ def local_grains(rows: Sequence[LoopVariable], index: Index, elements: int) -> i
     return 1
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Cut:
     """How a kernel can be sliced: into any divisor of ``grains``, the smallest pieces of its rows.
 
@@ -200,7 +201,7 @@ def _position(access: Access, index: Sequence[Index]) -> Index:
     return total
 
 
-@dataclass(frozen=True)
+@record
 class Slices:
     """``count`` slices of ``size`` of the ``grains`` that a band's rows are made of; the last may be shorter."""
 
@@ -218,7 +219,7 @@ class Slices:
         return not is_symbolic(self.count)
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Band:
     """Kernels run slice by slice. ``local`` values have ``offsets`` in memory of ``local_bytes`` per worker."""
 

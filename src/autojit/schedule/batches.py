@@ -7,9 +7,9 @@ threads idle at every end. A batch hands the chunks of all of them out together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from autojit.core.machine import Machine
+from autojit.core.records import record
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
@@ -19,7 +19,7 @@ from autojit.schedule.kernels import Apart, Kernel, LoopKernel, device_of
 MOST_KERNELS = 512
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class Batch:
     """Independent loop kernels."""
 

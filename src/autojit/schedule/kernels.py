@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from autojit.core.device import CPU, Device
+from autojit.core.records import record
 from autojit.core.sizes import surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Node, Value
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from autojit.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     """A strided reading of a buffer: element ``offset + sum(stride * index)`` of ``value``'s storage."""
 
@@ -29,7 +30,7 @@ class Access:
     strides: tuple[int, ...]  # in elements, one per axis of the value read
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class LoopKernel:
     """A fusion group. Arguments: loads, stores, accumulators."""
 
@@ -48,50 +49,48 @@ class LoopKernel:
         self.program = replace(self.program, in_place=places)
 
 
-@dataclass(eq=False)
-class MatmulKernel:
-    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
+@record(eq=False, frozen=False)
+class NodeKernel:
+    """A kernel of one node."""
 
     node: Node
-    a: Access
-    b: Access
-    init: Value | None = None
 
     @property
     def nodes(self) -> list[Node]:
         return [self.node]
 
+    def writes(self) -> list[Value]:
+        return list(self.node.outputs)
+
+
+@record(eq=False, frozen=False)
+class MatmulKernel(NodeKernel):
+    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
+
+    a: Access
+    b: Access
+    init: Value | None = None
+
     def reads(self) -> list[Value]:
         return [self.a.value, self.b.value, *(() if self.init is None else (self.init,))]
-
-    def writes(self) -> list[Value]:
-        return [self.node.outputs[0]]
 
     def in_place(self) -> tuple[Value, Value] | None:
         """(a value the kernel overwrites, the result that takes its memory)."""
         return None if self.init is None else (self.init, self.node.outputs[0])
 
 
-@dataclass(eq=False)
-class StructuredKernel:
+@record(eq=False, frozen=False)
+class StructuredKernel(NodeKernel):
     """Any other op on contiguous operands: scatters, scans, opaque calls."""
 
-    node: Node
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
-
-    @property
-    def nodes(self) -> list[Node]:
-        return [self.node]
 
     def reads(self) -> list[Value]:
         return list(dict.fromkeys(self.operands[1:] if self.clears else self.operands))
 
-    def writes(self) -> list[Value]:
-        return list(self.node.outputs)
 
-
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class CopyKernel:
     """Bytes of one buffer into another of the same size."""
 
@@ -106,29 +105,21 @@ class CopyKernel:
         return [self.target]
 
 
-@dataclass(eq=False)
-class NestedKernel:
+@record(eq=False, frozen=False)
+class NestedKernel(NodeKernel):
     """A branch or loop on contiguous operands: its graphs have schedules, which run as often as the data decide."""
 
-    node: Node
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     schedules: tuple[Schedule, ...]
 
-    @property
-    def nodes(self) -> list[Node]:
-        return [self.node]
-
     def reads(self) -> list[Value]:
         return list(dict.fromkeys(self.operands))
-
-    def writes(self) -> list[Value]:
-        return list(self.node.outputs)
 
 
 Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel | NestedKernel
 
 
-@dataclass(frozen=True)
+@record
 class Apart:
     """Kernels that may fail, and kernels that write what outlives the step: they do not run side by side."""
 

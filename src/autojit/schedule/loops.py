@@ -15,11 +15,12 @@ How to read: ``LoopProgram`` (the result), ``ExprBuilder`` (pulls values into th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
+from autojit.core.records import record
 from autojit.core.sizes import surely_less
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
@@ -53,7 +54,7 @@ from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 LONGEST_CHAIN = 32
 
 
-@dataclass(frozen=True)
+@record
 class RowReduction:
     """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends.
 
@@ -66,7 +67,7 @@ class RowReduction:
     expr: Expr
 
 
-@dataclass(frozen=True)
+@record
 class Accumulator:
     """A reduction over rows. ``kind``: "col" (one number per inner position) or "all"; ``prefix`` rows are kept."""
 
@@ -78,7 +79,7 @@ class Accumulator:
     full: bool  # the operand has one element per point of the domain, not per row
 
 
-@dataclass(frozen=True)
+@record
 class Store:
     """A FULL or ROW value written to its buffer."""
 
@@ -96,7 +97,7 @@ class Form:
         self.texts: dict[Any, Any] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class LoopProgram:
     """Everything a target needs to print one kernel. Programs that differ in their values only are of one ``form``."""
 

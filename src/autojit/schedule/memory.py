@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from autojit.core.device import Device
 from autojit.core.machine import Machine
+from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, surely_less, typical
 from autojit.ir.graph import Graph, Value
 from autojit.schedule.counts import Bounds, count_bounds, late_sizes, upper_bound
@@ -26,7 +27,7 @@ class Item(Protocol):
     def writes(self) -> list[Value]: ...
 
 
-@dataclass(frozen=True)
+@record
 class MemoryPlan:
     """``offsets`` of temporaries in the arena of their device, in bytes; ``arenas``: the sizes of the arenas.
 
@@ -59,7 +60,7 @@ class MemoryPlan:
         return value
 
 
-@dataclass(frozen=True)
+@record
 class _Block:
     value: Value
     first: int

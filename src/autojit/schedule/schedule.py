@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cached_property
 
 from autojit.core.machine import Machine
+from autojit.core.records import record
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.control_flow import HoldsGraphs
@@ -50,7 +50,7 @@ from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
 
 
-@dataclass(frozen=True)
+@record
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 

@@ -102,8 +102,7 @@ class SparseTensor(Tensor):
     def col_indices(self) -> Tensor:
         """The column of each value (block): ``i64[n]`` (CSR, BSR)."""
         self._require_one((sparse_csr, sparse_bsr), "col_indices", "row")
-        found: Tensor = others(self) if self._row_starts is None else self._index_part[1]
-        return found
+        return others(self) if self._row_starts is None else self._index_part[1]
 
     def ccol_indices(self) -> Tensor:
         """Where each column (of blocks) starts among the values: ``i64[columns + 1]`` (CSC, BSC)."""

@@ -71,7 +71,7 @@ def row_major(kind: TensorType) -> NDArray[Any]:
     return np.empty(hinted(kind.shape), kind.dtype.numpy)
 
 
-def stand_in(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> NDArray[Any] | None:
+def stand_in(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """A stand-in of the given strides (in bytes)."""
     low = sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if step < 0 and n)
     high = sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if step > 0 and n)

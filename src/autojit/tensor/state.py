@@ -7,7 +7,7 @@ import contextvars
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -19,9 +19,11 @@ from autojit.core.epoch import bump_guard_epoch, guard_epoch
 from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
-    from autojit.core.ports import Trace
     from autojit.core.source import SourceLocation
     from autojit.ir import Value
+    from autojit.ir.op import Op
+    from autojit.tensor.tensor import Tensor
+    from autojit.tensor.trace import Trace
 
 
 R = TypeVar("R")
@@ -33,9 +35,9 @@ class Precision(Protocol):
     @property
     def dtype(self) -> DType: ...
 
-    def lower(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R: ...
+    def lower(self, function: Callable[..., R], *arguments: object, **options: object) -> R: ...
 
-    def full(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R: ...
+    def full(self, function: Callable[..., R], *arguments: object, **options: object) -> R: ...
 
 
 RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
@@ -126,45 +128,49 @@ class Layer(abc.ABC):
     """What messages call it."""
 
     @abc.abstractmethod
-    def apply(self, op: Any, operands: Sequence[Any]) -> Any:
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
         """Apply one op to operands some of which may have a part in this layer."""
 
     @abc.abstractmethod
-    def carry(self, source: Any, made: Any, with_history: bool) -> None:
+    def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` is another tensor object for the same value (``detach``: without history)."""
 
     @abc.abstractmethod
-    def replace(self, x: Any, new: Any, method: str, old: Any, mark: int) -> None:
+    def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
         """Write ``new`` into ``x`` (``inplace.replace``)."""
 
-    def like(self, source: Any, made: Any) -> Any:
+    def like(self, source: Tensor, made: Tensor) -> Tensor:
         """A fresh tensor in the likeness of ``source``: ``made``, or what stands for it in this layer and below."""
         with below(self):
             return made_like(source, made)
 
-    def holder(self, x: Any) -> Any:
+    def holder(self, x: Tensor) -> Tensor:
         """The tensor below this layer that has the history of ``x``: often ``x`` itself."""
         return x
 
-    def detached(self, x: Any) -> None:  # noqa: B027  (nothing to do is a meaning)
+    def detached(self, x: Tensor) -> None:  # noqa: B027  (nothing to do is a meaning)
         """``x`` was cut off its history in place."""
 
-    def base_of(self, x: Any, base: Any) -> Any:
+    def base_of(self, x: Tensor, base: Tensor) -> Tensor:
         """What ``x`` is a view of where its part in this layer is concerned: ``base`` if it has none."""
         return base
 
-    def restrided(self, restride: Any, x: Any, size: Any, stride: Any, offset: int | None) -> Any:
+    def restrided(
+        self, restride: Callable[..., Tensor], x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None
+    ) -> Tensor | None:
         """``restride(x, size, stride, offset)`` where ``x`` is in this layer's own memory; None if it is not."""
         return None
 
-    def become(self, x: Any, seen: Any) -> None:  # noqa: B027
+    def become(self, x: Tensor, seen: Tensor) -> None:  # noqa: B027
         """``x`` turns into the view ``seen`` of itself in place (``transpose_``)."""
 
-    def shown(self, x: Any) -> list[str]:
+    def shown(self, x: Tensor) -> list[str]:
         """What ``repr`` says of the tensor's part in this layer."""
         return []
 
-    def call_function(self, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Any) -> Any:
+    def call_function(
+        self, cls: type[Any], arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., object]
+    ) -> Any:
         """Call a custom function; None: as without the layer, which is there for the ops inside the function only."""
         return None
 
@@ -220,18 +226,23 @@ def _choose_way() -> None:
         state.divert = State.infer if state.inference else State.elsewhere
 
 
-@contextmanager
-def below(layer: Layer) -> Iterator[None]:
+def below(layer: Layer) -> AbstractContextManager[None]:
     """Ops inside pass only through the layers that were entered before ``layer``."""
+    return with_layers(state.layers[: state.layers.index(layer)])
+
+
+@contextmanager
+def with_layers(layers: tuple[Layer, ...]) -> Iterator[None]:
+    """Ops inside pass through these layers, the last one first."""
     before = state.layers
-    set_layers(before[: before.index(layer)])
+    set_layers(layers)
     try:
         yield
     finally:
         set_layers(before)
 
 
-def holders(x: Any) -> list[Any]:
+def holders(x: Tensor) -> list[Tensor]:
     """The tensors below the layers, one after the other, that have the history of ``x``; without ``x`` itself."""
     found = []
     for layer in reversed(state.layers):
@@ -242,12 +253,12 @@ def holders(x: Any) -> list[Any]:
     return found
 
 
-def made_like(source: Any, made: Any) -> Any:
+def made_like(source: Tensor, made: Tensor) -> Tensor:
     """``made``, fresh and concrete, which gets the batch axes that ``source`` has."""
     return state.layers[-1].like(source, made) if state.layers else made
 
 
-def carry(source: Any, made: Any, with_history: bool = True) -> None:
+def carry(source: Tensor, made: Tensor, with_history: bool = True) -> None:
     """``made`` stands for the same value as ``source``: it keeps its batch axes and, with its history, its tangents."""
     if state.layers:
         layer = state.layers[-1]
@@ -256,7 +267,7 @@ def carry(source: Any, made: Any, with_history: bool = True) -> None:
             carry(source, made, with_history)
 
 
-def become(x: Any, seen: Any) -> None:
+def become(x: Tensor, seen: Tensor) -> None:
     """``x`` turns into the view ``seen`` of itself in place: in every layer, what belongs to it follows."""
     for layer in reversed(state.layers):
         with below(layer):
@@ -269,14 +280,19 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def outside_trace() -> Iterator[None]:
-    """Suspend the active capture: ops compute at once, factories give concrete tensors."""
-    trace = state.trace
-    set_trace(None)
+def with_trace(trace: Trace | None) -> Iterator[None]:
+    """Ops inside are recorded by this capture; None: by none."""
+    before = state.trace
+    set_trace(trace)
     try:
         yield
     finally:
-        set_trace(trace)
+        set_trace(before)
+
+
+def outside_trace() -> AbstractContextManager[None]:
+    """Suspend the active capture: ops compute at once, factories give concrete tensors."""
+    return with_trace(None)
 
 
 @contextmanager
@@ -325,7 +341,7 @@ def reference_only() -> Iterator[None]:
         state.reference = before
 
 
-def quietly(function: Any, *arguments: Any) -> Any:
+def quietly(function: Callable[..., Any], *arguments: object) -> Any:
     """Call with NumPy's floating-point warnings off, also from within an eager rule."""
     try:
         return state.quiet.run(function, *arguments)
@@ -339,27 +355,11 @@ def quietly(function: Any, *arguments: Any) -> Any:
 
 
 __all__ = [
-    "Layer",
-    "State",
-    "become",
-    "below",
-    "bump_guard_epoch",
-    "carry",
-    "detour_of_modes",
-    "grad_mode",
-    "guard_epoch",
-    "holders",
-    "is_tracing",
-    "made_like",
-    "outside_inference",
-    "outside_trace",
-    "quietly",
-    "set_inference",
-    "set_layers",
-    "set_trace",
-    "state",
-    "transform_mode",
-]
+    "Layer", "State", "become", "below", "bump_guard_epoch", "carry", "detour_of_modes", "grad_mode", "guard_epoch",
+    "holders", "is_tracing", "made_like", "outside_inference", "outside_trace", "quietly", "set_inference",
+    "set_layers", "set_trace", "state", "transform_mode", "with_layers",
+    "with_trace",
+]  # fmt: skip
 
 
 finished: weakref.WeakSet[Trace] = weakref.WeakSet()

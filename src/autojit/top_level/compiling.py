@@ -29,7 +29,7 @@ class CompiledModule(Module):
         self.__dict__["_prepare"] = prepare
         self.__dict__["training"] = module.training
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """The layer's own results."""
         return self._step()(*args, **kwargs)
 
@@ -54,7 +54,7 @@ class CompiledModule(Module):
                 raise
         return getattr(self._step(), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         module = self.__dict__.get("_modules", {}).get("_orig_mod")
         if module is None or name in self.__dict__ or name in ("_orig_mod", "_compiled_call_impl"):
             super().__setattr__(name, value)
@@ -75,7 +75,7 @@ def compile(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
-    shapes_spec: Any = None,
+    shapes_spec: object = None,
 ) -> Any:
     """A function or a layer that runs compiled, as by ``jit``; without a model a decorator.
 
@@ -134,7 +134,7 @@ def _prepared(model: Callable[..., Any], fullgraph: bool, dynamic: bool | None, 
 
 def _in_one_piece(compiled: Any) -> Any:
     @functools.wraps(compiled)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         found = compiled(*args, **kwargs)
         if compiled.stats()["splits"]:
             raise TraceError(

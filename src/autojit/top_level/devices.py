@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import autojit as aj
-from autojit.core.device import Device, default_device, device, require_available
+from autojit.core.device import Device, DeviceLike, default_device, device, require_available
 from autojit.core.device import set_default_device as _set
 from autojit.dispatch.declared import declared
 
@@ -24,7 +23,7 @@ def get_default_device() -> Device:
 
 
 @declared(method=False)
-def set_default_device(device: Any) -> None:
+def set_default_device(device: DeviceLike) -> None:
     """Put new tensors on a device when none is given; None means the CPU.
 
     Raises:
@@ -41,7 +40,7 @@ _parsed = device
 
 
 @declared(method=False)
-def get_device_module(device: Any = None) -> ModuleType:
+def get_device_module(device: DeviceLike = None) -> ModuleType:
     """The module of a device's kind, such as ``autojit.cuda``.
 
     Raises:

@@ -5,13 +5,14 @@ Losses take the reduction as a number: 0 none (the default), 1 mean, 2 sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ArgumentError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
+from autojit.dispatch.promotion import Real
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import rsqrt
 from autojit.functions.factories import zeros
@@ -118,14 +119,7 @@ def native_layer_norm(
 
 @declared(method=False)
 def native_group_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    eps: float,
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``group_norm``, the means and the reciprocals of the deviations.
 
@@ -181,7 +175,7 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
 @declared(method=False)
 @refuses("complex")
 def rrelu(
-    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
+    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: object = None
 ) -> Tensor:
     """``nn.functional.rrelu``; a generator other than the default one is refused.
 
@@ -194,14 +188,14 @@ def rrelu(
 
 @declared(method=False)
 def rrelu_(
-    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None
+    input: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: object = None
 ) -> Tensor:
     """``rrelu`` in place."""
     _refuse_generator("rrelu_", generator)
     return F.rrelu_(input, lower, upper, training)
 
 
-def _refuse_generator(name: str, generator: Any) -> None:
+def _refuse_generator(name: str, generator: object) -> None:
     if generator is not None:
         raise NotImplementedError(f"{name}: only the default generator is supported; seed it with manual_seed")
 
@@ -215,7 +209,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor
 
 
 @declared(method=False)
-def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Real = 0) -> Tensor:
     """``nn.functional.pad`` with a constant.
 
     Example:
@@ -343,27 +337,22 @@ def grid_sampler(
 @refuses("int complex")
 def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """``nn.functional.kl_div``; the mean is over all elements."""
-    found = F.kl_div(input, target, reduction="none", log_target=log_target)
-    return _reduced("kl_div", found, reduction)
+    return _reduced(F.kl_div, reduction, input, target, log_target=log_target)
 
 
-def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
-    kind = _chosen(name, "reduction", reduction, _REDUCTIONS)
+def _reduced(loss: Callable[..., Tensor], reduction: int, *operands: object, **options: object) -> Tensor:
+    kind = _chosen(loss.__name__, "reduction", reduction, _REDUCTIONS)
+    losses = loss(*operands, **options, reduction="none")
     return losses if kind == "none" else losses.mean() if kind == "mean" else losses.sum()
 
 
 @declared(method=False)
 @refuses("int")
 def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    pos_weight: Tensor | None = None,
-    reduction: int = 0,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.binary_cross_entropy_with_logits``."""
-    found = F.binary_cross_entropy_with_logits(input, target, weight, reduction="none", pos_weight=pos_weight)
-    return _reduced("binary_cross_entropy_with_logits", found, reduction)
+    return _reduced(F.binary_cross_entropy_with_logits, reduction, input, target, weight, pos_weight=pos_weight)
 
 
 @declared(method=False)
@@ -372,14 +361,13 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.cosine_embedding_loss``."""
-    found = F.cosine_embedding_loss(input1, input2, target, margin, reduction="none")
-    return _reduced("cosine_embedding_loss", found, reduction)
+    return _reduced(F.cosine_embedding_loss, reduction, input1, input2, target, margin)
 
 
 @declared(method=False)
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
     """``nn.functional.hinge_embedding_loss``."""
-    return _reduced("hinge_embedding_loss", F.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
+    return _reduced(F.hinge_embedding_loss, reduction, input, target, margin)
 
 
 @declared(method=False)
@@ -388,8 +376,7 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.margin_ranking_loss``."""
-    found = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
-    return _reduced("margin_ranking_loss", found, reduction)
+    return _reduced(F.margin_ranking_loss, reduction, input1, input2, target, margin)
 
 
 @declared(method=False)
@@ -404,15 +391,13 @@ def triplet_margin_loss(
     reduction: int = 0,
 ) -> Tensor:
     """``nn.functional.triplet_margin_loss``."""
-    found = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
-    return _reduced("triplet_margin_loss", found, reduction)
+    return _reduced(F.triplet_margin_loss, reduction, anchor, positive, negative, margin, p, eps, swap)
 
 
 @declared(method=False)
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """``nn.functional.poisson_nll_loss``."""
-    found = F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction="none")
-    return _reduced("poisson_nll_loss", found, reduction)
+    return _reduced(F.poisson_nll_loss, reduction, input, target, log_input, full, eps=eps)
 
 
 @declared(method=False)

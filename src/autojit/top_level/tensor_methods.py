@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
-from autojit.dispatch.inplace import copy_into
+from autojit.dispatch.promotion import Operand
 from autojit.functions.elementwise import div
-from autojit.functions.factories import tensor
 from autojit.functions.memory import UntypedStorage, data_ptr
 from autojit.functions.shape import flip
+from autojit.functions.writing import mapped
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import layout_of, type_of
@@ -24,7 +24,7 @@ def const_data_ptr(self: Tensor) -> int:
 
 
 @declared(function=False)
-def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: object = False) -> tuple[int, ...]:
     """The axes from the outermost in memory to the innermost.
 
     Raises:
@@ -60,12 +60,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
         >>> aj.ones(2).map2_(aj.ones(2), aj.ones(2), lambda a, b, c: a + b + c)
         tensor([3., 3.])
     """
-    if self.requires_grad or x.requires_grad or y.requires_grad:
-        raise UsageError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
-    spec = type_of(self)
-    rows = [t.expand(spec.shape).reshape(-1).tolist() for t in (self, x, y)]
-    values = [callable(a, b, c) for a, b, c in zip(*rows, strict=True)]
-    return copy_into(self, tensor(values, dtype=spec.dtype).reshape(spec.shape), "map2_")
+    return mapped("map2_", callable, self, x, y)
 
 
 @declared(function=False)
@@ -77,7 +72,7 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 
 @declared(function=False)
-def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
+def pin_memory(self: Tensor, device: object = None) -> NoReturn:
     """Memory that a GPU reads directly.
 
     Raises:
@@ -87,7 +82,7 @@ def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
 
 
 @declared(function=False)
-def record_stream(self: Tensor, s: Any) -> None:
+def record_stream(self: Tensor, s: object) -> None:
     """Nothing: memory is free when nobody refers to it."""
 
 
@@ -104,13 +99,13 @@ def __reversed__(self: Tensor) -> Tensor:
 
 
 @declared(function=False)
-def __div__(self: Tensor, other: Any) -> Tensor:
+def __div__(self: Tensor, other: Operand) -> Tensor:
     """Division under Python 2's name."""
     return div(self, other)
 
 
 @declared(function=False)
-def __rdiv__(self: Tensor, other: Any) -> Tensor:
+def __rdiv__(self: Tensor, other: Operand) -> Tensor:
     """Division of another number by this tensor, under Python 2's name."""
     if not isinstance(self, Tensor):
         raise TypeError(f"__rdiv__ is a method of Tensor, not of {type(self).__name__}")
@@ -118,6 +113,6 @@ def __rdiv__(self: Tensor, other: Any) -> Tensor:
 
 
 @declared(function=False)
-def __idiv__(self: Tensor, other: Any) -> Tensor:
+def __idiv__(self: Tensor, other: Operand) -> Tensor:
     """Division in place, under Python 2's name."""
     return self.div_(other)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, default_dtype, float64
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
@@ -14,17 +15,25 @@ from autojit.tensor import Tensor
 
 
 def _window(
-    name: str, length: int, periodic: bool, options: dict[str, Any], shape: Any = None, **parameters: Any
+    shape: Callable[..., Tensor],
+    length: int,
+    periodic: bool,
+    dtype: DType | None,
+    device: DeviceLike,
+    requires_grad: bool,
+    **parameters: object,
 ) -> Tensor:
-    dtype: DType = options["dtype"] or default_dtype()
+    name, kind = f"{_NAMES.get(shape, shape.__name__)}_window", dtype or default_dtype()
     if not isinstance(length, int):
         raise TypeError(f"{name}(): argument 'window_length' must be int, not {type(length).__name__}")
-    if not (dtype.is_floating_point or dtype.is_complex):
-        raise UsageError(f"{name} expects floating point dtypes, got: {dtype}")
+    if not (kind.is_floating_point or kind.is_complex):
+        raise UsageError(f"{name} expects floating point dtypes, got: {kind}")
     if length < 0:
         raise UsageError(f"{name} requires non-negative window_length, got window_length={length}")
-    found = cast(shape(length, sym=not periodic, dtype=float64, **parameters), dtype)
-    return finish(found, options["requires_grad"], options["device"])
+    return finish(cast(shape(length, sym=not periodic, dtype=float64, **parameters), kind), requires_grad, device)
+
+
+_NAMES = {windows.general_cosine: "hamming"}
 
 
 @declared(method=False, factory=True)
@@ -33,7 +42,7 @@ def bartlett_window(
     periodic: bool = True,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A triangle from 0 over 1 to 0: ``[window_length]``.
@@ -46,8 +55,7 @@ def bartlett_window(
         >>> aj.bartlett_window(4)
         tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("bartlett_window", window_length, periodic, options, windows.bartlett)
+    return _window(windows.bartlett, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)
@@ -56,7 +64,7 @@ def blackman_window(
     periodic: bool = True,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Cosines with the weights 0.42, 0.5, 0.08: ``[window_length]``.
@@ -69,8 +77,7 @@ def blackman_window(
         >>> aj.blackman_window(5, periodic=False)[2]
         tensor(1.)
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("blackman_window", window_length, periodic, options, windows.blackman)
+    return _window(windows.blackman, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)
@@ -81,7 +88,7 @@ def hamming_window(
     beta: float = 0.46,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``alpha - beta cos``: ``[window_length]``.
@@ -94,8 +101,7 @@ def hamming_window(
         >>> aj.hamming_window(4)
         tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("hamming_window", window_length, periodic, options, windows.general_cosine, a=[alpha, beta])
+    return _window(windows.general_cosine, window_length, periodic, dtype, device, requires_grad, a=[alpha, beta])
 
 
 @declared(method=False, factory=True)
@@ -104,7 +110,7 @@ def hann_window(
     periodic: bool = True,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``0.5 - 0.5 cos``: ``[window_length]``.
@@ -117,8 +123,7 @@ def hann_window(
         >>> aj.hann_window(4)
         tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("hann_window", window_length, periodic, options, windows.hann)
+    return _window(windows.hann, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)
@@ -128,7 +133,7 @@ def kaiser_window(
     beta: float = 12.0,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``i0(beta sqrt(1 - t**2)) / i0(beta)`` for t from -1 to 1: ``[window_length]``.
@@ -141,5 +146,4 @@ def kaiser_window(
         >>> aj.kaiser_window(5, periodic=False)[2]
         tensor(1.)
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("kaiser_window", window_length, periodic, options, windows.kaiser, beta=beta)
+    return _window(windows.kaiser, window_length, periodic, dtype, device, requires_grad, beta=beta)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import abc
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from autojit.autograd.profiler.observer import Observer, Sink
+from autojit.autograd.profiler.observer import Observer
 from autojit.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from autojit.autograd.profiler.ranges import Ranges
+    from autojit.autograd.profiler.recorder import Recorder
 
 
 class ObservedBlock(abc.ABC):
@@ -21,7 +25,7 @@ class ObservedBlock(abc.ABC):
     _was_entered = False
 
     @abc.abstractmethod
-    def _open(self) -> Sink:
+    def _open(self) -> Recorder | Ranges:
         """The sink for this block."""
 
     @abc.abstractmethod

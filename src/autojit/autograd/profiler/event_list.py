@@ -99,9 +99,6 @@ class EventList(list[Any]):
             header=header,
             top_level_events_only=top_level_events_only,
             time_unit=time_unit,
-            use_device=self._use_device,
-            profile_memory=self._profile_memory,
-            with_flops=self._with_flops,
         )
 
     def key_averages(

@@ -77,6 +77,14 @@ class Kernel(NamedTuple):
     duration: float
 
 
+def _older(name: str) -> Any:
+    return property(lambda row: float(getattr(row, name)), doc=f"``{name}`` under its older name.")
+
+
+def _text_of(name: str) -> Any:
+    return property(lambda row: format_time(getattr(row, name)))
+
+
 class Times:
     """Averages and texts of the times that both kinds of rows have."""
 
@@ -96,44 +104,15 @@ class Times:
         """Time per call on the device."""
         return 0.0 if self.count == 0 else float(self.device_time_total) / self.count
 
-    @property
-    def cuda_time(self) -> float:
-        """``device_time`` under its older name."""
-        return self.device_time
-
-    @property
-    def cuda_time_total(self) -> float:
-        """``device_time_total`` under its older name."""
-        return float(self.device_time_total)
-
-    @property
-    def self_cuda_time_total(self) -> float:
-        """``self_device_time_total`` under its older name."""
-        return float(self.self_device_time_total)
-
-    @property
-    def cpu_time_str(self) -> str:
-        return format_time(self.cpu_time)
-
-    @property
-    def cpu_time_total_str(self) -> str:
-        return format_time(self.cpu_time_total)
-
-    @property
-    def self_cpu_time_total_str(self) -> str:
-        return format_time(self.self_cpu_time_total)
-
-    @property
-    def device_time_str(self) -> str:
-        return format_time(self.device_time)
-
-    @property
-    def device_time_total_str(self) -> str:
-        return format_time(self.device_time_total)
-
-    @property
-    def self_device_time_total_str(self) -> str:
-        return format_time(self.self_device_time_total)
+    cuda_time = _older("device_time")
+    cuda_time_total = _older("device_time_total")
+    self_cuda_time_total = _older("self_device_time_total")
+    cpu_time_str = _text_of("cpu_time")
+    cpu_time_total_str = _text_of("cpu_time_total")
+    self_cpu_time_total_str = _text_of("self_cpu_time_total")
+    device_time_str = _text_of("device_time")
+    device_time_total_str = _text_of("device_time_total")
+    self_device_time_total_str = _text_of("self_device_time_total")
 
 
 @dataclass(eq=False)

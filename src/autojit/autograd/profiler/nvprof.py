@@ -39,9 +39,10 @@ def load_nvprof(path: str | Path) -> EventList:
         raise FileNotFoundError(f"load_nvprof: no such file: {path}")
     try:
         with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            events = _ranges(connection, _texts(connection, path))
+            texts = _texts(connection, path)
+            events = _ranges(connection, texts)
             if _has(connection, _LAUNCHES):
-                _add_kernels(connection, events)
+                _add_kernels(connection, events, texts)
     except sqlite3.DatabaseError as error:
         raise ArgumentError("load_nvprof: cannot read the file", {"path": path, "SQLite says": error}) from error
     has_kernels = any(event.kernels for event in events)
@@ -107,13 +108,12 @@ def parse_annotation(text: str) -> tuple[str, int, int]:
     return found["name"], -1 if number is None else int(number), NODE_SCOPE if found["stashed"] else 0
 
 
-def _add_kernels(connection: sqlite3.Connection, events: list[FunctionEvent]) -> None:
+def _add_kernels(connection: sqlite3.Connection, events: list[FunctionEvent], texts: dict[int, str]) -> None:
     query = (
         "SELECT call.start, call.end, kernel.start, kernel.end, kernel.name FROM CUPTI_ACTIVITY_KIND_RUNTIME AS call "
         "JOIN CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL AS kernel ON kernel.correlationId = call.correlationId "
         "ORDER BY call.start"
     )
-    texts = dict(connection.execute("SELECT _id_, value FROM StringTable"))
     starts = [event.time_range.start for event in events]
     origin_ns = events[0].metadata["origin_ns"] if events else 0
     for call_start, call_end, start_ns, end_ns, name in connection.execute(query):

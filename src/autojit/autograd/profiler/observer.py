@@ -1,4 +1,4 @@
-"""Observer: tells a sink what runs in this thread while a ``profile`` or ``emit_nvtx`` block is open.
+"""Observer: tells a sink (``Recorder``, ``Ranges``) what runs in this thread while a profiler's block is open.
 
 It takes the place of three switches, and nothing is asked per op while it is away:
 
@@ -16,55 +16,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from functools import cache
+from functools import cache, partial
 from types import MethodType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.errors import UsageError
-from autojit.core.source import UNKNOWN, SourceLocation
+from autojit.core.source import UNKNOWN
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
 from autojit.runtime.kernel_timing import KernelRow, watching
 from autojit.tensor.node import LAST, Node, backward_name, next_number
 from autojit.tensor.state import detour_of_modes, state
 
+if TYPE_CHECKING:
+    from autojit.autograd.profiler.ranges import Ranges
+    from autojit.autograd.profiler.recorder import Recorder
+
 OP, NODE, USER, STEP, KERNEL = "cpu_op", "derivative", "user_annotation", "compiled_step", "kernel"
 NO_NUMBER = -1
-
-
-class Sink(Protocol):
-    """Where an observer tells what begins and ends; calls are nested properly."""
-
-    def push(
-        self,
-        name: str,
-        kind: str,
-        number: int,
-        operands: Sequence[Any] = (),
-        places: Sequence[SourceLocation] = (),
-        ops: Sequence[str] = (),
-    ) -> None:
-        """Something begins. ``number`` is a node's, or the one an op's node will get, or ``NO_NUMBER``.
-
-        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, are in user code.
-        """
-        ...
-
-    def pop(self, result: Any = None) -> None:
-        """What began last has ended."""
-        ...
-
-    def quick_run(self, compute: Callable[..., Any]) -> Callable[..., Any] | None:
-        """A faster ``Observer.run`` around the function that computes, if the sink has one."""
-        ...
 
 
 class Observer:
     """Installs itself in the running thread; ``run`` stands in for the context that eager rules run in."""
 
-    def __init__(self, sink: Sink, what: str) -> None:
+    def __init__(self, sink: Recorder | Ranges, what: str) -> None:
         self.sink = sink
         self.what = what
         self.context: Context = state.quiet
@@ -121,11 +98,7 @@ class Observer:
         """Something that is not an op runs: a jitted function, a user's Function, the start of a backward pass."""
         if state.trace is not None:
             return function(*arguments)
-        self.sink.push(name, kind, NO_NUMBER)
-        try:
-            return function(*arguments)
-        finally:
-            self.sink.pop()
+        return self._told(function, arguments, name, kind, NO_NUMBER)
 
     def function(self, name: str, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
         """A user's Function that will be the node ``number``: its ``forward``, which tells when it is called."""
@@ -133,11 +106,7 @@ class Observer:
             return forward
 
         def observed(*arguments: Any, **options: Any) -> Any:
-            self.sink.push(name, OP, number, arguments)
-            try:
-                return forward(*arguments, **options)
-            finally:
-                self.sink.pop()
+            return self._told(partial(forward, **options), arguments, name, OP, number, arguments)
 
         return observed
 
@@ -152,17 +121,18 @@ class Observer:
         if state.trace is not None:
             return function(*arguments)
         number = NO_NUMBER if node.sequence == LAST else node.sequence
-        self.sink.push(type(node).__name__, NODE, number, grads, () if node.source is UNKNOWN else (node.source,))
-        try:
-            return function(*arguments)
-        finally:
-            self.sink.pop()
+        places = () if node.source is UNKNOWN else (node.source,)
+        return self._told(function, arguments, type(node).__name__, NODE, number, grads, places)
 
     def kernel(self, row: KernelRow, function: Callable[..., Any], *arguments: Any) -> None:
         """A kernel of a compiled step runs."""
-        self.sink.push(row.name, KERNEL, NO_NUMBER, (), row.places, row.ops)
+        self._told(function, arguments, row.name, KERNEL, NO_NUMBER, (), row.places, row.ops)
+
+    def _told(self, function: Callable[..., Any], arguments: Sequence[Any], *row: Any) -> Any:
+        """Call a function between ``push`` of a row and ``pop``."""
+        self.sink.push(*row)
         try:
-            function(*arguments)
+            return function(*arguments)
         finally:
             self.sink.pop()
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from autojit.autograd.profiler.block import ObservedBlock
 from autojit.autograd.profiler.observer import NODE, OP
-from autojit.autograd.profiler.recorder import shapes_of
-from autojit.core.source import SourceLocation
+from autojit.autograd.profiler.recorder import Operands, Places, shapes_of
 from autojit.cuda import nvtx
 from autojit.tensor.node import next_number
 from autojit.tensor.state import state
@@ -37,13 +36,7 @@ class Ranges:
         self.depth = 0
 
     def push(
-        self,
-        name: str,
-        kind: str,
-        number: int,
-        operands: Sequence[Any] = (),
-        places: Sequence[SourceLocation] = (),
-        ops: Sequence[str] = (),
+        self, name: str, kind: str, number: int, operands: Operands = (), places: Places = (), ops: Sequence[str] = ()
     ) -> None:
         self.library.range_push(self._text(name, kind, number, operands))
         self.depth += 1
@@ -60,7 +53,7 @@ class Ranges:
         while self.depth:
             self.pop()
 
-    def _text(self, name: str, kind: str, number: int, operands: Sequence[Any]) -> str:
+    def _text(self, name: str, kind: str, number: int, operands: Operands) -> str:
         if kind == OP and (number >= 0 or not state.grad_enabled):
             text = f"{name}, seq = {max(number, 0)}"
         elif kind == NODE and number >= 0:

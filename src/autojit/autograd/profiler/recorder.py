@@ -6,24 +6,29 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from autojit.autograd.profiler.event_list import EventList
 from autojit.autograd.profiler.events import NODE_SCOPE, USER_SCOPE, FunctionEvent
 from autojit.autograd.profiler.observer import KERNEL, NODE, OP, USER, is_recordable, op_name
+from autojit.core.records import record
 from autojit.core.source import SourceLocation, is_own
 from autojit.tensor.node import next_number
 from autojit.tensor.state import state
 
+if TYPE_CHECKING:
+    from autojit.cuda.driver import EventClock
+
 Shape = list[int]
+Operands = Sequence[Any]
+Places = Sequence[SourceLocation]
 _SCOPES = {NODE: NODE_SCOPE, USER: USER_SCOPE}
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """What is recorded besides times."""
 
@@ -31,20 +36,6 @@ class Options:
     stack: bool = False
     memory: bool = False
     flops: bool = False
-
-
-class DeviceClock(Protocol):
-    """A device's own clock: marks in its queue, and the time between two of them once they are reached."""
-
-    name: str
-
-    def mark(self) -> Any: ...
-
-    def wait(self) -> None: ...
-
-    def elapsed_us(self, start: Any, end: Any) -> float: ...
-
-    def close(self) -> None: ...
 
 
 class Row:
@@ -65,9 +56,9 @@ class Row:
 
 
 class Recorder:
-    """Notes rows; ``events`` makes an EventList of them."""
+    """Notes rows, whose calls are nested properly; ``events`` makes an EventList of them."""
 
-    def __init__(self, options: Options, clock: DeviceClock | None) -> None:
+    def __init__(self, options: Options, clock: EventClock | None) -> None:
         self.options = options
         self.clock = clock
         self.needs_shapes = options.shapes or options.flops
@@ -79,14 +70,12 @@ class Recorder:
         self.origin_ns = perf_counter_ns()
 
     def push(
-        self,
-        name: str,
-        kind: str,
-        number: int,
-        operands: Sequence[Any] = (),
-        places: Sequence[SourceLocation] = (),
-        ops: Sequence[str] = (),
+        self, name: str, kind: str, number: int, operands: Operands = (), places: Places = (), ops: Sequence[str] = ()
     ) -> None:
+        """Something begins. ``number`` is a node's, or the one an op's node will get, or ``NO_NUMBER``.
+
+        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, are in user code.
+        """
         row = Row(name, kind, number)
         self.rows.append(row)
         self.open.append(row)
@@ -101,6 +90,7 @@ class Recorder:
         row.start_ns = perf_counter_ns()
 
     def pop(self, result: Any = None) -> None:
+        """What began last has ended."""
         now = perf_counter_ns()
         row = self.open.pop()
         row.end_ns = now
@@ -164,7 +154,9 @@ class Recorder:
             end_us=(row.end_ns - self.origin_ns) / 1e3,
             fwd_thread=1 if row.kind == NODE else None,
             input_shapes=row.shapes if self.options.shapes else (),
-            stack=[place if isinstance(place, str) else shown_place(place) for place in row.places],
+            stack=[
+                p if isinstance(p, str) else f"{os.path.basename(p.file)}({p.line}): {p.function}" for p in row.places
+            ],
             scope=_SCOPES.get(row.kind, 0),
             sequence_nr=row.number,
             cpu_memory_usage=row.size,
@@ -196,11 +188,6 @@ def flops_of(name: str, shapes: Sequence[Shape]) -> int | None:
     if name in ("add", "sub", "mul", "div") and shapes:
         return max(math.prod(shape) for shape in shapes)
     return None
-
-
-def shown_place(place: SourceLocation) -> str:
-    """A place as stacks show it: ``file.py(12): function``."""
-    return f"{os.path.basename(place.file)}({place.line}): {place.function}"
 
 
 def user_stack() -> list[str]:

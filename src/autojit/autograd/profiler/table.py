@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.autograd.profiler.events import format_memory, format_share, format_time
 from autojit.core.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from autojit.autograd.profiler.event_list import EventList
 
 SORT_KEYS = (
     "cpu_time", "cuda_time", "cpu_time_total", "cuda_time_total", "count", "self_cpu_time_total",
@@ -30,7 +33,7 @@ class Column(NamedTuple):
 
 
 def build_table(
-    events: Sequence[Any],
+    events: EventList,
     *,
     sort_by: str | None,
     row_limit: int,
@@ -38,9 +41,6 @@ def build_table(
     header: str | None,
     top_level_events_only: bool,
     time_unit: str | None,
-    use_device: str | None,
-    profile_memory: bool,
-    with_flops: bool,
 ) -> str:
     """The text of ``EventList.table``; ``widths`` limit the columns of names, shapes and places in user code."""
     if sort_by is not None and sort_by not in SORT_KEYS:
@@ -51,8 +51,8 @@ def build_table(
         raise ArgumentError(f"table: unknown time unit {time_unit!r}", {"units": ", ".join(UNITS)})
     if not events:
         return ""
-    shown_time = _times_in(time_unit)
-    columns = _columns(events, widths, shown_time, use_device, profile_memory, with_flops)
+    shown_time = format_time if time_unit is None else lambda us: f"{us / UNITS[time_unit]:.3f}{time_unit}"
+    columns = _columns(events, widths, shown_time)
     rows = list(events)
     if sort_by is not None:
         rows.sort(key=lambda e: getattr(e, sort_by), reverse=True)
@@ -65,30 +65,19 @@ def build_table(
     if header is not None:
         lines.insert(0, header)
     lines.append(f"Self CPU time total: {shown_time(sum(e.self_cpu_time_total for e in events))}")
-    if use_device:
+    if events._use_device:
         total = sum(e.self_device_time_total for e in events)
-        lines.append(f"Self {use_device.upper()} time total: {shown_time(total)}")
+        lines.append(f"Self {events._use_device.upper()} time total: {shown_time(total)}")
     return "\n".join(lines) + "\n"
 
 
-def _times_in(unit: str | None) -> Callable[[float], str]:
-    if unit is None:
-        return format_time
-    return lambda time_us: f"{time_us / UNITS[unit]:.3f}{unit}"
-
-
 def _columns(
-    events: Sequence[Any],
-    widths: tuple[int | None, int | None, int | None],
-    shown: Callable[[float], str],
-    use_device: str | None,
-    profile_memory: bool,
-    with_flops: bool,
+    events: EventList, widths: tuple[int | None, int | None, int | None], shown: Callable[[float], str]
 ) -> list[Column]:
     names, shapes, places = widths
     cpu_total = sum(e.self_cpu_time_total for e in events)
     device_total = sum(e.self_device_time_total for e in events)
-    device = (use_device or "cuda").upper()
+    device = (events._use_device or "cuda").upper()
     columns = [
         Column("Name", lambda e: e.key, names),
         Column("Self CPU %", lambda e: format_share(e.self_cpu_time_total, cpu_total)),
@@ -97,14 +86,14 @@ def _columns(
         Column("CPU total", lambda e: shown(e.cpu_time_total)),
         Column("CPU time avg", lambda e: shown(e.cpu_time)),
     ]
-    if use_device:
+    if events._use_device:
         columns += [
             Column(f"Self {device}", lambda e: shown(e.self_device_time_total)),
             Column(f"Self {device} %", lambda e: format_share(e.self_device_time_total, device_total)),
             Column(f"{device} total", lambda e: shown(e.device_time_total)),
         ]
     columns.append(Column(f"{device} time avg", lambda e: shown(e.device_time)))
-    if profile_memory:
+    if events._profile_memory:
         columns += [
             Column("CPU Mem", lambda e: format_memory(e.cpu_memory_usage)),
             Column("Self CPU Mem", lambda e: format_memory(e.self_cpu_memory_usage)),
@@ -114,7 +103,7 @@ def _columns(
         columns.append(Column("Input Shapes", lambda e: str(list(e.input_shapes)), shapes))
     if any(len(e.stack) for e in events):
         columns.append(Column("Source Location", lambda e: ", ".join(e.stack), places))
-    if with_flops and any(e.flops for e in events):
+    if events._with_flops and any(e.flops for e in events):
         columns.append(_flops_column(events))
     return columns
 

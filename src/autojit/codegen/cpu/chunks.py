@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from autojit.codegen.walk import Walk
+from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
 from autojit.schedule.bands import Slices
 from autojit.schedule.expressions import Applied, Guarded, Load, RandomWord
@@ -27,7 +27,7 @@ def exceeds_block(elements: int) -> bool:
     return not surely_less(elements, SUM_BLOCK + 1)
 
 
-@dataclass(frozen=True)
+@record
 class ChunkPlan:
     """How a kernel is cut: ``count`` chunks of ``size`` rows (or inner elements when ``over_inner``)."""
 
@@ -40,7 +40,8 @@ class ChunkPlan:
 def plan_chunks(walk: Walk, slices: Slices | None = None) -> ChunkPlan:
     """Cut the work by its estimated time, or into the given slices of a band; depends on shapes only."""
     program = walk.program
-    estimate = estimate_ns(walk)
+    per_point, per_row = costs_ns(walk)
+    estimate = typical(walk.row_count) * (typical(walk.inner_count) * per_point + per_row)
     has_partials = any(not a.prefix for a in program.accumulators)
     most = MAX_PARTIAL_CHUNKS if has_partials else MAX_CHUNKS
     over_inner = not walk.rows and len(walk.inner) == 1 and not program.reductions
@@ -49,7 +50,8 @@ def plan_chunks(walk: Walk, slices: Slices | None = None) -> ChunkPlan:
         return ChunkPlan(slices.count, slices.part(total), over_inner, estimate)
     if total == 0:
         return ChunkPlan(1, 1, over_inner, estimate)
-    wanted = _wanted_chunks(walk, most, estimate)
+    picoseconds = walk.row_count * (walk.inner_count * round(1000 * per_point) + round(1000 * per_row))
+    wanted = wanted_chunks(estimate, picoseconds, most)
     size = -(-total // wanted)
     if over_inner:
         size = size_min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
@@ -64,12 +66,6 @@ def wanted_chunks(estimate_ns: float, picoseconds: int, most: int) -> int:
     return size_max(1, size_min(most, picoseconds // round(1000 * CHUNK_NS)))
 
 
-def _wanted_chunks(walk: Walk, most: int, estimate: float) -> int:
-    per_point, per_row = (round(1000 * cost) for cost in costs_ns(walk))
-    picoseconds = walk.row_count * (walk.inner_count * per_point + per_row)
-    return wanted_chunks(estimate, picoseconds, most)
-
-
 def chunked_extent(walk: Walk, over_inner: bool) -> int:
     """How many rows (kept rows, inner elements) the chunks cut."""
     if over_inner:
@@ -78,14 +74,8 @@ def chunked_extent(walk: Walk, over_inner: bool) -> int:
     return prod(v.extent for v in walk.rows[:prefix]) if prefix else walk.row_count
 
 
-def estimate_ns(walk: Walk) -> float:
-    """Rough single-thread time of the whole kernel; open sizes count as typical ones."""
-    per_point, per_row = costs_ns(walk)
-    return typical(walk.row_count) * (typical(walk.inner_count) * per_point + per_row)
-
-
 def costs_ns(walk: Walk) -> tuple[float, float]:
-    """Rough time of one point and, on top of its points, of one row."""
+    """Rough single-thread time of one point and, on top of its points, of one row."""
     program = walk.program
     per_point = per_row = 0.0
     for expr in program.exprs:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from autojit.codegen.function_text import Operand
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText
 from autojit.core.config import config
+from autojit.core.records import record
 from autojit.ir.op import Op
 
 PARALLEL = ", !llvm.access.group !0"
@@ -27,7 +27,7 @@ INTERLEAVE = 2
 VECTORISED_EXTENT = 8  # iterations from which a vector loop beats straight-line code: a vector of float32
 
 
-@dataclass(frozen=True)
+@record
 class KernelText:
     """A printed kernel and what the plan must pass.
 

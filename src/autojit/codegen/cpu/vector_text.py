@@ -7,18 +7,19 @@ vectorised as far as it pays, so LLVM is told to leave the loops as they are: mo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
 from autojit.codegen.function_text import FunctionText, Operand, State
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 
 INTERNAL = "nounwind noinline"
 """Attributes of a function that others of its module call often: inlined, each call would be compiled again."""
 
 
-@dataclass(frozen=True)
+@record
 class Vector:
     """``<lanes x element>``, the contents of one vector register.
 
@@ -34,7 +35,7 @@ class Vector:
     def element(self) -> str:
         return "double" if self.dtype.size_bytes == 8 else "float"
 
-    @property
+    @cached_property
     def text(self) -> str:
         return f"<{self.lanes} x {self.element}>"
 

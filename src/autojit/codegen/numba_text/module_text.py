@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from autojit.codegen.numba_text.instruction_text import split, take_type, typed
 from autojit.core.errors import UnsupportedError
+from autojit.core.records import record
 
 _GLOBAL_NAME = re.compile(r'@(?:"[^"]*"|[-\w$.]+)')
 _LOCAL_NAME = re.compile(r'%(?:"[^"]*"|[-\w$.]+)')
@@ -27,7 +28,7 @@ _LINKAGE = re.compile(
 )
 
 
-@dataclass
+@record(frozen=False)
 class Function:
     """One function: its result type, its (type, name) parameters, its blocks as label and lines."""
 
@@ -40,7 +41,7 @@ class Function:
         return [line for _, block in self.blocks for line in block]
 
 
-@dataclass
+@record(frozen=False)
 class ModuleText:
     """The pieces of a module by name: functions as head and body lines, declarations, globals."""
 
@@ -48,7 +49,7 @@ class ModuleText:
     globals: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Linked:
     """A function with everything it refers to. ``functions[0]`` is the function itself.
 

@@ -8,16 +8,16 @@ the failure. Every function here has this form, derivatives included.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from autojit.codegen.numba_text.module_text import Linked
 from autojit.core.errors import UnsupportedError
+from autojit.core.records import record
 
 BYTES = {"double": 8, "float": 4, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "i1": 1}
 RESULTS, FAILURE, FIRST_OPERAND = 0, 1, 2  # parameters
 
 
-@dataclass(frozen=True)
+@record
 class ScalarFunction:
     """A linked function of scalars.
 

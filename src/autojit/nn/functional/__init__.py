@@ -1,271 +1,31 @@
 """torch.nn.functional's functions, as compositions of autojit's public ops. ``F`` in the examples."""
 
-from __future__ import annotations
+from autojit.core.lazy_modules import list_names as _list_names
+from autojit.functions.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
+from autojit.nn.functional.activation import *
+from autojit.nn.functional.adaptive_pooling import *
+from autojit.nn.functional.attention import multi_head_attention_forward as multi_head_attention_forward
+from autojit.nn.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from autojit.nn.functional.classification import *
+from autojit.nn.functional.convolution import *
+from autojit.nn.functional.ctc import ctc_loss as ctc_loss
+from autojit.nn.functional.dispatching import assert_int_or_pair as assert_int_or_pair
+from autojit.nn.functional.dispatching import boolean_dispatch as boolean_dispatch
+from autojit.nn.functional.distance import *
+from autojit.nn.functional.dropout import *
+from autojit.nn.functional.folding import *
+from autojit.nn.functional.fractional import *
+from autojit.nn.functional.grids import affine_grid as affine_grid
+from autojit.nn.functional.grids import grid_sample as grid_sample
+from autojit.nn.functional.grouped import grouped_mm as grouped_mm
+from autojit.nn.functional.grouped import linear_cross_entropy as linear_cross_entropy
+from autojit.nn.functional.linear import *
+from autojit.nn.functional.loss import *
+from autojit.nn.functional.normalization import *
+from autojit.nn.functional.padding import pad as pad
+from autojit.nn.functional.pooling import *
+from autojit.nn.functional.resampling import *
+from autojit.nn.functional.vision import *
+from autojit.tensor import Tensor as Tensor
 
-from autojit.functions.argument_errors import name_arguments_in_errors
-from autojit.nn.functional.activation import (
-    celu,
-    celu_,
-    elu,
-    elu_,
-    gelu,
-    glu,
-    gumbel_softmax,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    hardtanh_,
-    leaky_relu,
-    leaky_relu_,
-    log_softmax,
-    logsigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    relu_,
-    rrelu,
-    rrelu_,
-    selu,
-    selu_,
-    sigmoid,
-    silu,
-    softmax,
-    softmin,
-    softplus,
-    softshrink,
-    softsign,
-    tanh,
-    tanhshrink,
-    threshold,
-    threshold_,
-)  # fmt: skip
-from autojit.nn.functional.attention import multi_head_attention_forward, scaled_dot_product_attention
-from autojit.nn.functional.classification import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cross_entropy,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    nll_loss,
-)  # fmt: skip
-from autojit.nn.functional.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_tbc,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)  # fmt: skip
-from autojit.nn.functional.ctc import ctc_loss
-from autojit.nn.functional.dispatching import assert_int_or_pair, boolean_dispatch
-from autojit.nn.functional.distance import cosine_similarity, normalize, pairwise_distance, pdist
-from autojit.nn.functional.dropout import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
-    feature_alpha_dropout,
-)  # fmt: skip
-from autojit.nn.functional.folding import fold, max_unpool1d, max_unpool2d, max_unpool3d, unfold
-from autojit.nn.functional.fractional import (
-    fractional_max_pool2d,
-    fractional_max_pool2d_with_indices,
-    fractional_max_pool3d,
-    fractional_max_pool3d_with_indices,
-)  # fmt: skip
-from autojit.nn.functional.grids import affine_grid, grid_sample
-from autojit.nn.functional.grouped import grouped_mm, linear_cross_entropy
-from autojit.nn.functional.linear import bilinear, embedding, embedding_bag, linear, one_hot
-from autojit.nn.functional.loss import (
-    cosine_embedding_loss,
-    gaussian_nll_loss,
-    hinge_embedding_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    margin_ranking_loss,
-    mse_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)  # fmt: skip
-from autojit.nn.functional.normalization import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    rms_norm,
-)  # fmt: skip
-from autojit.nn.functional.padding import pad
-from autojit.nn.functional.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool1d_with_indices,
-    adaptive_max_pool2d,
-    adaptive_max_pool2d_with_indices,
-    adaptive_max_pool3d,
-    adaptive_max_pool3d_with_indices,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-    max_pool1d,
-    max_pool1d_with_indices,
-    max_pool2d,
-    max_pool2d_with_indices,
-    max_pool3d,
-    max_pool3d_with_indices,
-)  # fmt: skip
-from autojit.nn.functional.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
-from autojit.nn.functional.vision import channel_shuffle, native_channel_shuffle, pixel_shuffle, pixel_unshuffle
-from autojit.tensor import Tensor
-
-__all__ = [
-    "Tensor",
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool1d_with_indices",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool2d_with_indices",
-    "adaptive_max_pool3d",
-    "adaptive_max_pool3d_with_indices",
-    "affine_grid",
-    "alpha_dropout",
-    "assert_int_or_pair",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "batch_norm",
-    "bilinear",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "boolean_dispatch",
-    "celu",
-    "celu_",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_embedding_loss",
-    "cosine_similarity",
-    "cross_entropy",
-    "ctc_loss",
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "elu",
-    "elu_",
-    "embedding",
-    "embedding_bag",
-    "feature_alpha_dropout",
-    "fold",
-    "fractional_max_pool2d",
-    "fractional_max_pool2d_with_indices",
-    "fractional_max_pool3d",
-    "fractional_max_pool3d_with_indices",
-    "gaussian_nll_loss",
-    "gelu",
-    "glu",
-    "grid_sample",
-    "group_norm",
-    "grouped_mm",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hardtanh_",
-    "hinge_embedding_loss",
-    "huber_loss",
-    "instance_norm",
-    "interpolate",
-    "kl_div",
-    "l1_loss",
-    "layer_norm",
-    "leaky_relu",
-    "leaky_relu_",
-    "linear",
-    "linear_cross_entropy",
-    "local_response_norm",
-    "log_softmax",
-    "logsigmoid",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "margin_ranking_loss",
-    "max_pool1d",
-    "max_pool1d_with_indices",
-    "max_pool2d",
-    "max_pool2d_with_indices",
-    "max_pool3d",
-    "max_pool3d_with_indices",
-    "max_unpool1d",
-    "max_unpool2d",
-    "max_unpool3d",
-    "mish",
-    "mse_loss",
-    "multi_head_attention_forward",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-    "native_channel_shuffle",
-    "nll_loss",
-    "normalize",
-    "one_hot",
-    "pad",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "poisson_nll_loss",
-    "prelu",
-    "relu",
-    "relu6",
-    "relu_",
-    "rms_norm",
-    "rrelu",
-    "rrelu_",
-    "scaled_dot_product_attention",
-    "selu",
-    "selu_",
-    "sigmoid",
-    "silu",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "softmax",
-    "softmin",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "tanh",
-    "tanhshrink",
-    "threshold",
-    "threshold_",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-    "unfold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
-]  # fmt: skip
-
-name_arguments_in_errors(globals(), __all__)
+_name_arguments_in_errors(globals(), _list_names(globals()))

@@ -11,6 +11,8 @@ from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 
+__all__ = ["cosine_similarity", "normalize", "pairwise_distance", "pdist"]
+
 
 def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
     return aj.norm(x, p, dim, keepdim)

@@ -15,6 +15,8 @@ from autojit.history.op_node import rename_node
 from autojit.nn.functional.windows import Extents, Window, numbers
 from autojit.tensor import Tensor
 
+__all__ = ["fold", "max_unpool1d", "max_unpool2d", "max_unpool3d", "unfold"]
+
 
 @own_memory
 def unfold(

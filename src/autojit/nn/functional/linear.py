@@ -21,6 +21,8 @@ from autojit.ops.composed import ADDMM
 from autojit.tensor import Tensor
 from autojit.tensor.state import state
 
+__all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
+
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b. Shapes: ``f[..., k], f[n, k] (, f[n]) -> f[..., n]``."""
@@ -198,8 +200,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         valid = f"0 to {num_classes - 1}" if type(num_classes) is int else "0 to num_classes - 1"
         require(tensor, lambda t: t >= 0, _NEGATIVE_CLASS, valid, named="tensor")
         require(tensor, lambda t: t < num_classes, _LARGE_CLASS, valid, named="tensor")
-    found: Tensor = in_one_step("one_hot", (num_classes,), tensor)
-    return found
+    return in_one_step("one_hot", (num_classes,), tensor)
 
 
 def embedding_bag(

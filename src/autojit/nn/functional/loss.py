@@ -30,6 +30,12 @@ from autojit.ops.composed import MseLoss, is_common
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
+__all__ = [
+    "cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
+    "margin_ranking_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]  # fmt: skip
+
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Broadcast input and target; a warning when their shapes differ, as that is rarely meant."""

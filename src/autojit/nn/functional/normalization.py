@@ -13,6 +13,8 @@ from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.tensor import Tensor
 
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+
 
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(normalized_shape)
@@ -102,13 +104,9 @@ def rms_norm(
     return _narrowed(found, input)
 
 
-def _channel_shape(x: Tensor) -> list[int]:
-    return [1, -1] + [1] * (x.ndim - 2)
-
-
 def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
     """The parameters that are there, with one axis per axis of ``x``."""
-    shape = _channel_shape(x)
+    shape = [1, -1] + [1] * (x.ndim - 2)
     return [_wide(t).reshape(shape) for t in parameters if t is not None]
 
 

@@ -7,6 +7,8 @@ from autojit.core.top_level import top_level
 from autojit.functions.own_memory import own_memory
 from autojit.tensor import Tensor
 
+__all__ = ["channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
+
 
 @top_level
 @own_memory

@@ -17,7 +17,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "x_bar is not None and x_bar.spec is not spec -> x_bar is not None",
     ): "the check of a type that is the very type wanted finds nothing",
     (
-        "jit/versions.py", "TraceVersions.moved",
+        "jit/trace_arguments.py", "TraceArguments.moved",
         "isinstance(t, Storage) and t.version != version -> isinstance(t, Storage)",
     ): "a version that has moved by nothing is counted on by nothing",
     (

@@ -20,11 +20,11 @@ Extents may be symbolic, also those of bands and of packed images, which follow 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import prod
 
+from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.types import Shape
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
@@ -35,7 +35,7 @@ PACKED_BYTES = 400 << 10
 AXES = 3
 
 
-@dataclass(frozen=True)
+@record
 class Phase:
     """Places ``first + step * j`` of the result, their number per axis, and every tap's offsets (weight, packed).
 
@@ -50,7 +50,7 @@ class Phase:
     rows: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """A packed image and the places that see it.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from autojit.codegen.cpu.convolutions.layout import Layout
@@ -11,6 +10,7 @@ from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.scalar import memory_type, suffix
+from autojit.core.records import record
 from autojit.core.sizes import is_symbolic
 
 VECTOR_BYTES = 32
@@ -20,7 +20,7 @@ MOST_COPIES = 16
 """Copies of a row that are written out one by one: wider kernels are rare. No measurement is recorded."""
 
 
-@dataclass(frozen=True)
+@record
 class Lanes(Vector):
     """``<lanes x element>`` of any real dtype."""
 
@@ -72,11 +72,6 @@ def offset(text: VectorText, terms: Sequence[tuple[Operand, int]], constant: int
 def divide(text: VectorText, value: str, divisor: int) -> tuple[str, str]:
     """Quotient and remainder of an i64 that is not negative."""
     return text.quotient(value, divisor), text.remainder(value, divisor)
-
-
-def aligned(size_bytes: int) -> int:
-    """Rounded up to whole cache lines."""
-    return -(-size_bytes // 64) * 64
 
 
 def pack_signature(layout: Layout) -> Signature:

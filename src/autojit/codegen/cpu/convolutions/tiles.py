@@ -9,13 +9,13 @@ of the kernel (see `layout`). All that is chosen together, by an estimate of cyc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from autojit.codegen.cpu.convolutions.layout import Layout
 from autojit.codegen.cpu.convolutions.packing import VECTOR_BYTES, copies_whole_rows
 from autojit.codegen.target import HostTarget
+from autojit.core.records import record
 from autojit.core.sizes import size_max, typical
 
 RUN = 1024
@@ -41,7 +41,7 @@ COPY, WHOLE_COPY = 25.0, 8.0
 """Cycles to begin the copy of a row, and of one whose size is known to the compiler."""
 
 
-@dataclass(frozen=True)
+@record
 class Registers:
     """Vector registers as tiles use them: grains in one vector, and vectors of sums that leave room for operands."""
 
@@ -54,7 +54,7 @@ class Registers:
         return cls(together, 3 * target.vector_registers * target.vector_bytes // (4 * together * VECTOR_BYTES))
 
 
-@dataclass(frozen=True)
+@record
 class Tiling:
     """Rows and grains of the tiles; ``last`` and ``tail`` are 0 where nothing is left."""
 
@@ -72,7 +72,7 @@ class Tiling:
         return tuple(n for n in (self.width, self.tail) if n)
 
 
-@dataclass(frozen=True)
+@record
 class Cut:
     """A layout, and how the places of a band are cut: ``rows`` rows of places per run, tiles on them.
 

@@ -8,20 +8,21 @@ error does not grow with the number of elements. `FoldPrinter.flush` ends a bloc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
 from autojit.codegen.cpu.loops.row_cache import CachingPrinter
+from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.expressions import Memo
 from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, int64
+from autojit.core.records import record
 from autojit.ir.graph import Value
 from autojit.schedule.loops import Accumulator, RowReduction
 
 
-@dataclass(frozen=True)
+@record
 class Fold:
     """The variables of one fold: ``slot`` of ``dtype`` takes elements, ``total`` of ``wide`` takes blocks (if any)."""
 
@@ -50,7 +51,7 @@ class FoldPrinter(CachingPrinter):
                 continue
             self.partials[k] = offset
             count = self.walk.inner_count if accumulator.kind == "col" else 1
-            offset += -(-count * partial_dtype(accumulator).size_bytes // 64) * 64
+            offset += aligned(count * partial_dtype(accumulator).size_bytes)
         self.partial_bytes = offset
 
     def _is_direct(self, accumulator: Accumulator) -> bool:

@@ -13,7 +13,6 @@ How to read: ``print`` -> ``_rows`` -> ``row`` -> ``_phase`` -> ``_inner_loops``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -22,10 +21,11 @@ from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
 from autojit.codegen.cpu.loops.folds import FoldPrinter
 from autojit.codegen.cpu.loops.partial_results import print_combine
 from autojit.codegen.cpu.loops.walk import CpuWalk
-from autojit.codegen.emission_order import emission_order
+from autojit.codegen.emission_order import FEWEST, emission_order
 from autojit.codegen.expressions import Memo
 from autojit.codegen.piecewise import below, cuts, outcome
 from autojit.core.config import config
+from autojit.core.records import record
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import LoopVariable
 from autojit.schedule.bands import Slices
@@ -35,7 +35,7 @@ from autojit.schedule.loops import Accumulator, LoopProgram, RowReduction, Store
 Bounds = tuple[str, str]
 
 
-@dataclass
+@record(frozen=False)
 class Phase:
     """What one pass over the inner loops of a row computes."""
 
@@ -220,9 +220,10 @@ class LoopPrinter(FoldPrinter):
 
         Sums stay whole.
         """
-        variable = loops[0]
-        exprs = list(below(phase.roots(), lambda e: e not in self.walk.varying or self.is_kept(e, phase.number)))
-        places = [] if phase.reductions or self.totals else cuts(exprs, variable, prod(v.extent for v in loops[1:]))
+        variable, exprs, places = loops[0], list[Expr](), list[int]()
+        if self.has_guards and not (phase.reductions or self.totals):
+            exprs += below(phase.roots(), lambda e: e not in self.walk.varying or self.is_kept(e, phase.number))
+            places = cuts(exprs, variable, prod(v.extent for v in loops[1:]))
         if not places:
             print_part(*(bounds or ("0", self.number(variable.extent))))
             return
@@ -258,6 +259,8 @@ class LoopPrinter(FoldPrinter):
             return expr in self.row_memo and expr not in self.walk.varying
 
         stored: list[tuple[int, Store]] = []
+        if len(self.program.exprs) < FEWEST:  # so the body is short, too
+            return stored
         for expr in emission_order(phase.roots(), is_known):
             self.expr(expr, memo, phase.number)
             ripe = [(slot, store) for slot, store in phase.stores if store.expr is expr]

@@ -31,6 +31,8 @@ class CachingPrinter(CpuKernel, ExpressionPrinter):
         roots: dict[int, list[Expr]] = {}
         for root in program.roots():
             roots.setdefault(root.phase, []).append(root)
+        if len(roots) < 2:
+            return
         first_seen: dict[Expr, int] = {}
         room = ROW_SCRATCH_BYTES
         for phase in sorted(roots):

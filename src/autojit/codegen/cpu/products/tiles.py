@@ -13,13 +13,13 @@ it. That is why results do not depend on how rows are cut among threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
-from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.cpu.vector_text import Vector, VectorText
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 
 WIDE_VECTORS = 8
 """Vectors of the single-row tile: enough sums to hide latency, and half the registers of the smallest machines.
@@ -31,7 +31,7 @@ ROWS_PER_BASE = 3
 """Rows 0, 1 and 2 of A are addressed as base, base + stride, base + 2 * stride: one x86 address mode each."""
 
 
-@dataclass(frozen=True)
+@record
 class TileShape:
     """Columns of a tile as vectors from left to right, and the heights it exists in.
 
@@ -50,7 +50,7 @@ class TileShape:
         return sum(self.lanes)
 
 
-@dataclass(frozen=True)
+@record
 class TileSet:
     """All tiles of one dtype on one machine.
 
@@ -135,14 +135,12 @@ def tiles_signature(tiles: TileSet, shape: TileShape) -> Signature:
     )
 
 
-def write_tiles(module: ModuleText, tiles: TileSet, shape: TileShape) -> None:
-    """Add the function of one shape."""
-    text = VectorText(module, tiles_signature(tiles, shape), linkage="internal", attributes=INTERNAL)
+def write_tiles(tiles: TileSet, shape: TileShape, text: VectorText) -> None:
+    """What the function of one shape does."""
     columns = _Columns.begin(text, tiles, shape)
     state = ["%m", "%a", "%c"]
     for rows in shape.rows:
         state = text.while_left(rows, ("i64", "ptr", "ptr"), state, partial(_one_tile, text, columns, rows))
-    text.finish()
 
 
 def _one_tile(text: VectorText, columns: _Columns, rows: int, state: list[str]) -> list[str]:
@@ -153,7 +151,7 @@ def _one_tile(text: VectorText, columns: _Columns, rows: int, state: list[str]) 
     return [text.sub(rows_left, rows), *below]
 
 
-@dataclass(frozen=True)
+@record
 class _Columns:
     """What all tiles of a function share: vectors, the mask of the last one, whether C's old values count."""
 
