@@ -1,8 +1,8 @@
 """Body: a function of tensors captured as a graph while the program around it goes on.
 
-How to read: ``BodyTrace`` records the ops (it is a ``jit.trace.Trace`` of its own), ``BodyLayer`` is between the
-function's ops and the trace: a tensor from outside becomes an input of the graph when an op first meets it, so that its
-history stays outside. ``Body`` runs the function and knows the results.
+How to read: ``BodyTrace`` (``body_trace.py``) records the ops, ``BodyLayer`` is between the function's ops and the
+trace: a tensor from outside becomes an input of the graph when an op first meets it, so that its history stays outside.
+``Body`` runs the function and knows the results.
 
 State of the program (a generator, running statistics) that the function changes in place becomes an input and an
 output too: ``written``. Tensors of the outer program that cannot be functionalised like this must be carried.
@@ -15,11 +15,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from autojit.autograd.forward_level import ForwardLevel
+from autojit.control_flow.body_trace import BodyTrace, accumulated
 from autojit.core.device_array import has_layout
-from autojit.core.errors import TraceError, UsageError
-from autojit.core.size_expressions import Expression
+from autojit.core.errors import UsageError
 from autojit.core.size_recorder import recording
-from autojit.core.sizes import expression_of, is_counted
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, value_of
@@ -31,130 +30,11 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.body_effects import effects_refused
 from autojit.jit.histories import has_history, nodes_from
-from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.memory_orders import copied_order, lie_alike, order_of
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, alias, array_type, layout_of, lent_gradient, type_of, wrap_value
-
-
-class BodyTrace(Trace):
-    """The capture of a body. Memory from outside becomes an input of the graph; nothing in it may become a number."""
-
-    runs_often = True
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.outer: Trace | None = state.trace  # type: ignore[assignment]
-        self.outer_layers = state.layers
-        if self.outer is not None:
-            self.numbers, self.sizes = self.outer.numbers, self.outer.sizes
-            self.met_outside = self.outer.met_outside
-
-    def owns(self, t: Tensor) -> bool:
-        """Whether a tensor was made in this capture."""
-        if t._array is not None:
-            return False
-        storage = t._storage
-        is_kept_apart = t._view is not None and t._view.base is None and not t._view.chain  # see `counted_with`
-        value = t._value if storage is None or storage.value is None or is_kept_apart else storage.value
-        self._index()
-        return value is not None and (value in self.definition or value in self.builder.inputs)
-
-    def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
-        array = storage.array
-        assert array is not None
-        found = self.state.get(id(array))
-        if found is None:
-            value = self.builder.input(array_type(array))
-            found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
-        found.meet(storage)
-        self._remember(storage, owner)
-        return found.value
-
-    def has_written(self, t: Tensor) -> bool:
-        """Whether the body has changed the memory of a tensor from outside."""
-        storage = t._storage
-        entry = None if storage is None or storage.array is None else self.state.get(id(storage.array))
-        return entry is not None and entry.is_modified
-
-    def copied_from(self, value: Value) -> Value:
-        """The value that a value is an unchanged copy of."""
-        self._index()
-        node = self.definition.get(value)
-        while node is not None and node.op.name in ("cast", "reshape") and node.inputs[0].type == value.type:
-            value = node.inputs[0]
-            node = self.definition.get(value)
-        return value
-
-    def concretize(self, value: Value) -> Any:
-        """The array of a constant; everything else has no value yet."""
-        is_given, sizes = self._sources(value)
-        if not is_given and not any(map(is_counted, value.type.shape)):
-            for size in (*map(expression_of, value.type.shape), *sizes):
-                self.size_digits(size)
-            return self.evaluate(value)
-        raise TraceError(
-            f"{self.name}: Python asks for a value that is known only when the compiled body runs",
-            {"value": value.type, "at": here()},
-            "choose with aj.cond (or aj.where), repeat with aj.while_loop, and keep numbers in tensors",
-        )
-
-    def decide_size(self, expression: Expression, relation: str) -> bool:
-        """See ``core.size_recorder.Recorder``: sizes from outside are asked for there."""
-        if self.outer is None or self._is_counted(expression):
-            return super().decide_size(expression, relation)
-        with self.outside():
-            return self.outer.decide_size(expression, relation)
-
-    def size_digits(self, expression: Expression) -> int:
-        """See ``decide_size``."""
-        if self.outer is None or self._is_counted(expression):
-            return super().size_digits(expression)
-        with self.outside():
-            return self.outer.size_digits(expression)
-
-    def note_error(self) -> None:
-        """See ``decide_size``."""
-        super().note_error()
-        if self.outer is not None:
-            self.outer.note_error()
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Ops inside are the outer program's."""
-        before, layers = state.trace, state.layers
-        set_trace(self.outer)
-        set_layers(self.outer_layers)
-        try:
-            yield
-        finally:
-            set_trace(before)
-            set_layers(layers)
-
-    def read_grad(self, leaf: Tensor) -> Tensor | None:
-        return lent_gradient(leaf) if self.outer is None else self.outer.read_grad(leaf)
-
-    def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
-        raise _accumulated(self.name)
-
-    def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None:
-        if self.outer is not None:
-            self.outer.note_flag(t, flag, wanted)
-
-    def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
-        if self.outer is not None:
-            self.outer.follow(holder, moved)
-
-    def begin_again(self) -> None:
-        if self.outer is not None:
-            self.outer.begin_again()
-
-    def lend(self, tensor: Tensor, owner: object) -> None:
-        if self.outer is not None:
-            self.outer.lend(tensor, owner)
+from autojit.tensor.tensor import Tensor, alias, layout_of, type_of, wrap_value
 
 
 class BodyLayer(Layer):
@@ -428,7 +308,7 @@ class Body:
                 found.append(root.clone() if entry.is_modified else root)  # the derivative reads it as it was
         standing_in = [leaf for _, leaf in self.inputs] + [standing for _, standing in self.layer.inner.values()]
         if any(leaf is not None and leaf._grad is not None for leaf in standing_in):
-            raise _accumulated(self.name)
+            raise accumulated(self.name)
         for t, standing in self.layer.inner.values():
             assert standing._value is not None
             self.inputs.append((standing._value, standing if standing._requires_grad else None))
@@ -467,11 +347,3 @@ def write_back(written: Sequence[Tensor], results: Sequence[Tensor]) -> None:
     with grad_mode(False):
         for t, new in zip(written, results, strict=True):
             t.copy_(new)
-
-
-def _accumulated(name: str) -> UsageError:
-    return UsageError(
-        f"{name}: backward() in the body would accumulate into the .grad of a tensor outside",
-        {"at": here()},
-        "use autojit.autograd.grad and carry or return the gradients",
-    )
