@@ -22,14 +22,14 @@ Example:
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
-from autojit.core.records import record
 from autojit.runtime.object_cache import default_cache
 
 __all__ = ["CacheStats", "clear", "directory", "export", "load", "stats"]
 
 
-@record
+@dataclass(frozen=True)
 class CacheStats:
     """Objects asked for since the process started: found on disk, compiled, and found but refused as damaged."""
 

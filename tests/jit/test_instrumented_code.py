@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from autojit.jit.instrumented_code import instrumented, is_instrumented
-from autojit.jit.observer import HOOKS
+from autojit.jit.read_hooks import HOOKS
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:

@@ -11,13 +11,14 @@ from autojit.core.dtypes import ALL_DTYPES, DType, bool_, dtype_of_numpy
 from autojit.core.types import TensorType
 from autojit.ir import Op
 from autojit.ops.base import Elementwise
+from autojit.ops.formula import is_lowered
 from autojit.ops.reductions import Fold
 
 LOWERED = [
     op
     for op in Op.registry.values()
     if issubclass(op, Elementwise)
-    and op.lower is not Elementwise.lower
+    and is_lowered(op)
     and getattr(op, "opened_by", None) is None  # passes leave nothing of those
     and hasattr(op, "samples")  # not those that users' functions become
 ]

@@ -12,7 +12,7 @@ import pytest
 from autojit.core.errors import CompileError
 from autojit.runtime.code_memory import PAGE_BYTES, REGION_BYTES, _merged, allocate_pages, mapped_code_bytes
 from autojit.runtime.elf import ElfObject
-from autojit.runtime.loader import LoadedObject, library_address, load, load_all, load_with_llvm
+from autojit.runtime.loader import LoadedObject, library_address, load, load_with_llvm
 
 from .programs import compiled
 
@@ -69,9 +69,7 @@ def call(code: LoadedObject, symbol: str, x: float) -> float:
 def caller(request: pytest.FixtureRequest) -> LoadedObject:
     content = compiled(CALLER)
     return (
-        load(content, {"outside": OUTSIDE})
-        if request.param == "elf"
-        else load_with_llvm([content], {"outside": OUTSIDE})
+        load(content, {"outside": OUTSIDE}) if request.param == "elf" else load_with_llvm(content, {"outside": OUTSIDE})
     )
 
 
@@ -101,13 +99,6 @@ def test_a_name_nobody_defines_is_an_error_that_frees_its_pages() -> None:
 def test_every_load_has_its_own_data() -> None:
     one, two = (load(compiled(CALLER), {"outside": OUTSIDE}) for _ in range(2))
     assert [call(code, "through_data", 1.0) for code in (one, two, one)] == [3.0, 3.0, 4.0]
-
-
-def test_later_objects_call_earlier_ones() -> None:
-    first = compiled("define double @outside(double %x) nounwind { %y = fadd double %x, 1.0 ret double %y }")
-    code = load_all([first, compiled(CALLER)])
-    assert call(code, "through_import", 2.0) == 3.5
-    assert call(code, "outside", 2.0) == 3.0
 
 
 def test_code_lives_as_long_as_its_handle() -> None:

@@ -9,8 +9,11 @@ import numpy as np
 
 import autojit as aj
 from autojit.array_api.promotion import computed, together
+from autojit.core.wrapping import named
 from autojit.interop.ufunc_calls import call
 from autojit.tensor import Tensor
+
+__all__ = ["clip", "imag", "real", "round"]
 
 _UNARY = """
 abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor isfinite isinf isnan log log1p
@@ -23,30 +26,24 @@ nextafter not_equal pow remainder subtract
 """
 
 
-def _unary(name: str) -> Any:
+def _unary(name: str) -> Callable[..., Tensor]:
     ufunc = getattr(np, name)
 
     def function(x: Tensor, /) -> Tensor:
         found: Tensor = call(ufunc, "__call__", (x,), {})
         return found
 
-    return _named(function, name, f"Elementwise ``{name}``, as the array API standard defines it.")
+    return named(function, name, f"Elementwise ``{name}``, as the array API standard defines it.")
 
 
-def _binary(name: str) -> Any:
+def _binary(name: str) -> Callable[..., Tensor]:
     ufunc = getattr(np, name)
 
     def function(x1: Any, x2: Any, /) -> Tensor:
         found: Tensor = call(ufunc, "__call__", tuple(together(x1, x2)), {})
         return found
 
-    return _named(function, name, f"Elementwise ``{name}`` of two operands, one of which may be a Python number.")
-
-
-def _named(function: Any, name: str, text: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
+    return named(function, name, f"Elementwise ``{name}`` of two operands, one of which may be a Python number.")
 
 
 ELEMENTWISE: dict[str, Callable[..., Tensor]] = {

@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.wrapping import named
 from autojit.tensor import Tensor
 
 
-def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The Fourier transform along an axis."""
-    return aj.fft.fft(x, n, axis, norm)
+def _along_axis(name: str, doc: str) -> Callable[..., Tensor]:
+    transform: Callable[..., Tensor] = getattr(aj.fft, name)
+
+    def function(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+        return transform(x, n, axis, norm)
+
+    return named(function, name, doc)
 
 
-def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of ``fft``."""
-    return aj.fft.ifft(x, n, axis, norm)
+def _along_axes(name: str, doc: str) -> Callable[..., Tensor]:
+    transform: Callable[..., Tensor] = getattr(aj.fft, name)
+
+    def function(x: Tensor, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
+        return transform(x, s, axes, norm)
+
+    return named(function, name, doc)
 
 
-def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The half of ``fft`` that tells all about real numbers."""
-    return aj.fft.rfft(x, n, axis, norm)
-
-
-def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of ``rfft``."""
-    return aj.fft.irfft(x, n, axis, norm)
-
-
-def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """``fft`` of a Hermitian sequence, given by its half."""
-    return aj.fft.hfft(x, n, axis, norm)
-
-
-def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of ``hfft``."""
-    return aj.fft.ihfft(x, n, axis, norm)
-
-
-def fftn(x: Tensor, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
-    """The Fourier transform along several axes."""
-    return aj.fft.fftn(x, s, axes, norm)
-
-
-def ifftn(x: Tensor, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
-    """The inverse of ``fftn``."""
-    return aj.fft.ifftn(x, s, axes, norm)
-
-
-def rfftn(x: Tensor, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
-    """The half of ``fftn`` that tells all about real numbers."""
-    return aj.fft.rfftn(x, s, axes, norm)
-
-
-def irfftn(x: Tensor, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
-    """The inverse of ``rfftn``."""
-    return aj.fft.irfftn(x, s, axes, norm)
+fft = _along_axis("fft", "The Fourier transform along an axis.")
+ifft = _along_axis("ifft", "The inverse of ``fft``.")
+rfft = _along_axis("rfft", "The half of ``fft`` that tells all about real numbers.")
+irfft = _along_axis("irfft", "The inverse of ``rfft``.")
+hfft = _along_axis("hfft", "``fft`` of a Hermitian sequence, given by its half.")
+ihfft = _along_axis("ihfft", "The inverse of ``hfft``.")
+fftn = _along_axes("fftn", "The Fourier transform along several axes.")
+ifftn = _along_axes("ifftn", "The inverse of ``fftn``.")
+rfftn = _along_axes("rfftn", "The half of ``fftn`` that tells all about real numbers.")
+irfftn = _along_axes("irfftn", "The inverse of ``rfftn``.")
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: Any = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 import autojit as aj
 from autojit.array_api.promotion import computed, together
 from autojit.core.dtypes import DType
+from autojit.core.wrapping import named
 from autojit.tensor import Tensor
 
 
@@ -85,11 +87,6 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     return aj.linalg.cholesky(x, upper=upper)
 
 
-def det(x: Tensor, /) -> Tensor:
-    """Determinants."""
-    return aj.linalg.det(x)
-
-
 def slogdet(x: Tensor, /) -> Any:
     """Signs and logarithms of the determinants."""
     return aj.linalg.slogdet(x)
@@ -100,24 +97,9 @@ def eig(x: Tensor, /) -> Any:
     return aj.linalg.eig(x)
 
 
-def eigvals(x: Tensor, /) -> Tensor:
-    """Eigenvalues of square matrices, complex."""
-    return aj.linalg.eigvals(x)
-
-
 def eigh(x: Tensor, /) -> Any:
     """Eigenvalues and eigenvectors of symmetric matrices."""
     return aj.linalg.eigh(x)
-
-
-def eigvalsh(x: Tensor, /) -> Tensor:
-    """Eigenvalues of symmetric matrices."""
-    return aj.linalg.eigvalsh(x)
-
-
-def inv(x: Tensor, /) -> Tensor:
-    """Inverses of square matrices."""
-    return aj.linalg.inv(x)
 
 
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
@@ -140,10 +122,20 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
     return aj.linalg.svd(x, full_matrices)
 
 
-def svdvals(x: Tensor, /) -> Tensor:
-    """Singular values."""
-    return aj.linalg.svdvals(x)
+def _of_matrices(name: str, doc: str) -> Callable[..., Tensor]:
+    compute: Callable[..., Tensor] = getattr(aj.linalg, name)
 
+    def function(x: Tensor, /) -> Tensor:
+        return compute(x)
+
+    return named(function, name, doc)
+
+
+det = _of_matrices("det", "Determinants.")
+eigvals = _of_matrices("eigvals", "Eigenvalues of square matrices, complex.")
+eigvalsh = _of_matrices("eigvalsh", "Eigenvalues of symmetric matrices.")
+inv = _of_matrices("inv", "Inverses of square matrices.")
+svdvals = _of_matrices("svdvals", "Singular values.")
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",

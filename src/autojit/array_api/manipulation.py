@@ -11,6 +11,13 @@ from autojit.array_api.promotion import computed, sequence_of, together
 from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
+__all__ = [
+    "argmax", "argmin", "argsort", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat",
+    "count_nonzero", "expand_dims", "flip", "isin", "moveaxis", "nonzero", "permute_dims", "repeat", "reshape",
+    "roll", "searchsorted", "sort", "squeeze", "stack", "take", "take_along_axis", "tile", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unstack", "where",
+]  # fmt: skip
+
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     """Arrays brought to one shape."""

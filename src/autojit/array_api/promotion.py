@@ -14,6 +14,8 @@ from autojit.core.errors import DTypeError
 from autojit.interop.registry import FUNCTIONS
 from autojit.tensor import Tensor
 
+__all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
+
 DTYPES: dict[str, DType] = {
     name: getattr(aj, name)
     for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,36 +10,32 @@ import numpy as np
 import autojit as aj
 from autojit.array_api.promotion import computed, together
 from autojit.core.dtypes import DType
+from autojit.core.wrapping import named
 from autojit.tensor import Tensor
+
+__all__ = [
+    "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",
+]  # fmt: skip
 
 
 def _summed_in(x: Tensor, dtype: DType | None) -> DType | None:
     return aj.uint64 if dtype is None and x.dtype.kind == "uint" else dtype
 
 
-def all(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements are true."""
-    return computed(np.all, x, axis, keepdims=keepdims)
+def _over(name: str, doc: str) -> Callable[..., Tensor]:
+    reduce = getattr(np, name)
+
+    def function(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+        return computed(reduce, x, axis, keepdims=keepdims)
+
+    return named(function, name, doc)
 
 
-def any(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether an element is true."""
-    return computed(np.any, x, axis, keepdims=keepdims)
-
-
-def max(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The greatest element."""
-    return computed(np.max, x, axis, keepdims=keepdims)
-
-
-def min(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The least element."""
-    return computed(np.min, x, axis, keepdims=keepdims)
-
-
-def mean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The mean."""
-    return computed(np.mean, x, axis, keepdims=keepdims)
+all = _over("all", "Whether all elements are true.")
+any = _over("any", "Whether an element is true.")
+max = _over("max", "The greatest element.")
+min = _over("min", "The least element.")
+mean = _over("mean", "The mean.")
 
 
 def sum(x: Tensor, /, *, axis: Any = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:

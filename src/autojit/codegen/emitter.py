@@ -18,6 +18,11 @@ from autojit.core.sizes import is_symbolic
 __all__ = ["Scalar", "ScalarEmitter"]
 
 
+def _function(name: str) -> Callable[[ScalarEmitter, Scalar], Scalar]:
+    """The method of a function of `vector_math`."""
+    return lambda self, x: self.call(name, x)
+
+
 class ScalarEmitter(InstructionEmitter):
     """The complete emitter. Methods named after a function document its accuracy only where it exceeds 2 ulp."""
 
@@ -119,93 +124,33 @@ class ScalarEmitter(InstructionEmitter):
         """A float in [0, 1) from one random word, for float64 from two."""
         return philox.uniform(self, dtype, high, low)
 
-    # ---- functions of one operand --------------------------------------------------------------------------------
+    # ---- functions of one operand: what they are off by, and where they are not defined, say their builders ------
 
-    def exp(self, x: Scalar) -> Scalar:
-        return self.call("exp", x)
-
-    def exp2(self, x: Scalar) -> Scalar:
-        """2 ** x."""
-        return self.call("exp2", x)
-
-    def expm1(self, x: Scalar) -> Scalar:
-        """exp(x) - 1 without cancellation."""
-        return self.call("expm1", x)
-
-    def log(self, x: Scalar) -> Scalar:
-        """The natural logarithm; -inf at 0, NaN below."""
-        return self.call("log", x)
-
-    def log2(self, x: Scalar) -> Scalar:
-        return self.call("log2", x)
-
-    def log10(self, x: Scalar) -> Scalar:
-        return self.call("log10", x)
-
-    def log1p(self, x: Scalar) -> Scalar:
-        """log(1 + x) without cancellation."""
-        return self.call("log1p", x)
-
-    def sin(self, x: Scalar) -> Scalar:
-        """Right for every finite x; NaN at infinity."""
-        return self.call("sin", x)
-
-    def cos(self, x: Scalar) -> Scalar:
-        """Right for every finite x; NaN at infinity."""
-        return self.call("cos", x)
-
-    def tan(self, x: Scalar) -> Scalar:
-        """Right for every finite x; NaN at infinity."""
-        return self.call("tan", x)
-
-    def asin(self, x: Scalar) -> Scalar:
-        return self.call("asin", x)
-
-    def acos(self, x: Scalar) -> Scalar:
-        return self.call("acos", x)
-
-    def atan(self, x: Scalar) -> Scalar:
-        return self.call("atan", x)
-
-    def sinh(self, x: Scalar) -> Scalar:
-        return self.call("sinh", x)
-
-    def cosh(self, x: Scalar) -> Scalar:
-        return self.call("cosh", x)
-
-    def tanh(self, x: Scalar) -> Scalar:
-        return self.call("tanh", x)
-
-    def asinh(self, x: Scalar) -> Scalar:
-        return self.call("asinh", x)
-
-    def acosh(self, x: Scalar) -> Scalar:
-        return self.call("acosh", x)
-
-    def atanh(self, x: Scalar) -> Scalar:
-        return self.call("atanh", x)
-
-    def sigmoid(self, x: Scalar) -> Scalar:
-        """1 / (1 + exp(-x)), down to the denormals."""
-        return self.call("sigmoid", x)
-
-    def erf(self, x: Scalar) -> Scalar:
-        return self.call("erf", x)
-
-    def erfc(self, x: Scalar) -> Scalar:
-        """1 - erf(x), relatively exact in the tail."""
-        return self.call("erfc", x)
-
-    def erfinv(self, x: Scalar) -> Scalar:
-        return self.call("erfinv", x)
-
-    def lgamma(self, x: Scalar) -> Scalar:
-        """log|gamma(x)|; left of zero 2 ulp of its greatest term."""
-        return self.call("lgamma", x)
-
-    def digamma(self, x: Scalar) -> Scalar:
-        """d/dx lgamma(x); left of zero 2 ulp of its greatest term."""
-        return self.call("digamma", x)
+    exp = _function("exp")
+    exp2 = _function("exp2")
+    expm1 = _function("expm1")
+    log = _function("log")
+    log2 = _function("log2")
+    log10 = _function("log10")
+    log1p = _function("log1p")
+    sin = _function("sin")
+    cos = _function("cos")
+    tan = _function("tan")
+    asin = _function("asin")
+    acos = _function("acos")
+    atan = _function("atan")
+    sinh = _function("sinh")
+    cosh = _function("cosh")
+    tanh = _function("tanh")
+    asinh = _function("asinh")
+    acosh = _function("acosh")
+    atanh = _function("atanh")
+    sigmoid = _function("sigmoid")
+    erf = _function("erf")
+    erfc = _function("erfc")
+    erfinv = _function("erfinv")
+    lgamma = _function("lgamma")
+    digamma = _function("digamma")
 
     def polygamma(self, n: int, x: Scalar) -> Scalar:
         """The ``n``-th derivative of digamma, n at least 1, in float64."""

@@ -10,32 +10,30 @@ dtype: promotion was decided by the type rules of the ops.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
-from autojit.codegen.scalar import (
-    Number,
-    Scalar,
-    is_half,
-    literal,
-    memory_type,
-    register_type,
-    suffix,
-)
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from autojit.codegen.scalar import Number, Scalar, is_half, literal, memory_type, register_type, suffix
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint32, uint64
 
 Value = Scalar | Number
 
 _FLOAT_PREDICATE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+
+
+def _comparison(predicate: str) -> Callable[[InstructionEmitter, Value, Value], Scalar]:
+    return lambda self, a, b: self.compare(predicate, a, b)
+
+
+def _on_truths(opcode: str) -> Callable[[InstructionEmitter, Scalar, Scalar], Scalar]:
+    return lambda self, a, b: self._binary(opcode, self.truth(a), self.truth(b))
+
+
+def _on_bits(opcode: str) -> Callable[[InstructionEmitter, Value, Value], Scalar]:
+    return lambda self, a, b: self._binary(opcode, *self._pair(a, b))
+
+
+def _integral(name: str) -> Callable[[InstructionEmitter, Scalar], Scalar]:
+    return lambda self, x: self.intrinsic(name, x) if x.dtype.kind == "float" else x
 
 
 class InstructionEmitter(ABC):
@@ -246,23 +244,9 @@ class InstructionEmitter(ABC):
         code = predicate if predicate in ("eq", "ne") else signed + predicate
         return self.instruction(f"icmp {code} {kind} {a.text}, {b.text}", bool_)
 
-    def eq(self, a: Value, b: Value) -> Scalar:
-        return self.compare("eq", a, b)
-
-    def ne(self, a: Value, b: Value) -> Scalar:
-        return self.compare("ne", a, b)
-
-    def lt(self, a: Value, b: Value) -> Scalar:
-        return self.compare("lt", a, b)
-
-    def le(self, a: Value, b: Value) -> Scalar:
-        return self.compare("le", a, b)
-
-    def gt(self, a: Value, b: Value) -> Scalar:
-        return self.compare("gt", a, b)
-
-    def ge(self, a: Value, b: Value) -> Scalar:
-        return self.compare("ge", a, b)
+    eq, ne = _comparison("eq"), _comparison("ne")
+    lt, le = _comparison("lt"), _comparison("le")
+    gt, ge = _comparison("gt"), _comparison("ge")
 
     def isnan(self, x: Scalar) -> Scalar:
         if x.dtype.kind != "float":
@@ -283,26 +267,12 @@ class InstructionEmitter(ABC):
         """Whether x is not zero; NaN is true."""
         return x if x.dtype is bool_ else self.ne(x, 0)
 
-    def logical_and(self, a: Scalar, b: Scalar) -> Scalar:
-        return self._binary("and", self.truth(a), self.truth(b))
-
-    def logical_or(self, a: Scalar, b: Scalar) -> Scalar:
-        return self._binary("or", self.truth(a), self.truth(b))
-
-    def logical_xor(self, a: Scalar, b: Scalar) -> Scalar:
-        return self._binary("xor", self.truth(a), self.truth(b))
+    logical_and, logical_or, logical_xor = _on_truths("and"), _on_truths("or"), _on_truths("xor")
 
     def logical_not(self, x: Scalar) -> Scalar:
         return self._binary("xor", self.truth(x), self.constant(True, bool_))
 
-    def bitwise_and(self, a: Value, b: Value) -> Scalar:
-        return self._binary("and", *self._pair(a, b))
-
-    def bitwise_or(self, a: Value, b: Value) -> Scalar:
-        return self._binary("or", *self._pair(a, b))
-
-    def bitwise_xor(self, a: Value, b: Value) -> Scalar:
-        return self._binary("xor", *self._pair(a, b))
+    bitwise_and, bitwise_or, bitwise_xor = _on_bits("and"), _on_bits("or"), _on_bits("xor")
 
     def bitwise_not(self, x: Scalar) -> Scalar:
         return self._binary("xor", x, self.constant(-1 if x.dtype.kind != "bool" else True, x.dtype))
@@ -311,23 +281,20 @@ class InstructionEmitter(ABC):
         """a << b; 0 when b is negative or not below the width, as NumPy has it."""
         a, b = self._pair(a, b)
         if b.is_literal:
-            return self._shift("shl", a, b) if self._is_in_width(b) else self.zero(a)
-        return self.select(self._in_width(b), self._shift("shl", a, b), self.zero(a))
+            return self._binary("shl", a, b) if self._is_in_width(b) else self.zero(a)
+        return self.select(self._in_width(b), self._binary("shl", a, b), self.zero(a))
 
     def shift_right(self, a: Value, b: Value) -> Scalar:
         """a >> b, arithmetic for signed a; a count out of range shifts everything but the sign out."""
         a, b = self._pair(a, b)
         if a.dtype.kind != "int":
             if b.is_literal:
-                return self._shift("lshr", a, b) if self._is_in_width(b) else self.zero(a)
-            return self.select(self._in_width(b), self._shift("lshr", a, b), self.zero(a))
+                return self._binary("lshr", a, b) if self._is_in_width(b) else self.zero(a)
+            return self.select(self._in_width(b), self._binary("lshr", a, b), self.zero(a))
         last = self.constant(8 * a.dtype.size_bytes - 1, b.dtype)
         if b.is_literal:
-            return self._shift("ashr", a, b if self._is_in_width(b) else last)
-        return self._shift("ashr", a, self.select(self._in_width(b), b, last))
-
-    def _shift(self, opcode: str, a: Scalar, b: Scalar) -> Scalar:
-        return self._binary(opcode, a, b)
+            return self._binary("ashr", a, b if self._is_in_width(b) else last)
+        return self._binary("ashr", a, self.select(self._in_width(b), b, last))
 
     @staticmethod
     def _is_in_width(count: Scalar) -> bool:
@@ -375,21 +342,8 @@ class InstructionEmitter(ABC):
 
     # ---- rounding to integers ------------------------------------------------------------------------------------
 
-    def floor(self, x: Scalar) -> Scalar:
-        return self._integral("floor", x)
-
-    def ceil(self, x: Scalar) -> Scalar:
-        return self._integral("ceil", x)
-
-    def trunc(self, x: Scalar) -> Scalar:
-        return self._integral("trunc", x)
-
-    def round(self, x: Scalar) -> Scalar:
-        """To the nearest integer, ties to even."""
-        return self._integral("roundeven", x)
-
-    def _integral(self, name: str, x: Scalar) -> Scalar:
-        return self.intrinsic(name, x) if x.dtype.kind == "float" else x
+    floor, ceil, trunc = _integral("floor"), _integral("ceil"), _integral("trunc")
+    round = _integral("roundeven")  # to the nearest integer, ties to even
 
     # ---- casts ---------------------------------------------------------------------------------------------------
 

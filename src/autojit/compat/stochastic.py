@@ -96,27 +96,23 @@ def bernoulli(probs: Tensor) -> Tensor:
         tensor([2., 2.])
     """
     with grad_mode(False):
-        samples = aj.bernoulli(_plain(probs))
+        samples = aj.bernoulli(alias(probs))
     return _sampled(Bernoulli, samples, probs)
 
 
 def normal(mean: Tensor, std: Any = 1.0) -> Tensor:
     """Normal numbers of the given mean and deviation; takes a ``reward`` if gradients flow into one of them."""
-    deviation = std if isinstance(std, Tensor) else aj.full_like(_plain(mean), std)
+    deviation = std if isinstance(std, Tensor) else aj.full_like(alias(mean), std)
     with grad_mode(False):
-        samples = aj.normal(_plain(mean), _plain(deviation))
+        samples = aj.normal(alias(mean), alias(deviation))
     return _sampled(Normal, samples, mean, deviation)
 
 
 def multinomial(probs: Tensor, num_samples: int = 1, replacement: bool = False) -> Tensor:
     """Indices drawn in proportion to weights along the last axis; takes a ``reward`` if gradients flow into them."""
     with grad_mode(False):
-        samples = aj.multinomial(_plain(probs), num_samples, replacement)
+        samples = aj.multinomial(alias(probs), num_samples, replacement)
     return _sampled(Multinomial, samples, probs)
-
-
-def _plain(t: Tensor) -> Tensor:
-    return alias(t)
 
 
 def _sampled(kind: type[Sampled], samples: Tensor, *parameters: Tensor) -> Tensor:

@@ -475,6 +475,3 @@ def _accumulated(name: str) -> UsageError:
         {"at": here()},
         "use autojit.autograd.grad and carry or return the gradients",
     )
-
-
-__all__ = ["Body", "BodyLayer", "BodyTrace", "forget_history", "takes_grad", "write_back"]

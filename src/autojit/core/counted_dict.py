@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 from autojit.core.epoch import guard_epoch
@@ -46,11 +46,11 @@ class ItemByItem(dict[K, Any]):
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
-    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+    def __ior__(self, other: Mapping[K, Any]) -> Self:  # type: ignore[override,misc]
         self.update(other)
         return self
 
-    def setdefault(self, key: K, default: Any = None) -> Any:
+    def setdefault(self, key: K, default: object = None) -> Any:
         """The value of ``key``, which becomes ``default`` when absent."""
         if key not in self:
             self[key] = default

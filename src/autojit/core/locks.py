@@ -39,7 +39,7 @@ def is_mine(lock: Any) -> bool:
 
 
 @contextmanager
-def without_waiting(lock: Any) -> Iterator[bool]:
+def without_waiting(lock: threading.RLock) -> Iterator[bool]:
     """Enter the lock if no other thread holds it; whether it was entered."""
     with late_interrupts:
         is_taken = lock.acquire(blocking=False)

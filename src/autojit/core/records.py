@@ -52,7 +52,8 @@ def record(cls: type[Any] | None = None, *, eq: bool = True, frozen: bool = True
     """``dataclass(frozen=frozen, eq=eq)``, put off until the first instance of the class is made.
 
     A base class must be finished (`finish`) before a plain ``dataclass`` inherits its fields; ``Op`` sees to that.
-    For slots and ``InitVar`` there is ``dataclass``.
+    For slots and ``InitVar`` there is ``dataclass``, and for classes that users make, since `inspect` does not know the
+    signature before the first instance.
 
     Example:
         >>> @record

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from types import FrameType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, SupportsInt, TypeGuard
 
 import numpy as np
 
@@ -241,7 +241,7 @@ def expression_of(n: int) -> Expression:
     return n.expression if type(n) is SymbolicSize else expressions.constant(n)
 
 
-def is_symbolic(n: object) -> bool:
+def is_symbolic(n: object) -> TypeGuard[SymbolicSize]:
     """Whether a size is left open."""
     return type(n) is SymbolicSize
 
@@ -266,7 +266,7 @@ def with_hints(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, .
     return tuple(size(evaluate(n, sizes), expression_of(n)) for n in shape)
 
 
-def as_extent(n: Any) -> int:
+def as_extent(n: SupportsInt | SupportsIndex | str | None) -> int:
     """What a caller gave as an extent or a position, as an int that keeps its expression."""
     if type(n) is SymbolicSize or type(n) is int:
         return n
@@ -275,7 +275,7 @@ def as_extent(n: Any) -> int:
     return int(n)
 
 
-def as_size(n: Any) -> int:
+def as_size(n: SupportsInt | str | None) -> int:
     """`as_extent` of what is not a position: a number that a step computes becomes a size that it counts."""
     if type(n) is int or type(n) is SymbolicSize:
         return n

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, final
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import BY_SHORT, DType
@@ -15,6 +15,7 @@ from autojit.core.structure import structure
 Shape = tuple[int, ...]
 
 
+@final
 @dataclass(frozen=True, init=False, eq=False)
 class TensorType:
     """Shape, dtype and device of a value; printed ``f32[64, 784]``."""

@@ -70,7 +70,7 @@ class BatchLayer(Layer):
     def _own(self, t: Tensor, full: Tensor) -> None:
         key, this = id(t), weakref.ref(self)
 
-        def forget(reference: Any) -> None:
+        def forget(reference: object) -> None:
             layer = this()
             found = None if layer is None else layer._full.get(key)
             if layer is not None and found is not None and found[0] is reference:

@@ -6,18 +6,18 @@ The eager path is kept short on purpose: NumPy's own work on a small array is 0.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from autojit.core.device import CPU, Device
-from autojit.core.device_array import share_memory
+from autojit.core.device_array import Array, share_memory
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError, tensor_expected
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import for_history, here_inside
+from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
 from autojit.dispatch.refused_operands import refusal, refused_outside
 from autojit.history.recording import (
@@ -48,6 +48,8 @@ from autojit.tensor.tensor import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from autojit.ir.graph import Value
 
 _ndarray = np.ndarray
@@ -99,7 +101,7 @@ def apply(op: Op, *operands: Tensor) -> Any:
     return result
 
 
-def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
+def apply_pair(op: Op, compute: Callable[..., Any], x: Tensor, y: Tensor) -> Tensor:
     """``apply`` of a two-operand elementwise op that the function ``compute`` computes: the shortest way."""
     now = state.__dict__
     divert = now["divert"]
@@ -242,7 +244,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
             return ports.sparse.apply(op, operands)
     # the value of a traced tensor that shares its storage with none is its own
     values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
-    place = here_inside(2)
+    place = here(depth=2, is_inside=True)
     results = trace.apply(op, values, place)
     if op.n_outputs != 1:
         several = _finish_many(op, operands, [wrap_value(v) for v in results])
@@ -348,16 +350,16 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
         result._view.creation = view.creation
 
 
-def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
+def _reshapes_in_place(op: Op, operand: Tensor, array: Array | None) -> bool:
     if array is None:
         if operand._view is None and operand._array is None and _is_row_major(operand):
             return True
         base = layout_of(operand)
         if base.flags.c_contiguous:
             return True
-        if type(op) is not Reshape:
-            return _aliases(base, hinted(op).eager(base))
-        return reshaped_in_place(base, hinted(op.shape)) is not None
+        if isinstance(op, Reshape):
+            return reshaped_in_place(base, hinted(op.shape)) is not None
+        return _aliases(base, hinted(op).eager(base))
     return _aliases(operand._array, array)
 
 
@@ -367,7 +369,7 @@ def _is_row_major(t: Tensor) -> bool:
     return state.trace is None or value is None or state.trace.order_of(value) is None
 
 
-def _aliases(base: Any, piece: Any) -> bool:
+def _aliases(base: Array, piece: Array) -> bool:
     return base.flags.c_contiguous or share_memory(base, piece)
 
 
@@ -460,13 +462,13 @@ def in_range(value: Any, dtype: DType) -> Any:
     return int(value) % span if dtype.kind == "uint" else int(value)
 
 
-def _exact(value: Any, dtype: DType) -> Any:
+def _exact(value: object, dtype: DType) -> NDArray[Any]:
     """A Python number as an array."""
     array = quietly(np.asarray, in_range(value, dtype))
     return array.astype(dtype.numpy) if dtype.kind != "bool" else np.asarray(bool(value))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 

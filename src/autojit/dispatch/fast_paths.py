@@ -22,6 +22,12 @@ from autojit.tensor.state import state
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from autojit.ops.convolution import Trilinear
+    from autojit.ops.fused_arrays import FusedArrays
+    from autojit.ops.random import RandomBits
+    from autojit.ops.scattering import Scattering
+    from autojit.ops.sorting import Sort
+
 _HALVES = (float16.numpy, bfloat16.numpy)
 Rule = Callable[[Any, Sequence["NDArray[Any]"]], Any]
 
@@ -53,7 +59,7 @@ def _widened(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     return (found[0].astype(narrow), *found[1:])
 
 
-def _added(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _added(op: Scattering, arrays: Sequence[NDArray[Any]]) -> Any:
     """Many elements added to others; NumPy adds one after the other."""
     base, addends = arrays[:2]
     if op.combine != "add" or addends.size < LARGE or base.dtype.char not in "fd":
@@ -64,7 +70,7 @@ def _added(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
         return None  # NumPy's way finds it too, and says which index it is
 
 
-def _sorted(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _sorted(op: Sort, arrays: Sequence[NDArray[Any]]) -> Any:
     """All of an order, or a piece of it where selecting does not serve."""
     from autojit.ops.sorting import Sort  # one of the modules that are imported when first used
 
@@ -80,7 +86,7 @@ def _sorted(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     return None if whole is None else op.piece_of(whole)
 
 
-def _convolved(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _convolved(op: Trilinear, arrays: Sequence[NDArray[Any]]) -> Any:
     a, b = arrays
     if a.dtype.kind != "f" or a.dtype.itemsize < 4 or op.count_products(a.shape, b.shape) < _MANY_PRODUCTS:
         return None
@@ -90,12 +96,12 @@ def _convolved(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
 _MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so long that compiling a kernel pays
 
 
-def _random_bits(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _random_bits(op: RandomBits, arrays: Sequence[NDArray[Any]]) -> Any:
     words = int(np.prod(op.shape))
     return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words >= LARGE else None
 
 
-def _fused(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _fused(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     """A composite of elementwise ops; operands of other layouts are spread and copied."""
     if arrays[0].ndim:
         found = evaluate_by_kernel(op, arrays)
@@ -119,7 +125,7 @@ def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return array
 
 
-def _fused_arrays(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+def _fused_arrays(op: FusedArrays, arrays: Sequence[NDArray[Any]]) -> Any:
     """A composite with reductions: one compiled step, where that cannot be the fast paths of its parts."""
     program = op.program(arrays)
     rules: Sequence[Callable[..., Any]] = ()

@@ -65,7 +65,7 @@ def _compiled(op: Op, types: Sequence[TensorType]) -> Executable:
         return compile(builder.finish(_as_tuple(builder.apply(op, [builder.input(t) for t in types])))).executable
 
 
-def _as_tuple(found: Any) -> Any:
+def _as_tuple(found: object) -> Any:
     return found if isinstance(found, tuple | list) else (found,)
 
 
@@ -100,7 +100,9 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     try:
         call = _calls[key]
     except KeyError:
-        call = _prepared(op, arrays, key)
+        if len(_calls) >= _CALL_LIMIT:
+            _calls.clear()
+        call = _calls[key] = _prepare(op, arrays)
     if call is None:
         return None
     order = "C"
@@ -122,13 +124,6 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _prepared(op: Op, arrays: Sequence[NDArray[Any]], key: Any) -> _Call | None:
-    if len(_calls) >= _CALL_LIMIT:
-        _calls.clear()
-    made = _calls[key] = _prepare(op, arrays)
-    return made
-
-
 def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:
     if isinstance(op, Elementwise):
         shape = next((a.shape for a in arrays if a.ndim), None)
@@ -148,7 +143,7 @@ def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:
     return _Call(kernel, sizes, tuple((s, spec.dtype) for s, spec in zip(shapes, kernel.outputs, strict=True)))
 
 
-def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: Any) -> Tensor:
+def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: object) -> Tensor:
     """The composite ``name`` of ``ops.fused``: of large arrays by one kernel, and then recorded as one node.
 
     Args:
@@ -226,7 +221,7 @@ def by_parts(op: Op, x: Tensor, compute: Callable[[Tensor], Tensor], node: str) 
     return rename_node(found, node)
 
 
-def settle_composite(found: Any, operands: Sequence[Tensor]) -> None:
+def settle_composite(found: Tensor, operands: Sequence[Tensor]) -> None:
     """Put a composite's result, made by several ops, in row-major order, as the one op for it makes it."""
     if state.layers or type(found) is not Tensor or any(found is t for t in operands) or not has_own_memory(found):
         return

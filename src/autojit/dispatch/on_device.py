@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, completed
@@ -61,7 +61,7 @@ def _apply_on_the_cpu(op: Op, operands: Sequence[Tensor]) -> Any:
         state.divert = before
 
 
-def _moved(op: Op, array: Any, target: Device) -> Any:
+def _moved(op: Op, array: Array, target: Device) -> Any:
     """A copy of an array on another device."""
     here = op.eager(host_copy(array))
     return here if target == CPU else space_at(target).copied_in(here)
@@ -80,7 +80,7 @@ def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: 
     return [out] if op.n_outputs == 1 else list(out)
 
 
-def moved(x: Tensor, place: Any) -> Tensor:
+def moved(x: Tensor, place: Device | str | int) -> Tensor:
     """The tensor on a device; itself if it is there already.
 
     Raises:
@@ -92,7 +92,7 @@ def moved(x: Tensor, place: Any) -> Tensor:
     return bind(ToDevice(target), x)
 
 
-def where_to(place: Any) -> Device:
+def where_to(place: Device | str | int | None) -> Device:
     """The device of a tensor that is made with ``device=place``: the default one for None.
 
     Raises:

@@ -8,12 +8,7 @@ from typing import Any
 from autojit.core.dtypes import bool_
 from autojit.core.errors import UnsupportedDTypeError
 from autojit.dispatch.dispatch import apply, apply_single
-from autojit.dispatch.promotion import (
-    as_operand,
-    floating,
-    floating_together,
-    together,
-)  # fmt: skip
+from autojit.dispatch.promotion import Number, as_operand, floating, floating_together, together
 from autojit.ir.op import Op
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -34,10 +29,10 @@ def unary(name: str, floats: bool, doc: str) -> Unary:
     op = op_of(name)
     accepted = _ALL_KINDS if floats else getattr(op, "accepts", _ALL_KINDS)
 
-    def plain(input: Any) -> Tensor:
+    def plain(input: Tensor) -> Tensor:
         return apply_single(op, floating(input, name) if floats else as_operand(input, name))
 
-    def picky(input: Any) -> Tensor:
+    def picky(input: Tensor) -> Tensor:
         x = as_operand(input, name)
         if type_of(x).dtype.kind not in accepted:
             raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x})
@@ -59,7 +54,7 @@ def binary(name: str, doc: str, floats: bool = False, op_name: str = "") -> Bina
     accepted = getattr(op, "accepts", _ALL_KINDS)
     is_picky = accepted != _ALL_KINDS  # NumPy takes more, or converts
 
-    def function(input: Any, other: Any) -> Tensor:
+    def function(input: Tensor | Number, other: Tensor | Number) -> Tensor:
         x, y = bring(input, other, name)
         if is_picky and type_of(x).dtype.kind not in accepted:
             raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x, "other": y})
@@ -74,7 +69,7 @@ def binary(name: str, doc: str, floats: bool = False, op_name: str = "") -> Bina
 def through_ops(name: str, function: Callable[..., Any], floats: bool = False, refuses_bool: bool = False) -> Unary:
     """A unary function whose composite is in ``ops``."""
 
-    def wrapper(input: Any) -> Tensor:
+    def wrapper(input: Tensor) -> Tensor:
         x = floating(input, name) if floats else as_operand(input, name)
         if refuses_bool and type_of(x).dtype is bool_:
             raise UnsupportedDTypeError(f'"{name}" not implemented for {bool_}', {"input": x})

@@ -55,7 +55,7 @@ def as_operand(value: Any, what: str = "op") -> Tensor:
     raise TypeError(f"{what}: expected a Tensor or a number, but got {type(value).__name__}")
 
 
-def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+def together(x: object, y: object, what: str) -> tuple[Tensor, Tensor]:
     """Two operands in their promoted dtype; Python numbers only raise the category (wrapped numbers)."""
     if isinstance(x, NUMBERS):
         refuse_numbers(what, x, y)
@@ -78,7 +78,7 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
     return cast(a, dtype), cast(b, dtype)
 
 
-def refuse_numbers(name: str, x: Any, y: Any, names: tuple[str, str] = ("input", "other")) -> None:
+def refuse_numbers(name: str, x: object, y: object, names: tuple[str, str] = ("input", "other")) -> None:
     """TypeError for a Python number where torch's function of that name takes only tensors."""
     first, second, allowed = isinstance(x, NUMBERS), isinstance(y, NUMBERS), _numbers(name)
     if first and (allowed in ("second", "none") or (second and allowed != "both")):
@@ -109,15 +109,15 @@ def all_together(values: list[Any], what: str) -> list[Tensor]:
     return [number(v, dtype) if isinstance(v, NUMBERS) else cast(v, dtype) for v in values]
 
 
-def floating(x: Any, what: str = "op") -> Tensor:
+def floating(x: object, what: str = "op") -> Tensor:
     """``x`` itself when it is float or complex; integers and bools become the default float."""
-    t = x if type(x) is Tensor else as_operand(x, what)
+    t = x if isinstance(x, Tensor) else as_operand(x, what)
     if t._array is not None and t._array.dtype.kind in "fc":
         return t
     return t if type_of(t).dtype.category >= 2 else cast(t, default_dtype())
 
 
-def floating_together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+def floating_together(x: object, y: object, what: str) -> tuple[Tensor, Tensor]:
     """Two operands in their promoted dtype, at least the default float."""
     if isinstance(x, Tensor) and type(y) is int and type_of(x).dtype.category < 2:
         y = float(y)  # exact: it would be rounded to, or wrap around in, the other's dtype on the way

@@ -111,7 +111,7 @@ def named(op: Op) -> Any:
     return _told_apart(op) if is_plain(op) else None
 
 
-def _told_apart(value: Any) -> Any:
+def _told_apart(value: object) -> Any:
     """What is equal for plain parameters that are just the same: 1 is not 1.0, -0.0 is not 0.0, NaN is NaN."""
     if isinstance(value, Op):
         return type(value), *[_told_apart(getattr(value, name)) for name in value.__match_args__]

@@ -42,7 +42,7 @@ class Way(NamedTuple):
 _WAYS: dict[Any, Way] = {}
 
 
-def recall(what: Any, x: Tensor) -> tuple[Any, Tensor | None]:
+def recall(what: object, x: Tensor) -> tuple[Any, Tensor | None]:
     """(key, the view ``what`` of ``x``): no view when it must be made the long way, no key when it cannot be kept.
 
     ``what`` names a function and its arguments.
@@ -85,7 +85,7 @@ def _record(way: Way, x: Tensor, found: Tensor) -> None:
     found._requires_grad, found._grad_fn = True, node
 
 
-def keep(key: Any, x: Tensor, found: Tensor) -> None:
+def keep(key: tuple[Any, ...] | None, x: Tensor, found: Tensor) -> None:
     """Keep how ``found`` was made from ``x``, where it is a view whose node holds types only."""
     if key is None or found is x or found._view is None or found._storage is not x._storage:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from autojit.dispatch.dispatch import value_of
 from autojit.history.op_node import rename_node
@@ -48,7 +47,9 @@ def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:
     return pieces
 
 
-def several_views(input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: Any, name: str) -> tuple[Tensor, ...]:
+def several_views(
+    input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: tuple[int, bool], name: str
+) -> tuple[Tensor, ...]:
     """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped)."""
     recorded = state.grad_enabled and not made_in_inference(input)
     edge = None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
 from autojit.distributions.count_sampling import binomial_counts
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Constraints, Distribution, _GivenEither
 from autojit.distributions.parameters import derived, logits_to_probs, normalize_logits, one_of, probs_to_logits
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import exp, xlogy
@@ -22,11 +22,15 @@ from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
-_PROBABILITIES = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
-
-class _OfCategories(Distribution):
+class _OfCategories(_GivenEither):
     """A distribution given by probabilities, or their logarithms up to a constant, along the last axis."""
+
+    arg_constraints: ClassVar[Constraints] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        shape = self._take(probs, logits)
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @derived
     def probs(self) -> Tensor:
@@ -49,15 +53,6 @@ class _OfCategories(Distribution):
         else:
             self.__dict__["probs"] = probs / probs.sum(-1, keepdim=True)
         return Size(given.shape)
-
-    @property
-    def _given(self) -> Tensor:
-        return self.probs if "probs" in self.__dict__ else self.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter given."""
-        return self._given.shape
 
     def _positions(self, sample_shape: Any) -> Tensor:
         """Categories drawn. Shape: ``sample_shape + batch_shape``."""
@@ -82,13 +77,12 @@ class Categorical(_OfCategories):
         tensor(-0.2877)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         shape = self._take(probs, logits)
         self._num_events = shape[-1]
-        super().__init__(shape[:-1], validate_args=validate_args)
+        Distribution.__init__(self, shape[:-1], validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -120,8 +114,7 @@ class Categorical(_OfCategories):
         return self._entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = arange(self._num_events).reshape(-1, *[1] * len(self._batch_shape))
-        return values.expand(-1, *self._batch_shape) if expand else values
+        return self._enumerated(arange(self._num_events), expand)
 
 
 class OneHotCategorical(_OfCategories):
@@ -133,13 +126,8 @@ class OneHotCategorical(_OfCategories):
         tensor([0., 1.])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
     support = constraints.one_hot
     has_enumerate_support = True
-
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        shape = self._take(probs, logits)
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -166,9 +154,7 @@ class OneHotCategorical(_OfCategories):
         return self._entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        n = self._event_shape[0]
-        values = eye(n, dtype=self._given.dtype).reshape(n, *[1] * len(self._batch_shape), n)
-        return values.expand(n, *self._batch_shape, n) if expand else values
+        return self._enumerated(eye(self._event_shape[0], dtype=self._given.dtype), expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
@@ -195,16 +181,13 @@ class Multinomial(_OfCategories):
         tensor([2., 6.])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
-
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         if not isinstance(total_count, int):
             raise UnsupportedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        shape = self._take(probs, logits)
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from autojit.core.dtypes import float64
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Constraints, _Located
 from autojit.distributions.gamma_sampling import first_accepted
 from autojit.distributions.parameters import broadcast_all
 from autojit.functions.comparison import clamp, where
@@ -21,7 +21,7 @@ from autojit.tensor.tensor import Tensor
 _PROPOSALS = 30  # each is accepted with probability 0.66 or more, so none of 30 is in fewer than one of 10^14 numbers
 
 
-class VonMises(Distribution):
+class VonMises(_Located):
     """Angles around ``loc``, density falling as exp(concentration cos(angle - loc)). Units: radians.
 
     ``mean`` and ``variance`` are the circular ones.
@@ -32,10 +32,7 @@ class VonMises(Distribution):
         tensor(-1.0738)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real,
-        "concentration": constraints.positive,
-    }
+    arg_constraints: ClassVar[Constraints] = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
@@ -64,14 +61,6 @@ class VonMises(Distribution):
             accepted = (c * (2 - c) - u2 > 0) | (log(c / clamp(u2, min=1e-300)) + 1 - c >= 0)
             angle = first_accepted(sign(u3 - 0.5) * acos(f), accepted, f[0] * 0)
             return ((angle + pi + loc) % (2 * pi) - pi).to(self.loc.dtype)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

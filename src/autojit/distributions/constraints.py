@@ -241,16 +241,18 @@ class Symmetric(Square):
         gap = absolute(value - value.mT)
         return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)
 
+    def _holds_too(self, value: Tensor, question: Callable[[Tensor], Tensor]) -> Tensor:
+        """Where a matrix is symmetric and something holds of all its eigenvalues."""
+        found = Symmetric.check(self, value)
+        return found & question(eigvalsh(value)).all(-1) if value.shape[-2] == value.shape[-1] else found
+
 
 class PositiveSemidefinite(Symmetric):
     """Symmetric matrices without negative eigenvalues."""
 
     def check(self, value: Tensor) -> Tensor:
         """True where a matrix is symmetric and no eigenvalue is negative."""
-        is_symmetric = super().check(value)
-        if value.shape[-2] != value.shape[-1]:
-            return is_symmetric
-        return is_symmetric & (eigvalsh(value) >= 0).all(-1)
+        return self._holds_too(value, lambda eigenvalues: eigenvalues >= 0)
 
 
 class PositiveDefinite(Symmetric):
@@ -258,10 +260,7 @@ class PositiveDefinite(Symmetric):
 
     def check(self, value: Tensor) -> Tensor:
         """True where a matrix is symmetric and its eigenvalues are positive."""
-        is_symmetric = super().check(value)
-        if value.shape[-2] != value.shape[-1]:
-            return is_symmetric
-        return is_symmetric & (eigvalsh(value) > 0).all(-1)
+        return self._holds_too(value, lambda eigenvalues: eigenvalues > 0)
 
 
 class Independent(Constraint):

@@ -8,7 +8,7 @@ from autojit.core.errors import UnsupportedError
 from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.count_sampling import binomial_counts, poisson_counts
-from autojit.distributions.distribution import Distribution, ExponentialFamily
+from autojit.distributions.distribution import Constraints, Distribution, ExponentialFamily, _GivenEither
 from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all, derived, is_known, logits_to_probs, one_of, probs_to_logits
 from autojit.functions.comparison import clamp, minimum, where
@@ -20,11 +20,15 @@ from autojit.nn.functional import binary_cross_entropy_with_logits, logsigmoid, 
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
-_PROBABILITIES = {"probs": constraints.unit_interval, "logits": constraints.real}
 
+class _OfProbability(_GivenEither):
+    """A distribution that is given by probabilities or by their log-odds."""
 
-class _OfProbability(Distribution):
-    """A distribution that is given by probabilities or by their log-odds; the other follows."""
+    arg_constraints: ClassVar[Constraints] = {"probs": constraints.unit_interval, "logits": constraints.real}
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._take(probs, logits)
+        super().__init__(self._given.shape, validate_args=validate_args)
 
     @derived
     def probs(self) -> Tensor:
@@ -43,15 +47,6 @@ class _OfProbability(Distribution):
         self.__dict__[name], *rest = broadcast_all(given, *others)
         return tuple(rest)
 
-    @property
-    def _given(self) -> Tensor:
-        return self.probs if "probs" in self.__dict__ else self.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter given."""
-        return self._given.shape
-
 
 class Bernoulli(_OfProbability, ExponentialFamily):
     """1 with probability ``probs``, else 0.
@@ -62,13 +57,8 @@ class Bernoulli(_OfProbability, ExponentialFamily):
         tensor(0.2500)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
     support = constraints.boolean
     has_enumerate_support = True
-
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        self._take(probs, logits)
-        super().__init__(self._given.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -96,13 +86,16 @@ class Bernoulli(_OfProbability, ExponentialFamily):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return _along_first_axis(self, 2, expand)
+        return self._enumerated(arange(2, dtype=self._given.dtype), expand)
 
 
-def _along_first_axis(of: _OfProbability, count: int, expand: bool) -> Tensor:
-    """0, 1, .. count - 1 along a new first axis, for every distribution of a batch."""
-    values = arange(count, dtype=of._given.dtype).reshape(-1, *[1] * len(of.batch_shape))
-    return values.expand(-1, *of.batch_shape) if expand else values
+class _OfTrials(_OfProbability):
+    """A distribution of a number of trials besides."""
+
+    def __init__(self, total_count: Any, probs: Any, logits: Any, validate_args: bool | None) -> None:
+        (counts,) = self._take(probs, logits, total_count)
+        self.total_count = counts.to(self._given.dtype)
+        Distribution.__init__(self, self._given.shape, validate_args=validate_args)
 
 
 class Geometric(_OfProbability):
@@ -114,12 +107,10 @@ class Geometric(_OfProbability):
         tensor(3.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
     support = constraints.nonnegative_integer
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        self._take(probs, logits)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
         if not self._validate_args or probs is None:
             return
         said = " of Geometric"
@@ -155,7 +146,7 @@ class Geometric(_OfProbability):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
 
-class Binomial(_OfProbability):
+class Binomial(_OfTrials):
     """The number of successes in ``total_count`` trials.
 
     Example:
@@ -164,18 +155,16 @@ class Binomial(_OfProbability):
         tensor(5.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "total_count": constraints.nonnegative_integer,
-        **_PROBABILITIES,
+        **_OfProbability.arg_constraints,
     }
     has_enumerate_support = True
 
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        (counts,) = self._take(probs, logits, total_count)
-        self.total_count = counts.to(self._given.dtype)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(total_count, probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -209,13 +198,13 @@ class Binomial(_OfProbability):
         most = int(self.total_count.max())
         if not bool((self.total_count == most).all()):
             raise UnsupportedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        return _along_first_axis(self, most + 1, expand)
+        return self._enumerated(arange(most + 1, dtype=self._given.dtype), expand)
 
     def entropy(self) -> Tensor:
         return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)
 
 
-class NegativeBinomial(_OfProbability):
+class NegativeBinomial(_OfTrials):
     """The number of successes before the ``total_count``-th failure; the count may be any positive number.
 
     Example:
@@ -224,7 +213,7 @@ class NegativeBinomial(_OfProbability):
         tensor(4.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0),
         "logits": constraints.real,
@@ -234,9 +223,7 @@ class NegativeBinomial(_OfProbability):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        (counts,) = self._take(probs, logits, total_count)
-        self.total_count = counts.to(self._given.dtype)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        super().__init__(total_count, probs, logits, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -272,7 +259,7 @@ class Poisson(ExponentialFamily):
         tensor(3.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"rate": constraints.nonnegative}
+    arg_constraints: ClassVar[Constraints] = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
@@ -287,9 +274,7 @@ class Poisson(ExponentialFamily):
     def mode(self) -> Tensor:
         return floor(self.rate)
 
-    @property
-    def variance(self) -> Tensor:
-        return self.rate
+    variance = mean
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):

@@ -15,6 +15,8 @@ from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
+Constraints = dict[str, Constraint]  # by the names of parameters
+
 
 def _said(constraint: Any) -> str:
     """A constraint in an error: by its name alone where a bound of it is no plain number, as a captured step's is."""
@@ -44,7 +46,7 @@ class Distribution:
     else:
         has_rsample = False
         has_enumerate_support = False
-    arg_constraints: ClassVar[dict[str, Constraint]] = {}
+    arg_constraints: ClassVar[Constraints] = {}
     _changes_itself: ClassVar[tuple[str, ...]] = ()  # what its methods assign; compiled steps compare the rest
     _default_validate_args: ClassVar[bool] = __debug__
 
@@ -179,6 +181,11 @@ class Distribution:
             )
         return object.__new__(type(self)) if _instance is None else _instance
 
+    def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
+        """Values along a first axis, for every distribution of a batch: with its axes, or with axes of extent 1."""
+        values = values.reshape(values.shape[0], *[1] * len(self._batch_shape), *values.shape[1:])
+        return values.expand(self._extended_shape(values.shape[:1])) if expand else values
+
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
@@ -228,6 +235,40 @@ class Distribution:
     def _shown(self, name: str) -> str:
         value = self.__dict__[name]
         return str(value.item() if value.numel() == 1 and is_known(value) else value.shape)
+
+
+class _Located(Distribution):
+    """A distribution whose mean and mode are its parameter ``loc``."""
+
+    loc: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+
+class _GivenEither(Distribution):
+    """A distribution that is given by ``probs`` or by ``logits``; the other follows."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def probs(self) -> Tensor: ...
+        @property
+        def logits(self) -> Tensor: ...
+
+    @property
+    def _given(self) -> Tensor:
+        return self.probs if "probs" in self.__dict__ else self.logits
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter given."""
+        return self._given.shape
 
 
 class ExponentialFamily(Distribution):

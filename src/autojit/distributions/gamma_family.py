@@ -10,7 +10,7 @@ from math import pi
 from typing import Any, ClassVar
 
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution, ExponentialFamily
+from autojit.distributions.distribution import Constraints, Distribution, ExponentialFamily, _Located
 from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all
 from autojit.functions.comparison import clamp, where
@@ -32,7 +32,7 @@ class Exponential(ExponentialFamily):
         tensor(0.5000)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"rate": constraints.positive}
+    arg_constraints: ClassVar[Constraints] = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
 
@@ -48,9 +48,7 @@ class Exponential(ExponentialFamily):
     def mode(self) -> Tensor:
         return self.rate * 0
 
-    @property
-    def stddev(self) -> Tensor:
-        return 1 / self.rate
+    stddev = mean
 
     @property
     def variance(self) -> Tensor:
@@ -83,10 +81,7 @@ class Gamma(ExponentialFamily):
         tensor(0.5000)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "concentration": constraints.positive,
-        "rate": constraints.positive,
-    }
+    arg_constraints: ClassVar[Constraints] = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
 
@@ -135,7 +130,7 @@ class Chi2(Gamma):
         tensor(6.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"df": constraints.positive}
+    arg_constraints: ClassVar[Constraints] = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         (df,) = broadcast_all(df)
@@ -201,9 +196,7 @@ class Dirichlet(ExponentialFamily):
         tensor([0.2500, 0.7500])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "concentration": constraints.independent(constraints.positive, 1)
-    }
+    arg_constraints: ClassVar[Constraints] = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
     has_rsample = True
 
@@ -255,7 +248,7 @@ class Beta(ExponentialFamily):
         tensor(0.5000)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
@@ -294,7 +287,7 @@ class Beta(ExponentialFamily):
         return self._dirichlet().entropy()
 
 
-class StudentT(Distribution):
+class StudentT(_Located):
     """Student's t distribution with ``df`` degrees of freedom, moved and scaled.
 
     Example:
@@ -303,7 +296,7 @@ class StudentT(Distribution):
         tensor(2.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "df": constraints.positive,
         "loc": constraints.real,
         "scale": constraints.positive,
@@ -318,10 +311,6 @@ class StudentT(Distribution):
     @property
     def mean(self) -> Tensor:
         return where(self.df > 1, self.loc, float("nan"))
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:
@@ -356,10 +345,7 @@ class FisherSnedecor(Distribution):
         tensor(2.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "df1": constraints.positive,
-        "df2": constraints.positive,
-    }
+    arg_constraints: ClassVar[Constraints] = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
     has_rsample = True
 

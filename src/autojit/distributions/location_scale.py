@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution, ExponentialFamily
+from autojit.distributions.distribution import Constraints, Distribution, ExponentialFamily, _Located
 from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import abs as absolute
@@ -18,12 +18,11 @@ from autojit.functions.random import rand, randn
 from autojit.functions.special import erf, erfinv
 from autojit.tensor.tensor import Tensor
 
-_REAL_AND_POSITIVE = {"loc": constraints.real, "scale": constraints.positive}
 
-
-class _LocationScale(Distribution):
+class _LocationScale(_Located):
     """``loc + scale * x`` for x of a standard distribution, whose functions a subclass gives."""
 
+    arg_constraints: ClassVar[Constraints] = {"loc": constraints.real, "scale": constraints.positive}
     has_rsample = True
     support = constraints.real
 
@@ -35,11 +34,10 @@ class _LocationScale(Distribution):
         self._validate_sample(value)
         return (value - self.loc) / self.scale
 
-    def _uniform(self, sample_shape: Any) -> Tensor:
-        """Uniform numbers strictly between 0 and 1."""
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         kind = finfo(self.loc.dtype)
         drawn = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype)
-        return clamp(drawn, min=kind.tiny, max=1 - kind.eps / 2)
+        return self.icdf(clamp(drawn, min=kind.tiny, max=1 - kind.eps / 2))  # strictly between 0 and 1
 
 
 class Normal(_LocationScale, ExponentialFamily):
@@ -50,16 +48,6 @@ class Normal(_LocationScale, ExponentialFamily):
         >>> aj.distributions.Normal(0.0, 1.0).log_prob(aj.tensor(0.0))
         tensor(-0.9189)
     """
-
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _REAL_AND_POSITIVE
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:
@@ -95,16 +83,6 @@ class Laplace(_LocationScale):
         tensor(0.5000)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _REAL_AND_POSITIVE
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
-
     @property
     def variance(self) -> Tensor:
         return 2 * self.scale**2
@@ -112,12 +90,6 @@ class Laplace(_LocationScale):
     @property
     def stddev(self) -> Tensor:
         return sqrt(2) * self.scale
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._quantile(self._uniform(sample_shape) - 0.5)
-
-    def _quantile(self, centred: Tensor) -> Tensor:
-        return self.loc - self.scale * sign(centred) * log1p(-2 * absolute(centred))
 
     def log_prob(self, value: Tensor) -> Tensor:
         return -log(2 * self.scale) - absolute(self._standardized(value))
@@ -127,7 +99,8 @@ class Laplace(_LocationScale):
         return 0.5 - 0.5 * sign(x) * expm1(-absolute(x))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._quantile(value - 0.5)
+        centred = value - 0.5
+        return self.loc - self.scale * sign(centred) * log1p(-2 * absolute(centred))
 
     def entropy(self) -> Tensor:
         return 1 + log(2 * self.scale)
@@ -142,22 +115,13 @@ class Cauchy(_LocationScale):
         tensor(0.7500)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _REAL_AND_POSITIVE
-
     @property
     def mean(self) -> Tensor:
         return self.loc.new_full(self.loc.shape, float("nan"))
 
     @property
-    def mode(self) -> Tensor:
-        return self.loc
-
-    @property
     def variance(self) -> Tensor:
         return self.loc.new_full(self.loc.shape, float("inf"))
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self._standardized(value)
@@ -182,15 +146,9 @@ class Gumbel(_LocationScale):
         tensor(0.5772)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _REAL_AND_POSITIVE
-
     @property
     def mean(self) -> Tensor:
         return self.loc + EULER_CONSTANT * self.scale
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:
@@ -199,9 +157,6 @@ class Gumbel(_LocationScale):
     @property
     def variance(self) -> Tensor:
         return self.stddev**2
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(self._uniform(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self._standardized(value)
@@ -226,7 +181,7 @@ class Uniform(Distribution):
         tensor([-1.3863])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "low": constraints.dependent_property(is_discrete=False, event_dim=0),
         "high": constraints.dependent_property(is_discrete=False, event_dim=0),
     }

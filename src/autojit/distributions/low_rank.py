@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from autojit.core.errors import ArgumentError
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Constraints, _Located
 from autojit.distributions.parameters import derived
 from autojit.functions.elementwise import log, sqrt
 from autojit.functions.factories import eye
@@ -22,7 +22,7 @@ from autojit.linalg import cholesky, solve_triangular
 from autojit.tensor.tensor import Tensor
 
 
-class LowRankMultivariateNormal(Distribution):
+class LowRankMultivariateNormal(_Located):
     """Normal vectors with covariance ``cov_factor @ cov_factor.T + diag(cov_diag)``.
 
     Shapes: ``loc`` f[..., n], ``cov_factor`` f[..., n, rank], ``cov_diag`` f[..., n].
@@ -37,7 +37,7 @@ class LowRankMultivariateNormal(Distribution):
         tensor([2., 1.])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "loc": constraints.real_vector,
         "cov_factor": constraints.independent(constraints.real, 2),
         "cov_diag": constraints.independent(constraints.positive, 1),
@@ -85,18 +85,14 @@ class LowRankMultivariateNormal(Distribution):
         """A = L^-1 W^T D^-1."""
         return solve_triangular(self._capacitance_tril, self._scaled(), upper=False)
 
-    def _squared_length(self, gap: Tensor) -> Tensor:
-        """Of a vector, by the inverse of the covariance."""
-        inside = (self._whitened() @ gap.unsqueeze(-1)).squeeze(-1)
-        return (gap**2 / self.cov_diag).sum(-1) - (inside**2).sum(-1)
+    def _columns(self) -> tuple[Tensor, ...]:
+        """Of matrices whose products with their transposes add up to the covariance."""
+        return self.cov_factor, sqrt(self.cov_diag).diag_embed()
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    def _squared_length(self, columns: Tensor) -> Tensor:
+        """Of vectors together, by the inverse of the covariance."""
+        scaled = (columns**2 / self.cov_diag.unsqueeze(-1)).sum((-2, -1))
+        return scaled - ((self._whitened() @ columns) ** 2).sum((-2, -1))
 
     @property
     def variance(self) -> Tensor:
@@ -128,7 +124,7 @@ class LowRankMultivariateNormal(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        distance = self._squared_length(value - self.loc)
+        distance = self._squared_length((value - self.loc).unsqueeze(-1))
         return -0.5 * (self._event_shape[0] * log_of(2 * pi) + self._log_det() + distance)
 
     def entropy(self) -> Tensor:

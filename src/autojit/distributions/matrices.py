@@ -12,16 +12,16 @@ from autojit.dispatch.requirements import require
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_family import Beta, Chi2
-from autojit.distributions.multivariate import factor_of_precision
-from autojit.distributions.parameters import broadcast_all, derived, is_known
+from autojit.distributions.multivariate import _OfCovariance, only_one
+from autojit.distributions.parameters import broadcast_all, is_known
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import log, sqrt
-from autojit.functions.factories import arange, eye, tensor
+from autojit.functions.factories import arange, tensor
 from autojit.functions.namespace import finfo
 from autojit.functions.random import randn
 from autojit.functions.shape import broadcast_shapes, cat, diag_embed
 from autojit.functions.special import digamma, lgamma
-from autojit.linalg import cholesky, slogdet, solve_triangular
+from autojit.linalg import slogdet
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
@@ -41,7 +41,7 @@ def _shifted(x: Tensor, order: int) -> Tensor:
     return x.unsqueeze(-1) - arange(order, dtype=x.dtype) / 2
 
 
-class Wishart(ExponentialFamily):
+class Wishart(_OfCovariance, ExponentialFamily):
     """Sums of ``df`` outer products of normal vectors with a covariance matrix, its inverse or its Cholesky factor.
 
     Args:
@@ -69,15 +69,12 @@ class Wishart(ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        present = {name: matrix for name, matrix in given.items() if matrix is not None}
-        if len(present) != 1:
-            raise AssertionError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = present.items()
+        name, matrix = only_one(
+            AssertionError,
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         if matrix.ndim < 2:
             raise ArgumentError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         freedom = df if isinstance(df, Tensor) else tensor(df, dtype=matrix.dtype)
@@ -104,36 +101,6 @@ class Wishart(ExponentialFamily):
         super().__init__(batch, matrix.shape[-2:], validate_args=validate_args)
         self._unbroadcasted_scale_tril = self._factor()
         self._chi2 = Chi2(self.df.unsqueeze(-1) - arange(rows, dtype=matrix.dtype))
-
-    def _factor(self) -> Tensor:
-        if "scale_tril" in self.__dict__:
-            return self.scale_tril
-        if "covariance_matrix" in self.__dict__:
-            return cholesky(self.covariance_matrix)
-        return factor_of_precision(self.precision_matrix)
-
-    @derived
-    def scale_tril(self) -> Tensor:
-        """The Cholesky factor of the covariance."""
-        return self._unbroadcasted_scale_tril
-
-    @derived
-    def covariance_matrix(self) -> Tensor:
-        """The covariance."""
-        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
-
-    @derived
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        inverse = self._whitened(eye(self._event_shape[-1], dtype=self._unbroadcasted_scale_tril.dtype))
-        return inverse.mT @ inverse
-
-    def _whitened(self, columns: Tensor) -> Tensor:
-        factor = self._unbroadcasted_scale_tril
-        batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(columns.shape[:-2]))
-        return solve_triangular(
-            factor.expand((*batch, *factor.shape[-2:])), columns.expand((*batch, *columns.shape[-2:])), upper=False
-        )
 
     @property
     def _freedom(self) -> Tensor:
@@ -166,20 +133,17 @@ class Wishart(ExponentialFamily):
         triangle = factor @ (below + diag_embed(diagonal))
         return triangle @ triangle.mT
 
-    def _half_log_det(self) -> Tensor:
-        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)
-
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n, rows = self.df, self._event_shape[-1]
         inside = self._whitened(value)
         trace = self._whitened(inside.mT).diagonal(dim1=-2, dim2=-1).sum(-1)
-        scale = n * (rows * log_of(2) / 2 + self._half_log_det())
+        scale = n * (rows * log_of(2) + self._log_det()) / 2
         return (n - rows - 1) / 2 * slogdet(value)[1] - trace / 2 - scale - multivariate_lgamma(n / 2, rows)
 
     def entropy(self) -> Tensor:
         n, rows = self.df, self._event_shape[-1]
-        scale = (rows + 1) * (rows * log_of(2) / 2 + self._half_log_det())
+        scale = (rows + 1) * (rows * log_of(2) + self._log_det()) / 2
         shape = multivariate_lgamma(n / 2, rows) - (n - rows - 1) / 2 * multivariate_digamma(n / 2, rows)
         return scale + shape + n * rows / 2
 

@@ -81,6 +81,7 @@ class CorrCholeskyTransform(Transform):
     domain = constraints.real_vector
     codomain = constraints.corr_cholesky
     bijective = True
+    _distinct_by = ()
 
     def _call(self, x: Tensor) -> Tensor:
         eps = finfo(x.dtype).eps
@@ -115,15 +116,13 @@ class CorrCholeskyTransform(Transform):
             raise ValueError("Input is not square")
         return Size((*shape[:-2], shape[-1] * (shape[-1] - 1) // 2))
 
-    def _settings(self) -> tuple[Any, ...]:
-        return ()
-
 
 class PositiveDefiniteTransform(Transform):
     """Any matrices to positive definite ones: L L^T of the lower triangle with an exponential diagonal."""
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite
+    _distinct_by = ()
 
     def _call(self, x: Tensor) -> Tensor:
         factor = x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))
@@ -132,6 +131,3 @@ class PositiveDefiniteTransform(Transform):
     def _inverse(self, y: Tensor) -> Tensor:
         factor = cholesky(y)
         return factor.tril(-1) + diag_embed(log(factor.diagonal(dim1=-2, dim2=-1)))
-
-    def _settings(self) -> tuple[Any, ...]:
-        return ()

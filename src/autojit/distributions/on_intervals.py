@@ -6,14 +6,13 @@ from math import log as log_of
 from typing import Any, ClassVar
 
 from autojit.distributions import constraints
-from autojit.distributions.distribution import Distribution, ExponentialFamily
+from autojit.distributions.counts import _OfProbability
+from autojit.distributions.distribution import Constraints, ExponentialFamily, _Located
 from autojit.distributions.parameters import (
     broadcast_all,
     clamp_probs,
     derived,
     logits_to_probs,
-    one_of,
-    probs_to_logits,
 )  # fmt: skip
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import abs as absolute
@@ -21,12 +20,10 @@ from autojit.functions.elementwise import exp, expm1, log, log1p
 from autojit.functions.random import rand
 from autojit.functions.shape import broadcast_tensors
 from autojit.nn.functional import softplus
-from autojit.tensor.size import Size
-from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
 
-class ContinuousBernoulli(ExponentialFamily):
+class ContinuousBernoulli(_OfProbability, ExponentialFamily):
     """Numbers x on 0 ... 1 with density proportional to p^x (1 - p)^(1 - x).
 
     Args:
@@ -43,10 +40,6 @@ class ContinuousBernoulli(ExponentialFamily):
     Source: Loaiza-Ganem and Cunningham, arXiv:1907.06845.
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "probs": constraints.unit_interval,
-        "logits": constraints.real,
-    }
     support = constraints.unit_interval
     has_rsample = True
 
@@ -57,28 +50,15 @@ class ContinuousBernoulli(ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        one_of(probs, logits)
         self._lims = lims
-        (given,) = broadcast_all(logits if probs is None else probs)
-        self.__dict__["logits" if probs is None else "probs"] = given
-        super().__init__(given.shape, validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
         if probs is not None:
-            self.__dict__["probs"] = clamp_probs(given)
+            self.__dict__["probs"] = clamp_probs(self.probs)
 
     @derived
     def probs(self) -> Tensor:
         """The parameter p."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
-
-    @derived
-    def logits(self) -> Tensor:
-        """The log-odds of p."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter given."""
-        return (self.probs if "probs" in self.__dict__ else self.logits).shape
 
     def _far(self) -> tuple[Tensor, Tensor]:
         """Whether p is far enough from 1/2 for the closed forms, and p moved away from 1/2 where it is not."""
@@ -107,17 +87,12 @@ class ContinuousBernoulli(ExponentialFamily):
         found = p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / (log1p(-p) - log(p)) ** 2
         return where(is_far, found, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with grad_mode(False):
-            return self.rsample(sample_shape)
-
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        pair = broadcast_tensors(self.logits, value)
-        logits, x = pair
+        logits, x = broadcast_tensors(self.logits, value)
         return x * logits - softplus(logits) + self._log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -137,7 +112,7 @@ class ContinuousBernoulli(ExponentialFamily):
         return self.mean * (low - high) - self._log_norm() - low
 
 
-class GeneralizedPareto(Distribution):
+class GeneralizedPareto(_Located):
     """Numbers beyond a threshold ``loc``: exponential for concentration 0, a power law above 0, bounded below 0.
 
     Example:
@@ -146,7 +121,7 @@ class GeneralizedPareto(Distribution):
         tensor(2.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    arg_constraints: ClassVar[Constraints] = {
         "loc": constraints.real,
         "scale": constraints.positive,
         "concentration": constraints.real,
@@ -204,10 +179,6 @@ class GeneralizedPareto(Distribution):
         c = self.concentration
         found = self.loc + self.scale / (1 - where(c < 1, c, 0.5))
         return where(c < 1, found, float("nan"))
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import lgamma
-from typing import Any, ClassVar
+from typing import Any
 
 from autojit.distributions import constraints
 from autojit.distributions.categorical import _OfCategories
 from autojit.distributions.counts import _OfProbability
+from autojit.distributions.distribution import Distribution
 from autojit.functions.comparison import clamp
 from autojit.functions.elementwise import log, log1p, sigmoid
 from autojit.functions.factories import tensor
@@ -37,10 +38,6 @@ class RelaxedBernoulli(_OfProbability):
         tensor(0.)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "probs": constraints.unit_interval,
-        "logits": constraints.real,
-    }
     support = constraints.unit_interval
     has_rsample = True
 
@@ -49,7 +46,7 @@ class RelaxedBernoulli(_OfProbability):
     ) -> None:
         self._take(probs, logits)
         self.temperature = _temperature(temperature, self._given).expand(self._given.shape)
-        super().__init__(self._given.shape, validate_args=validate_args)
+        Distribution.__init__(self, self._given.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = _uniform(self._extended_shape(sample_shape), self._given)
@@ -74,10 +71,6 @@ class RelaxedOneHotCategorical(_OfCategories):
         autojit.Size([3])
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "probs": constraints.simplex,
-        "logits": constraints.real_vector,
-    }
     support = constraints.simplex
     has_rsample = True
 
@@ -86,7 +79,7 @@ class RelaxedOneHotCategorical(_OfCategories):
     ) -> None:
         shape = self._take(probs, logits)
         self.temperature = _temperature(temperature, self._given).expand(shape[:-1])
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        Distribution.__init__(self, shape[:-1], shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = _uniform(self._extended_shape(sample_shape), self._given)

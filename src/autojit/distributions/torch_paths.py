@@ -4,49 +4,23 @@ from __future__ import annotations
 
 from autojit.core.lazy_modules import provide as _provide
 
-_HOMES = {
-    "bernoulli": "counts",
-    "beta": "gamma_family",
-    "binomial": "counts",
-    "cauchy": "location_scale",
-    "chi2": "gamma_family",
-    "continuous_bernoulli": "on_intervals",
-    "dirichlet": "gamma_family",
-    "exp_family": "distribution",
-    "exponential": "gamma_family",
-    "fishersnedecor": "gamma_family",
-    "gamma": "gamma_family",
-    "generalized_pareto": "on_intervals",
-    "geometric": "counts",
-    "gumbel": "location_scale",
-    "half_cauchy": "transformed",
-    "half_normal": "transformed",
-    "independent": "transformed",
-    "inverse_gamma": "gamma_family",
-    "kumaraswamy": "transformed",
-    "laplace": "location_scale",
-    "lkj_cholesky": "matrices",
-    "log_normal": "transformed",
-    "logistic_normal": "transformed",
-    "lowrank_multivariate_normal": "low_rank",
-    "mixture_same_family": "mixture",
-    "multinomial": "categorical",
-    "multivariate_normal": "multivariate",
-    "negative_binomial": "counts",
-    "normal": "location_scale",
-    "one_hot_categorical": "categorical",
-    "pareto": "transformed",
-    "poisson": "counts",
-    "relaxed_bernoulli": "relaxed",
-    "relaxed_categorical": "relaxed",
-    "studentT": "gamma_family",
-    "transformed_distribution": "transformed",
-    "uniform": "location_scale",
-    "utils": "parameters matrix_transforms",
-    "von_mises": "circular",
-    "weibull": "transformed",
-    "wishart": "matrices",
+_PATHS = {  # by file of ours, those of torch
+    "categorical": "multinomial one_hot_categorical",
+    "circular": "von_mises",
+    "counts": "bernoulli binomial geometric negative_binomial poisson",
+    "distribution": "exp_family",
+    "gamma_family": "beta chi2 dirichlet exponential fishersnedecor gamma inverse_gamma studentT",
+    "location_scale": "cauchy gumbel laplace normal uniform",
+    "low_rank": "lowrank_multivariate_normal",
+    "matrices": "lkj_cholesky wishart",
+    "mixture": "mixture_same_family",
+    "multivariate": "multivariate_normal",
+    "on_intervals": "continuous_bernoulli generalized_pareto",
+    "relaxed": "relaxed_bernoulli relaxed_categorical",
+    "transformed": "half_cauchy half_normal kumaraswamy log_normal "
+    "logistic_normal pareto transformed_distribution weibull",
 }
+_HOMES = {path: home for home, paths in _PATHS.items() for path in paths.split()}
 _OTHERS = {
     "utils": {
         "_sum_rightmost": "parameters:sum_rightmost",
@@ -55,4 +29,4 @@ _OTHERS = {
         "_standard_normal": "parameters:standard_normal",
     },
 }
-_provide("autojit.distributions", _HOMES, _OTHERS)
+_provide("autojit.distributions", {**_HOMES, "utils": "parameters matrix_transforms"}, _OTHERS)

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
@@ -29,6 +31,7 @@ class Transform:
     else:
         bijective = False
     _changes_itself: ClassVar[tuple[str, ...]] = ("_last",)  # what its methods assign; compiled steps compare the rest
+    _distinct_by: ClassVar[tuple[str, ...] | None] = None  # what distinguishes two of one class; None: being another
     domain: Any = constraints.real
     codomain: Any = constraints.real
 
@@ -57,10 +60,9 @@ class Transform:
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """The same transform, which with 1 gives back the very x it made the last y of."""
-        if cache_size not in (0, 1):
-            raise ValueError("cache_size must be 0 or 1")
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, _cache_size=cache_size, _last=None)
+        made.__dict__.update(self.__dict__)
+        Transform.__init__(made, cache_size)
         return made
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -102,14 +104,10 @@ class Transform:
             return True
         if not isinstance(other, Transform) or type(self) is not type(other):
             return False
-        ours, theirs = self._settings(), other._settings()
-        return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
+        names = self._distinct_by
+        return names is not None and all(_is_same(getattr(self, name), getattr(other, name)) for name in names)
 
     __hash__ = object.__hash__
-
-    def _settings(self) -> tuple[Any, ...]:
-        """What distinguishes two transforms of one class."""
-        return (id(self),)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -129,6 +127,7 @@ class _Inverse(Transform):
     """A transform backwards."""
 
     bijective: bool
+    _distinct_by = ("_of",)
 
     def __init__(self, transform: Transform) -> None:
         super().__init__()
@@ -169,15 +168,14 @@ class _Inverse(Transform):
     def inverse_shape(self, shape: Any) -> Size:
         return self._of.forward_shape(shape)
 
-    def _settings(self) -> tuple[Any, ...]:
-        return (self._of,)
-
     def __repr__(self) -> str:
         return f"{self._of!r}.inv"
 
 
 class ComposeTransform(Transform):
     """Transforms one after another, the first of the list first."""
+
+    _distinct_by = ("parts",)
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -241,10 +239,7 @@ class ComposeTransform(Transform):
         for part, before, after in zip(self.parts, values[:-1], values[1:], strict=True):
             stretches.append(sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim))
             axes += part.codomain.event_dim - part.domain.event_dim
-        total = 0 + stretches[0]
-        for stretch in stretches[1:]:
-            total = total + stretch
-        return total
+        return 0 + reduce(add, stretches)
 
     def forward_shape(self, shape: Any) -> Size:
         for part in self.parts:
@@ -255,9 +250,6 @@ class ComposeTransform(Transform):
         for part in reversed(self.parts):
             shape = part.inverse_shape(shape)
         return Size(shape)
-
-    def _settings(self) -> tuple[Any, ...]:
-        return tuple(self.parts)
 
     def __repr__(self) -> str:
         return f"ComposeTransform({self.parts!r})"
@@ -270,6 +262,7 @@ class IndependentTransform(Transform):
     """A transform whose last batch axes belong to the value."""
 
     bijective: bool
+    _distinct_by = ("base_transform", "reinterpreted_batch_ndims")
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -282,9 +275,6 @@ class IndependentTransform(Transform):
     @property
     def sign(self) -> Tensor | int:
         return self.base_transform.sign
-
-    def _settings(self) -> tuple[Any, ...]:
-        return (self.base_transform, self.reinterpreted_batch_ndims)
 
     def _call(self, x: Tensor) -> Tensor:
         return self.base_transform(x)

@@ -33,13 +33,11 @@ class _Elementwise(Transform):
     """An increasing function of single numbers without settings."""
 
     bijective = True
+    _distinct_by = ()
 
     @property
     def sign(self) -> Tensor | int:
         return 1
-
-    def _settings(self) -> tuple[Any, ...]:
-        return ()
 
 
 class ExpTransform(_Elementwise):
@@ -118,6 +116,7 @@ class PowerTransform(Transform):
     bijective = True
     domain = constraints.positive
     codomain = constraints.positive
+    _distinct_by = ("exponent",)
 
     def __init__(self, exponent: Tensor | float, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -141,9 +140,6 @@ class PowerTransform(Transform):
 
     inverse_shape = forward_shape
 
-    def _settings(self) -> tuple[Any, ...]:
-        return (self.exponent,)
-
 
 class AffineTransform(Transform):
     """y = loc + scale * x; the last ``event_dim`` axes are one value.
@@ -156,6 +152,7 @@ class AffineTransform(Transform):
     """
 
     bijective = True
+    _distinct_by = ("loc", "scale", "event_dim")
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -185,9 +182,6 @@ class AffineTransform(Transform):
 
     inverse_shape = forward_shape
 
-    def _settings(self) -> tuple[Any, ...]:
-        return (self.loc, self.scale, self.event_dim)
-
 
 def _broadcast(shape: Any, *values: Any) -> Size:
     return Size(broadcast_shapes(tuple(shape), *(tuple(getattr(value, "shape", ())) for value in values)))
@@ -197,6 +191,7 @@ class AbsTransform(Transform):
     """y = |x|; the inverse gives the positive one."""
 
     codomain = constraints.positive
+    _distinct_by = ()
 
     def _call(self, x: Tensor) -> Tensor:
         return absolute(x)
@@ -204,14 +199,12 @@ class AbsTransform(Transform):
     def _inverse(self, y: Tensor) -> Tensor:
         return y
 
-    def _settings(self) -> tuple[Any, ...]:
-        return ()
-
 
 class ReshapeTransform(Transform):
     """The last axes in another shape of as many elements."""
 
     bijective = True
+    _distinct_by = ("in_shape", "out_shape")
 
     def __init__(self, in_shape: Any, out_shape: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -220,9 +213,6 @@ class ReshapeTransform(Transform):
             raise ValueError("in_shape, out_shape have different numbers of elements")
         self.domain = constraints.independent(constraints.real, len(self.in_shape))
         self.codomain = constraints.independent(constraints.real, len(self.out_shape))
-
-    def _settings(self) -> tuple[Any, ...]:
-        return (self.in_shape, self.out_shape)
 
     def _call(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[: x.ndim - len(self.in_shape)], *self.out_shape)
@@ -252,15 +242,13 @@ class SoftmaxTransform(Transform):
 
     domain = constraints.real_vector
     codomain = constraints.simplex
+    _distinct_by = ()
 
     def _call(self, x: Tensor) -> Tensor:
         return softmax(x, -1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         return log(y)
-
-    def _settings(self) -> tuple[Any, ...]:
-        return ()
 
 
 class StickBreakingTransform(Transform):
@@ -276,6 +264,7 @@ class StickBreakingTransform(Transform):
     domain = constraints.real_vector
     codomain = constraints.simplex
     bijective = True
+    _distinct_by = ()
 
     def _call(self, x: Tensor) -> Tensor:
         share = logsigmoid(self._centred(x))
@@ -284,8 +273,7 @@ class StickBreakingTransform(Transform):
 
     def _centred(self, x: Tensor) -> Tensor:
         """Shifted so that 0 gives equal probabilities."""
-        ahead = arange(x.shape[-1], 0, -1, dtype=x.dtype)
-        return x - log(ahead)
+        return x - log(arange(x.shape[-1], 0, -1, dtype=x.dtype))
 
     def _inverse(self, y: Tensor) -> Tensor:
         first = y[..., :-1]
@@ -303,21 +291,16 @@ class StickBreakingTransform(Transform):
     def inverse_shape(self, shape: Any) -> Size:
         return Size((*shape[:-1], shape[-1] - 1))
 
-    def _settings(self) -> tuple[Any, ...]:
-        return ()
-
 
 class LowerCholeskyTransform(Transform):
     """Any matrices to lower triangles with a positive diagonal."""
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
+    _distinct_by = ()
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tril(-1) + diag_embed(exp(x.diagonal(dim1=-2, dim2=-1)))
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y.tril(-1) + diag_embed(log(y.diagonal(dim1=-2, dim2=-1)))
-
-    def _settings(self) -> tuple[Any, ...]:
-        return ()

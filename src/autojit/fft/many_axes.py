@@ -6,10 +6,12 @@ The transforms of real tensors halve the last of the axes. ``norm`` and the erro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from autojit import ops
 from autojit.core.errors import ShapeError
+from autojit.core.wrapping import named
 from autojit.fft.arguments import (
     OPPOSITE,
     axes_and_sizes,
@@ -146,37 +148,14 @@ def ihfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None =
     return ops.fft(ops.conj(half), others, True, mode)
 
 
-@with_out
-def fft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
-    """``fftn`` along two axes."""
-    return fftn(input, s, dim, norm)
+def _along_two(of_axes: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A transform along two axes, by default the last ones."""
+
+    def transform(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
+        return of_axes(input, s, dim, norm)
+
+    return with_out(named(transform, f"{of_axes.__name__[:-1]}2", f"``{of_axes.__name__}`` along two axes."))
 
 
-@with_out
-def ifft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
-    """``ifftn`` along two axes."""
-    return ifftn(input, s, dim, norm)
-
-
-@with_out
-def rfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
-    """``rfftn`` along two axes."""
-    return rfftn(input, s, dim, norm)
-
-
-@with_out
-def irfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
-    """``irfftn`` along two axes."""
-    return irfftn(input, s, dim, norm)
-
-
-@with_out
-def hfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
-    """``hfftn`` along two axes."""
-    return hfftn(input, s, dim, norm)
-
-
-@with_out
-def ihfft2(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
-    """``ihfftn`` along two axes."""
-    return ihfftn(input, s, dim, norm)
+fft2, ifft2, rfft2 = _along_two(fftn), _along_two(ifftn), _along_two(rfftn)
+irfft2, hfft2, ihfft2 = _along_two(irfftn), _along_two(hfftn), _along_two(ihfftn)

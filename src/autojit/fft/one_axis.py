@@ -126,8 +126,4 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
         >>> aj.fft.ihfft(aj.tensor([2.0, 0.0])).real
         tensor([1., 1.])
     """
-    return _conjugate(_half(real_operand(input, "ihfft"), "ihfft", n, dim, OPPOSITE[norm_of(norm)]))
-
-
-def _conjugate(x: Tensor) -> Tensor:
-    return ops.conj(x)
+    return ops.conj(_half(real_operand(input, "ihfft"), "ihfft", n, dim, OPPOSITE[norm_of(norm)]))

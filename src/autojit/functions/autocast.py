@@ -6,7 +6,6 @@ decorated where it has many arguments; ops know nothing of it. What runs inside 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32
 from autojit.core.source import relay
 from autojit.dispatch.promotion import cast
 from autojit.functions.argument_errors import raise_for_kinds
+from autojit.functions.method_forms import called_like
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -67,38 +67,23 @@ def converted(value: Any, dtype: DType) -> Any:
 
 def in_full_precision(function: F) -> F:
     """The function, which computes in float32 where mixed precision is on."""
-
-    def call(*arguments: object, **options: object) -> Any:
-        try:
-            if state.autocast is None:
-                return function(*arguments, **options)
-            return state.autocast.full(function, *arguments, **options)
-        except Exception as error:
-            raise_for_kinds(function, arguments, options, error)
-            raise
-
-    return _like(function, call)
+    return _converting(function, Mode.full)
 
 
 def in_lower_precision(function: F) -> F:
     """The function, which computes in the narrower dtype where mixed precision is on."""
+    return _converting(function, Mode.lower)
 
+
+def _converting(function: F, precision: Callable[..., Any]) -> F:
     def call(*arguments: object, **options: object) -> Any:
         try:
             if state.autocast is None:
                 return function(*arguments, **options)
-            return state.autocast.lower(function, *arguments, **options)
+            return precision(state.autocast, function, *arguments, **options)
         except Exception as error:
             raise_for_kinds(function, arguments, options, error)
             raise
 
-    return _like(function, call)
-
-
-def _like(function: F, call: Any) -> F:
-    name = function.__name__
-    call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
     relay(call)
-    wrapped: Any = functools.wraps(function)(call)
-    found: F = wrapped
-    return found
+    return called_like(function, call)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, overload
 
 from autojit import ops
 from autojit.core.dtypes import bool_
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import in_one_pass
-from autojit.dispatch.op_functions import binary, through_ops
-from autojit.dispatch.promotion import (
-    NUMBERS,
-    Operand,
-    all_together,
-    as_operand,
-    cast,
-    refuse_numbers,
-    together,
-)  # fmt: skip
+from autojit.dispatch.op_functions import Binary, binary, through_ops
+from autojit.dispatch.promotion import NUMBERS, Operand, all_together, as_operand, cast, refuse_numbers, together
 from autojit.functions.refused_dtypes import refuses
 from autojit.ir.op import Op
 from autojit.tensor.tensor import Tensor, type_of
@@ -31,24 +25,19 @@ maximum = declared(out=True, lists="clamp_min", numbers="none")(binary("maximum"
 minimum = declared(out=True, lists="clamp_max", numbers="none")(binary("minimum", "smaller element; NaN wins"))
 fmax = declared(out=True, numbers="none")(binary("fmax", "larger element; NaN loses"))
 fmin = declared(out=True, numbers="none")(binary("fmin", "smaller element; NaN loses"))
-eq = declared(in_place="comparison", out=True, numbers="second", wraps_around=True, numpy="equal")(
-    binary("eq", "equality")
-)
-ne = declared(aliases="not_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("ne", "inequality")
-)
-lt = declared(aliases="less", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("lt", "``<``")
-)
-le = declared(aliases="less_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("le", "``<=``")
-)
-gt = declared(aliases="greater", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("gt", "``>``")
-)
-ge = declared(aliases="greater_equal", in_place="comparison", out=True, numbers="second", wraps_around=True)(
-    binary("ge", "``>=``")
-)
+
+
+def _comparison(name: str, doc: str, aliases: str = "", numpy: str = "") -> Binary:
+    note = declared(aliases=aliases, in_place="comparison", out=True, numbers="second", wraps_around=True, numpy=numpy)
+    return note(binary(name, doc))
+
+
+eq = _comparison("eq", "equality", numpy="equal")
+ne = _comparison("ne", "inequality", "not_equal")
+lt = _comparison("lt", "``<``", "less")
+le = _comparison("le", "``<=``", "less_equal")
+gt = _comparison("gt", "``>``", "greater")
+ge = _comparison("ge", "``>=``", "greater_equal")
 bitwise_and = _OF_BITS(binary("bitwise_and", "bitwise and"))
 bitwise_or = _OF_BITS(binary("bitwise_or", "bitwise or"))
 bitwise_xor = _OF_BITS(binary("bitwise_xor", "bitwise exclusive or"))
@@ -76,27 +65,18 @@ def isneginf(input: Tensor) -> Tensor:
     return eq(input, float("-inf"))
 
 
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_and(input: Operand, other: Operand) -> Tensor:
-    """Elementwise and of truth values."""
-    return ops.logical_and(*_any_pair(input, other, "logical_and"))
+def _logical(name: str, compute: Callable[[Tensor, Tensor], Tensor], what: str) -> Binary:
+    def function(input: Operand, other: Operand) -> Tensor:
+        refuse_numbers(name, input, other)
+        return compute(as_operand(input, name), as_operand(other, name))
+
+    note = declared(in_place="comparison", out=True, numbers="none")
+    return note(named(function, name, f"Elementwise {what} of truth values."))
 
 
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_or(input: Operand, other: Operand) -> Tensor:
-    """Elementwise or of truth values."""
-    return ops.logical_or(*_any_pair(input, other, "logical_or"))
-
-
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_xor(input: Operand, other: Operand) -> Tensor:
-    """Elementwise exclusive or of truth values."""
-    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
-
-
-def _any_pair(x: Operand, y: Operand, what: str) -> tuple[Tensor, Tensor]:
-    refuse_numbers(what, x, y)
-    return as_operand(x, what), as_operand(y, what)
+logical_and = _logical("logical_and", ops.logical_and, "and")
+logical_or = _logical("logical_or", ops.logical_or, "or")
+logical_xor = _logical("logical_xor", ops.logical_xor, "exclusive or")
 
 
 @declared(aliases="clip", in_place="values", out=True, numbers="second")
@@ -114,10 +94,8 @@ def clamp(input: Operand, min: Operand | None = None, max: Operand | None = None
         return in_one_pass("clamp", (min, max), input, node="ClampBackward1")
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
     rest = iter(values[1:])
-    low: Any = None if min is None else next(rest)
-    high: Any = None if max is None else next(rest)
-    low = min if isinstance(min, NUMBERS) else low
-    high = max if isinstance(max, NUMBERS) else high
+    bounds = [None if v is None else next(rest) for v in (min, max)]
+    low, high = (v if isinstance(v, NUMBERS) else bound for v, bound in zip((min, max), bounds, strict=True))
     return ops.clamp(values[0], low, high)
 
 
@@ -139,8 +117,7 @@ def clamp_max(input: Tensor, max: Operand) -> Tensor:
 
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     """This tensor's elements where the condition holds, else ``other``."""
-    found: Tensor = where(condition, self, other)
-    return found
+    return where(condition, self, other)
 
 
 @overload

@@ -7,25 +7,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from autojit.core import dtypes
 from autojit.core.device import CPU, Device, DeviceLike, space_at
 from autojit.core.device_array import host_copy
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)  # fmt: skip
+from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.on_device import moved
@@ -206,9 +194,7 @@ def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
     def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
         return cast(self, dtype) if memory_format is preserve_format else to(self, dtype, memory_format=memory_format)
 
-    convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"In {dtype.name}; the tensor itself if it already is."
-    return convert
+    return named(convert, name, f"In {dtype.name}; the tensor itself if it already is.")
 
 
 def cpu(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
@@ -378,8 +364,9 @@ METHODS: dict[str, Any] = {
     if callable(value) and getattr(value, "__module__", "") == __name__ and name not in ("array_of",)
 }
 for _name, _dtype in {
-    "float": float32, "double": float64, "half": float16, "bfloat16": bfloat16, "int": int32, "long": int64,
-    "short": int16, "char": int8, "byte": uint8, "bool": bool_, "cfloat": complex64, "cdouble": complex128,
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": bfloat16,
+    "int": dtypes.int32, "long": dtypes.int64, "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8,
+    "bool": dtypes.bool_, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
 }.items():  # fmt: skip
     METHODS[_name] = _to_dtype(_name, _dtype)
 for _name in (

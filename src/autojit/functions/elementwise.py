@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _LITERALS = (int, float)
 _IN_ALL_FORMS = declared(in_place="values", out=True, lists=True)
+_OF_TENSORS = declared(in_place="values", out=True, numbers="none")
 
 
 def scaled(other: Operand, alpha: Number, beside: Operand | None = None) -> Any:
@@ -64,19 +65,16 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
     x, y = together(input, scaled(other, alpha, input), "sub")
-    if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
+    is_cast = x is not input or y is not other
+    if type_of(x).dtype is bool_ or (
+        is_cast and any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in (input, other))
+    ):
         raise DTypeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported.",
             {"input": x, "other": y},
             "use the `^` or `logical_xor()` operator instead",
         )
-    found: Tensor = apply(_SUB, x, y)
-    return found
-
-
-def _is_bool(*operands: object) -> bool:
-    """Whether a tensor of bools is among the operands, as they were given."""
-    return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
+    return apply(_SUB, x, y)
 
 
 @declared(numbers="second", wraps_around=True)
@@ -91,8 +89,7 @@ def rsub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, elementwise; operands broadcast and are promoted."""
     x, y = together(input, other, "mul")
-    found: Tensor = apply(_MUL, x, y)
-    return found
+    return apply(_MUL, x, y)
 
 
 @declared(aliases="divide true_divide", in_place="values", out=True, lists=True, numbers="both", wraps_around=True)
@@ -100,8 +97,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     """``input / other``: true division (integers give floats), or rounded to ``"trunc"`` or ``"floor"``."""
     if rounding_mode is None:
         x, y = floating_together(input, other, "div")
-        found: Tensor = apply(_DIV, x, y)
-        return found
+        return apply(_DIV, x, y)
     if rounding_mode not in ("trunc", "floor"):
         raise UsageError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
@@ -121,25 +117,19 @@ def _not_bools(input: Operand, other: Operand, name: str) -> tuple[Tensor, Tenso
 @declared(in_place="values", out=True, numbers="both", wraps_around=True)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The floor of the quotient."""
-    x, y = _not_bools(input, other, "floor_divide")
-    found: Tensor = ops.floor_divide(x, y)
-    return found
+    return ops.floor_divide(*_not_bools(input, other, "floor_divide"))
 
 
 @declared(in_place="values", out=True, wraps_around=True)
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Python's modulus: the sign of the divisor."""
-    x, y = _not_bools(input, other, "remainder")
-    found: Tensor = ops.remainder(x, y)
-    return found
+    return ops.remainder(*_not_bools(input, other, "remainder"))
 
 
 @declared(in_place="values", out=True, numbers="second", wraps_around=True)
 def fmod(input: Operand, other: Operand) -> Tensor:
     """C's modulus: the sign of the dividend."""
-    x, y = _not_bools(input, other, "fmod")
-    found: Tensor = ops.fmod(x, y)
-    return found
+    return ops.fmod(*_not_bools(input, other, "fmod"))
 
 
 @declared(in_place="values", out=True, lists=True, wraps_around=True)
@@ -159,9 +149,7 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
             return apply_single(PowNumber(0), x)
         is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
         return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
-    x, y = _not_bools(input, exponent, "pow")
-    power: Tensor = ops.pow(x, y)
-    return power
+    return ops.pow(*_not_bools(input, exponent, "pow"))
 
 
 @declared(in_place="values", out=True)
@@ -206,13 +194,11 @@ _real_logaddexp = binary("logaddexp", "``log(exp(x) + exp(y))`` without overflow
 atan2 = declared(aliases="arctan2", in_place="values", out=True, numbers="none")(
     binary("atan2", "angle of the point (y, x)", floats=True)
 )
-hypot = declared(in_place="values", out=True, numbers="none")(binary("hypot", "``sqrt(x*x + y*y)`` without overflow"))
+hypot = _OF_TENSORS(binary("hypot", "``sqrt(x*x + y*y)`` without overflow"))
 copysign = declared(in_place="values", out=True, numbers="second")(
     binary("copysign", "``x`` with the sign of ``y``", floats=True)
 )
-nextafter = declared(in_place="values", out=True, numbers="none")(
-    binary("nextafter", "next representable number after ``x`` towards ``y``")
-)
+nextafter = _OF_TENSORS(binary("nextafter", "next representable number after ``x`` towards ``y``"))
 
 
 @declared(out=True, numbers="none")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device import CPU, DeviceLike
+from autojit.core.device import CPU, Device, DeviceLike
 from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import ports
@@ -227,7 +227,7 @@ def fill(self: Tensor, value: Operand) -> None:
     self.fill_(value)
 
 
-def to_device(self: Tensor, device: DeviceLike, /, *, stream: object = None) -> Tensor:
+def to_device(self: Tensor, device: Device | str | int, /, *, stream: object = None) -> Tensor:
     """On a device, as the array API standard names it.
 
     Raises:
@@ -239,19 +239,10 @@ def to_device(self: Tensor, device: DeviceLike, /, *, stream: object = None) -> 
 
 
 def _repr_html_(self: Tensor) -> str:
-    from autojit.functions.notebook import to_html
+    from autojit.functions.printing import to_html
 
     return to_html(self)
 
 
-METHODS: dict[str, Any] = {
-    "__array_ufunc__": __array_ufunc__,
-    "__array_function__": __array_function__,
-    "__dlpack__": __dlpack__,
-    "__dlpack_device__": __dlpack_device__,
-    "astype": astype,
-    "copy": copied,
-    "fill": fill,
-    "to_device": to_device,
-    "_repr_html_": _repr_html_,
-}
+_PLAIN = (__array_ufunc__, __array_function__, __dlpack__, __dlpack_device__, astype, fill, to_device, _repr_html_)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN} | {"copy": copied}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
 from autojit.dispatch.on_device import placed, where_to
@@ -109,13 +110,11 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
 def _literal_dtype(plain: NDArray[Any], data: Any) -> DType:
     if plain.size == 0:
         return default_dtype()
-    if plain.dtype.kind in "iu" and not _came_from_arrays(data):
+    if plain.dtype.kind not in "iufc" or _came_from_arrays(data):
+        return dtype_of_numpy(plain.dtype)
+    if plain.dtype.kind in "iu":
         return int64
-    if plain.dtype.kind == "f" and not _came_from_arrays(data):
-        return default_dtype()
-    if plain.dtype.kind == "c" and not _came_from_arrays(data):
-        return default_dtype().to_complex()
-    return dtype_of_numpy(plain.dtype)
+    return default_dtype() if plain.dtype.kind == "f" else default_dtype().to_complex()
 
 
 def _came_from_arrays(data: object) -> bool:
@@ -211,11 +210,8 @@ def full(
     if is_symbolic(fill_value) or hasattr(type(fill_value), "as_operand"):
         fill_value = _number_of_step(fill_value)
     if isinstance(fill_value, Tensor):
-        return finish(
-            cast(fill_value, dtype or type_of(fill_value).dtype).expand(sizes_of((size,))).clone(),
-            requires_grad,
-            device,
-        )
+        value = cast(fill_value, dtype or type_of(fill_value).dtype)
+        return finish(value.expand(sizes_of((size,))).clone(), requires_grad, device)
     wanted = dtype_of_number(fill_value) if dtype is None else dtype
     return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
 
@@ -269,43 +265,23 @@ def full_like(
     return made_like(input, made) if state.layers else made
 
 
-@declared(method=False, factory=True)
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Zeros in the shape and dtype of a tensor."""
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+def _like(name: str, value: int, doc: str) -> Callable[..., Tensor]:
+    def like(
+        input: Tensor,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    return declared(method=False, factory=True)(named(like, name, doc))
 
 
-@declared(method=False, factory=True)
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Ones in the shape and dtype of a tensor."""
-    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(method=False, factory=True)
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """A tensor in the shape and dtype of another with unspecified elements."""
-    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+zeros_like = _like("zeros_like", 0, "Zeros in the shape and dtype of a tensor.")
+ones_like = _like("ones_like", 1, "Ones in the shape and dtype of a tensor.")
+empty_like = _like("empty_like", 0, "A tensor in the shape and dtype of another with unspecified elements.")
 
 
 def _plain(value: Any) -> Any:
@@ -375,7 +351,7 @@ def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, re
 def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
     if state.trace is not None:
-        return cast(_iota(count, wide) * step + start, dtype)
+        return cast(_iota(wide, count) * step + start, dtype)
     if wide is int64 and isinstance(count, int):
         ramp: Any = np.arange
         return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
@@ -385,9 +361,9 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     return wrap(values.astype(dtype.numpy, copy=False))
 
 
-def _iota(count: int, dtype: DType) -> Tensor:
+def _iota(dtype: DType, *shape: int, axis: int = 0) -> Tensor:
     assert state.trace is not None
-    return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
+    return wrap_value(state.trace.apply(Iota(shape, axis, dtype), ())[0])
 
 
 @declared(method=False, factory=True, out=True)
@@ -407,7 +383,7 @@ def linspace(
     complex_ends = isinstance(start, complex) or isinstance(end, complex)
     wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
     if is_symbolic(steps) and not complex_ends:
-        place = _iota(steps, float64)
+        place = _iota(float64, steps)
         line = place * ((end - start) / (steps - 1)) + start
         return finish(cast(where(eq(place, steps - 1), end, line), wanted), requires_grad, device)
     values = np.linspace(start, end, steps)
@@ -455,8 +431,7 @@ def eye(
             raise UsageError(f"{name} must be greater or equal to 0, got {extent}")
     if state.trace is None:
         return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
-    rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])
-    places = wrap_value(state.trace.apply(Iota((n, columns), 1, int64), ())[0])
+    rows, places = _iota(int64, n, columns), _iota(int64, n, columns, axis=1)
     return finish(cast(eq(rows, places), wanted), requires_grad, device)
 
 
@@ -471,6 +446,4 @@ def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any])
     return found if cls is Tensor else Tensor._make_subclass(cls, found)
 
 
-METHODS: dict[str, Any] = {
-    "_construct": staticmethod(construct),
-}
+METHODS: dict[str, Any] = {"_construct": staticmethod(construct)}

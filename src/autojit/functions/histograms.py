@@ -10,10 +10,11 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import Real, cast
+from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, zeros
 from autojit.functions.index_functions import index_add, searchsorted
+from autojit.functions.statistics import widened
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
@@ -166,24 +167,17 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
         raise UsageError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {k}")
     low: Any
     high: Any
-    if limits is None:
-        low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
-    else:
+    if limits is not None:
         low, high = limits[2 * k], limits[2 * k + 1]
         if low > high:
             raise UsageError(
                 f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension {k}"
             )
-    if isinstance(low, Tensor):
-        flat = low.eq(high)
-        low, high = where(flat, low - 0.5, low), where(flat, high + 0.5, high)
-    elif low == high:
-        low, high = low - 0.5, high + 0.5
-    return _even_steps(low, high, bins, column)
-
-
-def _even_steps(low: Tensor | Real, high: Tensor | Real, bins: int, like: Tensor) -> Tensor:
-    """``bins + 1`` numbers from ``low`` to ``high``, counted from the nearer end as torch does."""
-    k = arange(bins + 1, dtype=type_of(like).dtype)
+    else:
+        low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
+    low, high = widened(low, high, 0.5)
+    place = arange(bins + 1, dtype=type_of(column).dtype)
     step = (high - low) / bins
-    return where(k < (bins + 1) // 2, low + step * k, high - step * (bins - k))
+    return where(
+        place < (bins + 1) // 2, low + step * place, high - step * (bins - place)
+    )  # from the nearer end, as in torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,30 +31,10 @@ from autojit.history.op_node import rename_node
 from autojit.ir.op import bind
 from autojit.ops.base import is_expandable
 from autojit.ops.counted_positions import LEAST, NO_PLACE
-from autojit.ops.shape import Slice, permute, reshape, slice_span
+from autojit.ops.shape import Slice, permute, reshape
+from autojit.ops.slice_bounds import slice_span
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-class Subscript(NamedTuple):
-    """A normalised subscript.
-
-    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
-    new ones; ``indices`` the index tensor per axis of that shape, or None.
-    """
-
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
-    steps: tuple[int, ...]
-    shape: tuple[int, ...]
-    indices: tuple[Tensor | None, ...]
-
-    @property
-    def is_advanced(self) -> bool:
-        return any(i is not None for i in self.indices)
 
 
 def getitem(x: Tensor, key: object) -> Tensor:
@@ -62,10 +42,11 @@ def getitem(x: Tensor, key: object) -> Tensor:
     index = key
     what = _constant(index)
     if what is not None:
-        key, found = recall(what, x)
+        memo, found = recall(what, x)
         if found is None:
-            found = one_node(_basic(x, index), x, _node_name(index))
-            keep(key, x, found)
+            seen = _view(x, normalize(x, index))
+            found = one_node(seen if seen is not x else x.view(x.shape), x, _node_name(index))
+            keep(memo, x, found)
         return found
     if isinstance(index, list):
         index = _as_tuple(index)
@@ -97,12 +78,6 @@ def _as_tuple(index: list[Any]) -> Any:
         UserWarning,
     )
     return tuple(index)
-
-
-def _basic(x: Tensor, index: object) -> Tensor:
-    """``x[index]`` by views alone."""
-    seen = _view(x, normalize(x, index))
-    return seen if seen is not x else x.view(x.shape)
 
 
 def _constant(index: Any) -> tuple[Any, ...] | None:
@@ -188,7 +163,7 @@ def put(x: Tensor, index: Any, value: Operand, accumulate: bool) -> Tensor:
     if row is not None:
         return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)
     subscript = normalize(x, index)
-    if subscript.shape != type_of(x).shape or any(subscript.starts):
+    if tuple(subscript.shape) != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
     return _put(x, subscript, value, accumulate)
 
@@ -214,7 +189,7 @@ def _view(x: Tensor, s: Subscript) -> Tensor:
         seems_equal(a, 0) and surely_equal(b, n) and c == 1
         for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
     )
-    found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
+    found = x if whole else bind(Slice(tuple(s.starts), tuple(s.stops), tuple(s.steps)), x)
     return reshape(found, s.shape)
 
 
@@ -274,10 +249,10 @@ def normalize(x: Tensor, index: object) -> Subscript:
     items = [_item(i) for i in items]
     shape = type_of(x).shape
     _expand_ellipsis(items, len(shape))
-    builder = _Builder(shape)
+    found = Subscript(shape)
     for item in items:
-        builder.take(item)
-    return builder.finish()
+        found.take(item)
+    return found
 
 
 def _item(item: Any) -> Any:
@@ -285,15 +260,11 @@ def _item(item: Any) -> Any:
     if isinstance(item, bool | np.bool_):
         return wrap(np.asarray(bool(item)))
     if isinstance(item, list | range | tuple):
-        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item)
+        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item])
         item = item if item.size else item.astype(np.int64)
     if isinstance(item, np.ndarray):
         return item if item.dtype == np.bool_ and item.ndim else wrap(item)
     return item
-
-
-def _is_flat(item: Sequence[Any]) -> bool:
-    return any(isinstance(i, Tensor) for i in item)
 
 
 def _consumed(item: object) -> int:
@@ -344,17 +315,25 @@ def _clipped(bound: Tensor, length: Tensor) -> Tensor:
     return minimum(clamp(from_start, min=0), length)
 
 
-class _Builder:
-    """Walks the subscript's items along the axes."""
+class Subscript:
+    """A subscript resolved against a shape, item by item.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.extents = shape
+    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
+    new ones; ``indices`` the index tensor per axis of that shape, or None.
+    """
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self.extents = extents
         self.axis = 0
         self.starts: list[int] = []
         self.stops: list[int] = []
         self.steps: list[int] = []
         self.shape: list[int] = []
         self.indices: list[Tensor | None] = []
+
+    @property
+    def is_advanced(self) -> bool:
+        return any(i is not None for i in self.indices)
 
     def take(self, item: Any) -> None:
         if item is None:
@@ -365,7 +344,9 @@ class _Builder:
         elif isinstance(item, Tensor):
             self._tensor(item)
         elif isinstance(item, np.ndarray):
-            self._known_mask(item)
+            self._check_mask(item.shape)
+            for places in np.nonzero(item):  # of a mask of Python values they are known, also inside a capture
+                self._whole_axis(wrap(places))
         elif hasattr(type(item), "as_size"):
             self._number(item)
         elif hasattr(type(item), "__index__"):
@@ -447,12 +428,6 @@ class _Builder:
         for places in mask.nonzero(as_tuple=True):
             self._whole_axis(places)
 
-    def _known_mask(self, mask: NDArray[np.bool_]) -> None:
-        """A mask of Python values: its positions are known, also inside a capture."""
-        self._check_mask(mask.shape)
-        for places in np.nonzero(mask):
-            self._whole_axis(wrap(places))
-
     def _check_mask(self, shape: tuple[int, ...]) -> None:
         for k, n in enumerate(shape):
             if not agree(self.extents[self.axis + k], n):
@@ -460,8 +435,3 @@ class _Builder:
                     f"The shape of the mask {list(shape)} at index {k} does not match the shape of the indexed tensor "
                     f"{list(self.extents)} at index {self.axis + k}"
                 )
-
-    def finish(self) -> Subscript:
-        return Subscript(
-            tuple(self.starts), tuple(self.stops), tuple(self.steps), tuple(self.shape), tuple(self.indices)
-        )

@@ -9,6 +9,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.core.layout import Layout, strided
 from autojit.core.ports import ports
+from autojit.core.wrapping import named
 from autojit.dispatch.promotion import cast
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -90,24 +91,12 @@ def _refusing(name: str, wanted: str) -> Callable[[Tensor], Tensor]:
     def method(self: Tensor) -> Tensor:
         _refuse(self, name, wanted)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = "Of sparse tensors only."
-    return method
+    return named(method, name, "Of sparse tensors only.")
 
 
-METHODS: dict[str, Any] = {
-    "sparse_dim": sparse_dim,
-    "dense_dim": dense_dim,
-    "layout": property(layout),
-    "is_sparse": property(is_sparse),
-    "is_sparse_csr": property(is_sparse),
-    "to_dense": to_dense,
-    "to_sparse": to_sparse,
-    "to_sparse_csr": to_sparse_csr,
-    "sparse_mask": sparse_mask,
-    "is_coalesced": is_coalesced,
-    "_nnz": _nnz,
-}
+_PLAIN = (sparse_dim, dense_dim, to_dense, to_sparse, to_sparse_csr, sparse_mask, is_coalesced, _nnz)
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN}
+METHODS |= {"layout": property(layout)} | dict.fromkeys(("is_sparse", "is_sparse_csr"), property(is_sparse))
 METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce")}
 METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values")}
 METHODS |= {n: _refusing(n, "sparse row compressed tensor") for n in ("crow_indices", "col_indices")}

@@ -1,26 +1,16 @@
-"""``FloatTensor`` and its like: names for tensors of one dtype, as constructors, in ``isinstance`` and ``type()``."""
+"""``FloatTensor`` and its like: names for tensors of one dtype, as constructors, in ``isinstance`` and ``type()``.
+
+Attributes that old versions of PyTorch had say what replaced them.
+"""
 
 from __future__ import annotations
 
 from typing import Any, overload
 
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    set_default_dtype,
-    uint8,
-)  # fmt: skip
-from autojit.core.errors import ArgumentError
+from autojit.core import dtypes
+from autojit.core.dtypes import DType, set_default_dtype
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import tensor, zeros
 from autojit.tensor.size import Size
@@ -52,9 +42,10 @@ class TensorKind(type):
 
 
 _DTYPES = {
-    "FloatTensor": float32, "DoubleTensor": float64, "HalfTensor": float16, "BFloat16Tensor": bfloat16,
-    "ByteTensor": uint8, "CharTensor": int8, "ShortTensor": int16, "IntTensor": int32, "LongTensor": int64,
-    "BoolTensor": bool_, "ComplexFloatTensor": complex64, "ComplexDoubleTensor": complex128,
+    "FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16, "ByteTensor": dtypes.uint8, "CharTensor": dtypes.int8,
+    "ShortTensor": dtypes.int16, "IntTensor": dtypes.int32, "LongTensor": dtypes.int64, "BoolTensor": dtypes.bool_,
+    "ComplexFloatTensor": dtypes.complex64, "ComplexDoubleTensor": dtypes.complex128,
 }  # fmt: skip
 KINDS: dict[str, TensorKind] = {
     name: TensorKind(name, (), {"dtype": dtype, "__doc__": f"A tensor of {dtype.name} from data or extents."})
@@ -123,8 +114,42 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
 
 def new(self: Tensor, *data: Any, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
-    made: Tensor = KINDS[_NAMES[type_of(self).dtype]](*data)
-    return made
+    return KINDS[_NAMES[type_of(self).dtype]](*data)
 
 
-METHODS: dict[str, Any] = {"type": type_, "new": new}
+def get_volatile(self: Tensor) -> bool:
+    """Always False; warns."""
+    warn("volatile was removed (Variable.volatile is always False)", UserWarning)
+    return False
+
+
+def set_volatile(self: Tensor, value: bool) -> None:
+    """Nothing; warns."""
+    warn_volatile()
+
+
+def warn_volatile() -> None:
+    """Say what replaces ``volatile``."""
+    warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning)
+
+
+def reinforce(self: Tensor, reward: object = None) -> None:
+    """Say what replaces it.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise UsageError(
+        "reinforce() was removed",
+        {"tensor": self},
+        "differentiate the loss -distribution.log_prob(sample) * reward, with autojit.distributions or a log_prob of "
+        "your own; autojit.compat.v0_3 still has stochastic nodes",
+    )
+
+
+METHODS: dict[str, Any] = {
+    "type": type_,
+    "new": new,
+    "volatile": property(get_volatile, set_volatile),
+    "reinforce": reinforce,
+}

@@ -12,6 +12,7 @@ from autojit.core.errors import ShapeError
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import all_together, cast
+from autojit.functions.autocast import in_full_precision, in_lower_precision
 from autojit.functions.matrix_forms import complete_qr, completed
 from autojit.functions.refused_dtypes import refuses
 from autojit.functions.shape import Tensors, flip
@@ -45,6 +46,7 @@ class Solution(NamedTuple):
 
 @declared(out=True)
 @refuses("bool int")
+@in_full_precision
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors:
     """Singular value decomposition ``U, S, V`` (not ``V^H``).
 
@@ -59,8 +61,6 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
         >>> aj.svd(aj.tensor([[3.0, 0.0], [0.0, 4.0]])).S
         tensor([4., 3.])
     """
-    if state.autocast is not None:
-        return state.autocast.full(svd, input, some, compute_uv)
     *lead, rows, columns = type_of(input).shape
     if not compute_uv:
         singular = ops.svdvals(input)
@@ -73,10 +73,9 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
 
 @declared()
 @refuses("bool int")
+@in_full_precision
 def qr(input: Tensor, some: bool = True) -> QrFactors:
     """Orthonormal columns times upper triangle; the form that is not reduced has no derivative for tall matrices."""
-    if state.autocast is not None:
-        return state.autocast.full(qr, input, some)
     return QrFactors(*(ops.qr(input) if some else complete_qr(input)))
 
 
@@ -175,10 +174,9 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
 
 
 @declared(method=False)
+@in_lower_precision
 def einsum(equation: str, *operands: Tensors) -> Tensor:
     """Einstein's summation convention."""
-    if state.autocast is not None:
-        return state.autocast.lower(einsum, equation, *operands)
     given: Sequence[Any] = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
@@ -227,8 +225,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 
 @declared(in_place="values", out=True)
+@in_lower_precision
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""
-    if state.autocast is not None:
-        return state.autocast.lower(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     return ops.baddbmm(input, batch1, batch2, beta, alpha)

@@ -349,21 +349,14 @@ def empty_strided(
     return made
 
 
+_PLAIN = (
+    contiguous, is_contiguous, stride, storage_offset, data_ptr, untyped_storage, storage, is_set_to, is_pinned,
+    is_shared, share_memory_, as_subclass,
+)  # fmt: skip
 METHODS: dict[str, Any] = {
-    "contiguous": contiguous,
-    "is_contiguous": is_contiguous,
-    "stride": stride,
-    "storage_offset": storage_offset,
-    "data_ptr": data_ptr,
-    "untyped_storage": untyped_storage,
-    "storage": storage,
-    "is_set_to": is_set_to,
-    "is_pinned": is_pinned,
-    "is_shared": is_shared,
-    "share_memory_": share_memory_,
+    **{method.__name__: method for method in _PLAIN},
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
-    "as_subclass": as_subclass,
     "name": property(lambda self: None, doc="Tensors have no name."),
     **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
     **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Number
 from autojit.functions.factories import full, tensor
@@ -42,31 +41,18 @@ def new_full(
     return made_like(self, made) if state.layers else made
 
 
-def _given(size: tuple[Any, ...], name: str) -> tuple[int, ...]:
-    if not size:
-        raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
-    return sizes_of(size)
+def _new(name: str, value: int, doc: str) -> None:
+    def new(
+        self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+    ) -> Tensor:
+        if not size:
+            raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
+        return new_full(self, sizes_of(size), value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    named(new, name, doc)
+    declared(function=False, factory=True)(new)
 
 
-@declared(function=False, factory=True)
-def new_zeros(
-    self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
-) -> Tensor:
-    """Zeros in this tensor's dtype."""
-    return new_full(self, _given(size, "new_zeros"), 0, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(function=False, factory=True)
-def new_ones(
-    self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
-) -> Tensor:
-    """Ones in this tensor's dtype."""
-    return new_full(self, _given(size, "new_ones"), 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@declared(function=False, factory=True)
-def new_empty(
-    self: Tensor, *size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
-) -> Tensor:
-    """Unspecified elements in this tensor's dtype."""
-    return new_zeros(self, *size, dtype=dtype, device=device, requires_grad=requires_grad)
+_new("new_zeros", 0, "Zeros in this tensor's dtype.")
+_new("new_ones", 1, "Ones in this tensor's dtype.")
+_new("new_empty", 0, "Unspecified elements in this tensor's dtype.")

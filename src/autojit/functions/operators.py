@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import apply_pair, number
 from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.promotion import Operand, as_operand
@@ -25,7 +26,7 @@ _NOT_OURS: Tensor = NotImplemented  # Python then asks the other operand, so tha
 def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Tensor]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
-    compute = type(op).of_pair
+    compute: Any = type(op).of_pair
 
     def operator(self: Tensor, other: Operand) -> Tensor:
         a = self._array
@@ -40,14 +41,7 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
             return _NOT_OURS
         return function(self, other)
 
-    return _named(operator, op_name)
-
-
-def _named(operator: Callable[[Tensor, Any], Tensor], name: str) -> Callable[[Tensor, Any], Tensor]:
-    """The function under a name of its own, also in tracebacks, profiles and error messages."""
-    operator.__name__ = operator.__qualname__ = f"__{name}__"
-    operator.__code__ = operator.__code__.replace(co_name=operator.__name__, co_qualname=operator.__name__)
-    return operator
+    return named(operator, f"__{op_name}__")
 
 
 def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
@@ -56,7 +50,7 @@ def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any]
             return _NOT_OURS
         return function(other, self)
 
-    return _named(operator, f"r{function.__name__}")
+    return named(operator, f"__r{function.__name__}__")
 
 
 def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
@@ -65,14 +59,14 @@ def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
             return _NOT_OURS
         return function(self, other)
 
-    return _named(operator, function.__name__)
+    return named(operator, f"__{function.__name__}__")
 
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Operand) -> Tensor:
         return in_place(self, method, function, (other,), {})
 
-    return _named(operator, method)
+    return named(operator, f"__{method}__")
 
 
 def _power(self: Tensor, other: Operand, modulo: object = None) -> Tensor:
@@ -96,67 +90,39 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-def _set_real(self: Tensor, value: Operand) -> None:
-    copy_into(f.real(self), as_operand(value), "copy_")
+def _writing(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Operand], None]:
+    def write(self: Tensor, value: Operand) -> None:
+        copy_into(part(self), as_operand(value), "copy_")
+
+    return write
 
 
-def _set_imag(self: Tensor, value: Operand) -> None:
-    copy_into(f.imag(self), as_operand(value), "copy_")
-
-
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "__add__": f.add, "__sub__": f.sub, "__mul__": f.mul, "__truediv__": f.div, "__floordiv__": f.floor_divide,
+    "__mod__": f.remainder, "__pow__": f.pow, "__matmul__": matmul, "__and__": c.bitwise_and, "__or__": c.bitwise_or,
+    "__xor__": c.bitwise_xor, "__lshift__": c.bitwise_left_shift, "__rshift__": c.bitwise_right_shift,
+}  # fmt: skip
+_NOT_IN_PLACE = ("__matmul__", "__lshift__", "__rshift__")
 METHODS: dict[str, Any] = {
-    "__add__": _operator("add", f.add, "fc"),
-    "__sub__": _operator("sub", f.sub, "fc"),
-    "__mul__": _operator("mul", f.mul, "fc"),
+    **{name: _plain(function) for name, function in _FUNCTIONS.items()},
+    **{f"__r{name[2:]}": _reflected(function) for name, function in _FUNCTIONS.items()},
+    **{f"__i{n[2:]}": _assigning(f"{g.__name__}_", g) for n, g in _FUNCTIONS.items() if n not in _NOT_IN_PLACE},
+    **{f"__{g.__name__}__": _operator(g.__name__, g, "fc") for g in (f.add, f.sub, f.mul)},
+    **{f"__{g.__name__}__": _operator(g.__name__, g, "f") for g in (c.lt, c.le, c.gt, c.ge)},
     "__truediv__": _operator("div", f.div, "fc"),
-    "__radd__": _reflected(f.add),
-    "__rsub__": _reflected(f.sub),
-    "__rmul__": _reflected(f.mul),
-    "__rtruediv__": _reflected(f.div),
-    "__floordiv__": _plain(f.floor_divide),
-    "__rfloordiv__": _reflected(f.floor_divide),
-    "__mod__": _plain(f.remainder),
-    "__rmod__": _reflected(f.remainder),
     "__pow__": _power,
-    "__rpow__": _reflected(f.pow),
-    "__matmul__": _plain(matmul),
-    "__rmatmul__": _reflected(matmul),
+    "__eq__": _plain(c.eq),
+    "__ne__": _plain(c.ne),
     "__neg__": f.neg,
     "__pos__": f.positive,
     "__abs__": f.abs,
     "__invert__": _inverted,
-    "__eq__": _plain(c.eq),
-    "__ne__": _plain(c.ne),
-    "__lt__": _operator("lt", c.lt, "f"),
-    "__le__": _operator("le", c.le, "f"),
-    "__gt__": _operator("gt", c.gt, "f"),
-    "__ge__": _operator("ge", c.ge, "f"),
-    "__and__": _plain(c.bitwise_and),
-    "__rand__": _reflected(c.bitwise_and),
-    "__or__": _plain(c.bitwise_or),
-    "__ror__": _reflected(c.bitwise_or),
-    "__xor__": _plain(c.bitwise_xor),
-    "__rxor__": _reflected(c.bitwise_xor),
-    "__lshift__": _plain(c.bitwise_left_shift),
-    "__rlshift__": _reflected(c.bitwise_left_shift),
-    "__rshift__": _plain(c.bitwise_right_shift),
-    "__rrshift__": _reflected(c.bitwise_right_shift),
-    "__iadd__": _assigning("add_", f.add),
-    "__isub__": _assigning("sub_", f.sub),
-    "__imul__": _assigning("mul_", f.mul),
-    "__itruediv__": _assigning("div_", f.div),
-    "__ifloordiv__": _assigning("floor_divide_", f.floor_divide),
-    "__imod__": _assigning("remainder_", f.remainder),
-    "__ipow__": _assigning("pow_", f.pow),
-    "__iand__": _assigning("bitwise_and_", c.bitwise_and),
-    "__ior__": _assigning("bitwise_or_", c.bitwise_or),
-    "__ixor__": _assigning("bitwise_xor_", c.bitwise_xor),
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "H": property(adjoint),
     "mH": property(adjoint),
-    "real": property(f.real, _set_real),
-    "imag": property(f.imag, _set_imag),
+    "real": property(f.real, _writing(f.real)),
+    "imag": property(f.imag, _writing(f.imag)),
 }
 for _name in ("__eq__", "__ne__"):  # of all that can be compared
     METHODS[_name].__annotations__["other"] = "object"

@@ -10,15 +10,14 @@ from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.promotion import Real, cast
-from autojit.dispatch.requirements import is_known, require
+from autojit.dispatch.requirements import is_known
 from autojit.functions.autocast import in_full_precision
-from autojit.functions.comparison import clamp, maximum, minimum
+from autojit.functions.comparison import clamp, maximum
 from autojit.functions.order import sort
+from autojit.functions.statistics import neighbours, require_inside, require_interpolation
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
-
-_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @declared(out=True)
@@ -44,8 +43,7 @@ def nanquantile(
         raise UsageError("quantile() input tensor must be either float or double dtype", {"input": input})
     if seems_equal(spec.size, 0):
         raise UsageError("quantile() input tensor must be non-empty", {"input": input})
-    if interpolation not in _INTERPOLATIONS:
-        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
+    require_interpolation(interpolation)
     points = q if isinstance(q, Tensor) else number(float(q), spec.dtype)
     _require_points(input, points)
     x = input.reshape(-1) if dim is None or spec.ndim == 0 else input
@@ -54,7 +52,10 @@ def nanquantile(
     ordered = sort(rows, -1).values  # NaN comes last
     last = cast(rows.isnan().logical_not().sum(-1, keepdim=True), type_of(points).dtype) - 1
     place = points.reshape(-1) * clamp(last, min=0)  # [.., points]
-    found: Tensor = _between(ordered, place, last, interpolation).movedim(-1, 0)
+    low, high, weight = neighbours(place, lambda dtype: maximum(last, last * 0), interpolation)
+    below = ordered.gather(-1, cast(low, int64))
+    found = below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)
+    found = found.movedim(-1, 0)
     if keepdim and spec.ndim:
         found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * spec.ndim)
     return found if type_of(points).ndim else found.select(0, 0)
@@ -66,21 +67,4 @@ def _require_points(x: Tensor, points: Tensor) -> None:
     if type_of(points).dtype is not type_of(x).dtype:
         raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
     if not is_known(points) or not np.all((points._array >= 0) & (points._array <= 1)):
-        require(points, lambda q: (q >= 0) & (q <= 1), _OUTSIDE_RANGE, "0 to 1", named="q")
-
-
-_OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
-
-
-def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -> Tensor:
-    """The elements at fractional places of the last axis, which may differ from row to row."""
-    weight: Tensor | float | None
-    if interpolation != "linear":
-        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
-        low = whole[interpolation]().detach()
-        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
-    else:
-        low = place.detach().floor()
-        high, weight = minimum(low + 1, maximum(last, last * 0)), place - low
-    below: Tensor = ordered.gather(-1, cast(low, int64))
-    return below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)
+        require_inside(points)

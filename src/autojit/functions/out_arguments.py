@@ -7,7 +7,7 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import CO_VARARGS, unwrap
 from typing import Any
 
@@ -89,9 +89,10 @@ def _into(
     """Call the function and put what it gives into ``out``, as ``rule`` asks."""
     name = function.__name__
     places = tuple(out) if isinstance(out, list | tuple) else (out,)
-    _refuse_gradients(name, (*arguments, *options.values(), *places))
+    operands = _tensors_among((*arguments, *options.values()))
+    _refuse_gradients(name, [*operands, *_tensors_among(places)])
     if rule.is_apart:
-        _refuse_shared_memory((*arguments, *options.values()), places)
+        _refuse_shared_memory(operands, places)
     with grad_mode(False):
         found = function(*arguments, **options)
     results = found if isinstance(found, tuple) else (found,)
@@ -99,7 +100,7 @@ def _into(
         raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")
     for place, result in zip(places, results, strict=True):
         _put(name, place, result, rule.is_exact)
-    return out if not isinstance(found, tuple) else _like(found, places)
+    return getattr(type(found), "_make", tuple)(places) if isinstance(found, tuple) else out
 
 
 def with_layout(function: F) -> F:
@@ -161,44 +162,33 @@ def making_out(function: F, out: Out) -> F:
     return called_like(function, making)
 
 
-def _like(found: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
-    made = getattr(type(found), "_make", None)
-    return tuple(places) if made is None else made(places)
-
-
-def _refuse_gradients(name: str, given: Sequence[Any]) -> None:
-    if state.layers:
-        _refuse_tangents(name, given)
-    if not state.grad_enabled:
-        return
-    for item in given:
-        members = item if isinstance(item, list | tuple) else (item,)
-        if any(isinstance(t, Tensor) and shows_grad(t) for t in members):
-            raise UsageError(
-                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                "arguments requires grad.",
-                fix="call it under no_grad(), or without out=",
-            )
-
-
-def _refuse_tangents(name: str, given: Sequence[Any]) -> None:
+def _tensors_among(given: Iterable[object]) -> list[Tensor]:
+    """The tensors, also those in lists and tuples."""
     members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
-    tensors = [t for t in members if isinstance(t, Tensor)]
+    return [t for t in members if isinstance(t, Tensor)]
+
+
+def _refuse_gradients(name: str, given: Sequence[Tensor]) -> None:
     for level in state.layers:
         tangent = getattr(level, "tangent", None)  # of a ForwardLevel
-        if tangent is not None and any(tangent(t) is not None for t in tensors):
+        if tangent is not None and any(tangent(t) is not None for t in given):
             raise NotImplementedError(
                 f"Trying to use forward AD with {name}_out that does not support it because it is an out= function. "
                 "Call it without out=."
             )
+    if state.grad_enabled and any(map(shows_grad, given)):
+        raise UsageError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad.",
+            fix="call it under no_grad(), or without out=",
+        )
 
 
-def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
-    members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
-    arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
+def _refuse_shared_memory(given: Sequence[Tensor], places: Sequence[Tensor]) -> None:
+    arrays = [t._array for t in given if t._array is not None]
     for place in places:
         overlaps = place._array is not None and any(share_memory(place._array, array) for array in arrays)
-        if overlaps or any(t is place for t in members):
+        if overlaps or any(t is place for t in given):
             raise UsageError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                 "memory location. Please clone() the tensor before performing the operation.",

@@ -43,8 +43,7 @@ def refuses(kinds: str) -> Callable[[F], F]:
 
 def refused_kinds(function: Callable[..., Any]) -> frozenset[str]:
     """The kinds of numbers that a function was noted to refuse."""
-    found: frozenset[str] = getattr(function, "refused_kinds", _NOTHING)
-    return found
+    return getattr(function, "refused_kinds", _NOTHING)
 
 
 def refuse_kinds(x: object, what: str, kinds: frozenset[str]) -> None:

@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
+from autojit.functions.autocast import in_full_precision, in_lower_precision
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import div
 from autojit.functions.matrix_forms import one_triangle
 from autojit.functions.own_memory import own_memory
 from autojit.functions.refused_dtypes import refuses
-from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
-
-@declared(in_place="values", out=True, lists=True)
-@refuses("complex")
-def erf(input: Operand) -> Tensor:
-    """The error function."""
-    return ops.erf(floating(input, "erf"))
+_IN_PLACE, _IN_ALL_FORMS = declared(in_place="values", out=True), declared(in_place="values", out=True, lists=True)
 
 
-@declared(in_place="values", out=True, lists=True)
-@refuses("complex")
-def erfc(input: Operand) -> Tensor:
-    """``1 - erf(x)``, accurate for large ``x``."""
-    return ops.erfc(floating(input, "erfc"))
+def _of_floats(name: str, compute: Callable[[Tensor], Tensor], doc: str) -> Callable[[Operand], Tensor]:
+    def function(input: Operand) -> Tensor:
+        return compute(floating(input, name))
+
+    return refuses("complex")(named(function, name, doc))
 
 
-@declared(in_place="values", out=True)
-@refuses("complex")
-def erfinv(input: Operand) -> Tensor:
-    """The inverse of ``erf``."""
-    return ops.erfinv(floating(input, "erfinv"))
-
-
-@declared(in_place="values", out=True, lists=True)
-@refuses("complex")
-def lgamma(input: Operand) -> Tensor:
-    """Logarithm of the absolute value of the gamma function."""
-    return ops.lgamma(floating(input, "lgamma"))
-
-
-@declared(in_place="values", out=True)
-@refuses("complex")
-def digamma(input: Operand) -> Tensor:
-    """Derivative of ``lgamma``."""
-    return ops.digamma(floating(input, "digamma"))
+erf = _IN_ALL_FORMS(_of_floats("erf", ops.erf, "The error function."))
+erfc = _IN_ALL_FORMS(_of_floats("erfc", ops.erfc, "``1 - erf(x)``, accurate for large ``x``."))
+erfinv = _IN_PLACE(_of_floats("erfinv", ops.erfinv, "The inverse of ``erf``."))
+lgamma = _IN_ALL_FORMS(_of_floats("lgamma", ops.lgamma, "Logarithm of the absolute value of the gamma function."))
+digamma = _IN_PLACE(_of_floats("digamma", ops.digamma, "Derivative of ``lgamma``."))
 
 
 @declared(in_place="values", out=True, numpy="sinc")
@@ -101,16 +84,14 @@ def igamma(input: Operand, other: Operand) -> Tensor:
         >>> aj.igamma(aj.tensor(1.0), aj.tensor(1.0))
         tensor(0.6321)
     """
-    x, y = floating_together(input, other, "igamma")
-    return ops.igamma(x, y)
+    return ops.igamma(*floating_together(input, other, "igamma"))
 
 
 @declared(in_place="values", out=True, numbers="none")
 @refuses("complex")
 def igammac(input: Operand, other: Operand) -> Tensor:
     """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
-    x, y = floating_together(input, other, "igammac")
-    return ops.igammac(x, y)
+    return ops.igammac(*floating_together(input, other, "igammac"))
 
 
 @declared()
@@ -133,30 +114,26 @@ def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @declared(out=True)
+@in_full_precision
 def inverse(input: Tensor) -> Tensor:
     """The inverse of square matrices."""
-    if state.autocast is not None:
-        return state.autocast.full(inverse, input)
     return ops.inv(input)
 
 
 @declared()
 @refuses("bool int")
+@in_full_precision
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The Moore-Penrose inverse."""
-    if state.autocast is not None:
-        return state.autocast.full(pinverse, input, rcond)
     return ops.pinv(input, rcond)
 
 
 @declared(out=True)
 @refuses("bool int")
+@in_full_precision
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
-    if state.autocast is not None:
-        return state.autocast.full(cholesky, input, upper)
-    a = one_triangle(input, upper)
-    return ops.cholesky(a, upper)
+    return ops.cholesky(one_triangle(input, upper), upper)
 
 
 @declared(out=True)
@@ -174,10 +151,9 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 @declared(out=True)
 @own_memory
+@in_lower_precision
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied ``n`` times with itself."""
-    if state.autocast is not None:
-        return state.autocast.lower(matrix_power, input, n)
     return ops.matrix_power(input, n)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import bool_, int64
+from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import Out, declared
@@ -18,7 +18,7 @@ from autojit.dispatch.requirements import is_known, require
 from autojit.functions.comparison import clamp, eq, ge, isnan, le, logical_and, minimum, where
 from autojit.functions.elementwise import add, div, floor, mul, sub
 from autojit.functions.index_functions import gather, scatter_add
-from autojit.functions.order import cumsum, sort
+from autojit.functions.order import cumsum, kept, sort
 from autojit.functions.products import matmul, outer
 from autojit.functions.reduction import ValuesIndices, amax, amin
 from autojit.functions.reduction import sum as _sum
@@ -66,10 +66,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if type_of(flat).size == 0 and type_of(flat).dtype.is_floating_point:
             return _sum(flat) + float("nan")
         return _shared_among_equals(flat, ops.median(flat, 0)[0], "MedianBackward0")
-    values, places = ops.median(input, dim)
-    if keepdim and input.ndim:
-        return ValuesIndices(unsqueeze(values, dim), unsqueeze(places, dim))
-    return ValuesIndices(values, places)
+    return kept(ops.median(input, dim), dim, keepdim, input.ndim > 0)
 
 
 def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
@@ -109,7 +106,11 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     values, places = sort(x, axis)  # NaN last
     counted = _sum(cast(isnan(x).logical_not(), int64), axis, keepdim=True)
     middle = clamp(counted - 1, min=0).div(2, rounding_mode="floor")
-    found = gather(values, axis, middle), gather(places, axis, middle)
+    return _sought(input, (gather(values, axis, middle), gather(places, axis, middle)), axis, keepdim)
+
+
+def _sought(input: Tensor, found: Iterable[Tensor], axis: int, keepdim: bool) -> ValuesIndices:
+    """What was found along an axis, which is left with extent 1; it goes away, or is kept."""
     if type_of(input).ndim == 0:
         return ValuesIndices(*(reshape(t, ()) for t in found))
     return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
@@ -134,10 +135,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     first = unsqueeze(often.argmax(-1), -1)
     value = gather(line, -1, first)
     last = gather(order, -1, first + gather(often, -1, first) - 1)
-    found = [movedim(t, -1, axis) for t in (value, last)]
-    if type_of(input).ndim == 0:
-        return ValuesIndices(*(reshape(t, ()) for t in found))
-    return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
+    return _sought(input, [movedim(t, -1, axis) for t in (value, last)], axis, keepdim)
 
 
 @declared(out=True)
@@ -157,15 +155,18 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         low, high = x.min(), x.max()
     elif min > max:
         raise UsageError("torch.histc: max must be larger than min")
-    flat = eq(low, high) if isinstance(low, Tensor) else low == high
-    start, end = (
-        (where(flat, low - 1, low), where(flat, high + 1, high))
-        if isinstance(flat, Tensor)
-        else ((low - 1, high + 1) if flat else (low, high))
-    )
+    start, end = widened(low, high, 1)
     place = cast(clamp(floor(mul(div(sub(x, start), sub(end, start)), bins)), 0, bins - 1), int64)
     inside = logical_and(ge(x, start), le(x, end))
     return scatter_add(x.new_zeros((bins,)), 0, where(inside, place, 0), cast(inside, type_of(x).dtype))
+
+
+def widened(low: Any, high: Any, by: float) -> tuple[Any, Any]:
+    """The ends of a range, put apart where they are equal."""
+    if isinstance(low, Tensor):
+        flat = eq(low, high)
+        return where(flat, low - by, low), where(flat, high + by, high)
+    return (low - by, high + by) if low == high else (low, high)
 
 
 @declared(method=False, out=True)
@@ -259,15 +260,17 @@ def quantile(
     Raises:
         RuntimeError: ``q`` is outside [0, 1], or the interpolation is unknown.
     """
-    if interpolation not in _INTERPOLATIONS:
-        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
+    require_interpolation(interpolation)
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
     ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
     points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
     points = _require_quantiles(q, points)
-    found = _between(ordered, points.reshape(-1), interpolation)
-    greatest = ordered.narrow(-1, type_of(ordered).shape[-1] - 1, 1)  # NaN sorts last
+    last = type_of(ordered).shape[-1] - 1
+    low, high, weight = neighbours(points.reshape(-1) * last, lambda dtype: number(last, dtype), interpolation)
+    found = ordered.index_select(-1, low.long())
+    found = found if weight is None else found.lerp(ordered.index_select(-1, high.long()), weight)
+    greatest = ordered.narrow(-1, last, 1)  # NaN sorts last
     found = where(isnan(greatest), greatest, found)
     found = found.movedim(-1, 0)
     if type_of(x).ndim == 0:
@@ -280,40 +283,44 @@ def quantile(
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+def require_interpolation(interpolation: str) -> None:
+    """RuntimeError for an unknown one."""
+    if interpolation not in _INTERPOLATIONS:
+        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
+
+
 def _require_quantiles(q: Tensor | Real, points: Tensor) -> Tensor:
     """The points, those outside [0, 1] refused; where a step will do that they are moved inside for its look-ups."""
     if isinstance(q, Tensor) and type_of(q).ndim > 1:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
     if isinstance(q, Tensor) and not is_known(q):
-        _require_inside(points)
+        require_inside(points)
         return where((points >= 0) & (points <= 1), points, 0.0)
     known = np.asarray(q._array if isinstance(q, Tensor) else q)
     if not np.all((known >= 0) & (known <= 1)):
-        _require_inside(points)
+        require_inside(points)
     return points
 
 
-def _require_inside(points: Tensor) -> None:
+def require_inside(points: Tensor) -> None:
+    """RuntimeError for points outside [0, 1]."""
     require(points, lambda q: (q >= 0) & (q <= 1), _OUTSIDE_RANGE, "0 to 1", named="q")
 
 
 _OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
 
 
-def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
-    """The elements of the last axis at fractional places ``points * (n - 1)``."""
-    last = type_of(ordered).shape[-1] - 1
-    place = points * last
-    weight: Tensor | float | None
-    if interpolation != "linear":
-        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
-        low = whole[interpolation]().detach()
-        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
-    else:
+def neighbours(
+    place: Tensor, last: Callable[[DType], Tensor], interpolation: str
+) -> tuple[Tensor, Tensor, Tensor | float | None]:
+    """The whole places below and above fractional ones, and the weight of those above; None: those below are meant."""
+    if interpolation == "linear":
         low = place.detach().floor()
-        high, weight = minimum(low + 1, number(last, type_of(low).dtype)), place - low
-    below = ordered.index_select(-1, low.long())
-    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)
+        return low, minimum(low + 1, last(type_of(low).dtype)), place - low
+    if interpolation == "midpoint":
+        return place.floor().detach(), place.ceil().detach(), 0.5
+    nearest = {"lower": place.floor, "higher": place.ceil, "nearest": place.round}[interpolation]().detach()
+    return nearest, nearest, None
 
 
 @declared(method=False)

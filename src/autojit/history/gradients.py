@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import OldNameWarning, UsageError
@@ -19,6 +19,8 @@ from autojit.history.recording import shows_grad, wants_grad
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.state import bump_guard_epoch, state
 from autojit.tensor.tensor import LIKE_LEAF, Tensor, lent_gradient, type_of
+
+T = TypeVar("T")
 
 
 class _Accumulating(threading.local):
@@ -132,7 +134,7 @@ def delete_grad(self: Tensor) -> None:
     set_grad(self, None)
 
 
-def renamed(old: str, given: Any, new: str, present: Any) -> Any:
+def renamed(old: str, given: T | None, new: str, present: T | None) -> T | None:
     """The value of an argument of ``backward`` that may be given under its old name, with a warning.
 
     Raises:
@@ -203,7 +205,7 @@ def register_hook(self: Tensor, hook: Callable[[Any], Tensor | None]) -> Removab
     return _added(hooks, hook)
 
 
-def _added(hooks: Any, hook: Any) -> RemovableHandle:
+def _added(hooks: dict[int, Any], hook: Callable[..., object]) -> RemovableHandle:
     if isinstance(hooks, Hooks):
         return hooks.add(hook)
     handle = RemovableHandle(hooks)  # a dictionary of the user's
@@ -224,7 +226,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
     return _added(_leaf_hooks(self)[1], hook)
 
 
-def reinforce(self: Tensor, reward: Any) -> None:
+def reinforce(self: Tensor, reward: object) -> None:
     """Removed: the gradient of an expectation is written with ``log_prob``.
 
     Raises:
@@ -254,9 +256,7 @@ def set_backward_hooks(self: Tensor, hooks: Any) -> None:
         self._leaf_hooks = (hooks, _leaf_hooks(self)[1])
         bump_guard_epoch()
         return
-    if self._grad_fn.tensor_hooks is None:
-        self._grad_fn.tensor_hooks = {}
-    self._grad_fn.tensor_hooks[self._output_nr] = hooks
+    self._grad_fn._hooks_by_output()[self._output_nr] = hooks
 
 
 def get_post_accumulate_hooks(self: Tensor) -> Any:

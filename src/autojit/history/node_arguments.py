@@ -7,11 +7,14 @@ arguments of the call besides: plain values, a tensor, or tensors that one of th
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.history.saved import Packed, SavedTensor, freed_error, saved_places
 from autojit.tensor.node import FREED
 from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.history.op_node import OpNode
 
 
 class KeptBy(NamedTuple):
@@ -21,14 +24,14 @@ class KeptBy(NamedTuple):
     place: int
 
 
-def is_saved(value: Any) -> bool:
+def is_saved(value: object) -> bool:
     """Whether an argument is a tensor, or holds some."""
     return isinstance(value, Tensor | Packed | KeptBy) or (
         type(value) is tuple and any(type(item) is KeptBy for item in value)
     )
 
 
-def argument_of(node: Any, name: str, is_raw: bool) -> Any:
+def argument_of(node: OpNode, name: str, is_raw: bool) -> Any:
     """The argument ``name`` of the call that ``node`` stands for, or the SavedTensor (or a tuple of them) behind it.
 
     Raises:
@@ -56,7 +59,7 @@ def argument_of(node: Any, name: str, is_raw: bool) -> Any:
 _EXTENTS = re.compile(r"(\w+?)_sym_(sizes|argsize_(minus_)?(\d+))")
 
 
-def extents_of(node: Any, name: str) -> Any:
+def extents_of(node: OpNode, name: str) -> Any:
     """The shape of an operand (``self_sym_sizes``) or one extent of it (``self_sym_argsize_0``, ``..._minus_1``).
 
     None: the name says nothing of that kind about the node.
@@ -75,7 +78,7 @@ def extents_of(node: Any, name: str) -> Any:
     return shape[-axis if found[3] else axis]
 
 
-def _kept(node: Any, item: KeptBy | None, is_raw: bool) -> Any:
+def _kept(node: OpNode, item: KeptBy | None, is_raw: bool) -> Any:
     if item is None:
         return SavedTensor.of(lambda: None, lambda packed: None, lambda: None) if is_raw else None
     keeper = node if item.node is None else item.node

@@ -17,7 +17,7 @@ from autojit.core.types import TensorType
 from autojit.history.view_rules import op_of_node
 from autojit.ir.op import Op
 from autojit.ir.result_types import is_plain
-from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Meta, Node, type_of_meta
 from autojit.tensor.state import carry, grad_mode, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
 
@@ -51,7 +51,7 @@ class Packed:
         pack, self.unpack_hook = hooks
         self.edge = edge
         if edge is None and not is_result and t._requires_grad:
-            self.edge = _edge_of(t)
+            self.edge = (accumulator_of(t) if t._grad_fn is None else t._grad_fn), t._output_nr
         storage = storage_of(t)
         before = storage.version
         with grad_mode(False):
@@ -82,11 +82,6 @@ class Packed:
         if edge is None:
             return alias(found) if found._requires_grad else found
         return connected(found, edge)
-
-
-def _edge_of(t: Tensor) -> Edge:
-    node = t._grad_fn
-    return (accumulator_of(t) if node is None else node), t._output_nr
 
 
 def accumulator_of(leaf: Tensor) -> Node:
@@ -144,7 +139,7 @@ class SavedTensor:
         has_node = is_output and t._grad_fn is not None
         kept: Any = Packed(t, hooks[-1], is_output) if hooks else t.detach() if has_node else t
 
-        def put(packed: Any) -> None:
+        def put(packed: object) -> None:
             nonlocal kept
             kept = packed
 
@@ -240,13 +235,13 @@ class TypeOnly:
         raise AssertionError(f"a derivative rule reads an operand of {op.name} that was not kept")
 
 
-_TYPES_ONLY: dict[Any, TypeOnly] = {}
+_TYPES_ONLY: dict[Meta, TypeOnly] = {}
 _TYPES_LIMIT = 4096
 
 
-def type_only(meta: Any) -> TypeOnly:
+def type_only(meta: Meta) -> TypeOnly:
     """What stands for an operand of which a node kept its meta entry alone."""
-    if type(meta) is not tuple:
+    if not isinstance(meta, tuple):
         return TypeOnly(meta)
     found = _TYPES_ONLY.get(meta)
     if found is None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind
 from autojit.ops.base import resolve, sum_to
 from autojit.ops.elementwise_arithmetic import cast
 from autojit.ops.graph_op import Composite
@@ -49,10 +49,10 @@ class ViewChain(_View):
     def result_type(self, x: TensorType) -> TensorType:
         return self.types(x)[-1]
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         return _shown(operands[0], self.chain)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         bar = y_bar
         for op, x in zip(reversed(self.chain), reversed(self.types(primals[0].spec)[:-1]), strict=True):
             bar = resolve(op.vjp((_Typed(x),), _Typed(op.result_type(x)), bar)[0])
@@ -61,7 +61,7 @@ class ViewChain(_View):
         return (bar,)
 
 
-def _shown(x: Any, chain: Sequence[Op]) -> Any:
+def _shown(x: O, chain: Sequence[Op]) -> O:
     for op in chain:
         x = bind(op, x)
     return x
@@ -87,11 +87,11 @@ class Parts(_View):
         before, after = x.shape[: self.axis], x.shape[self.axis + 1 :]
         return x.with_shape((*before, *after) if self.drop else (*before, size, *after))
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         found = unbind(operands[0], self.axis) if self.drop else split(operands[0], self.sizes, self.axis)
         return self.one_or_all(found)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: Any) -> Sequence[Any]:
         bars = y_bar if len(self.sizes) != 1 else (y_bar,)
         return (lambda: self._joined(primals[0].spec, bars),)
 
@@ -122,14 +122,14 @@ class Restrided(_View):
     def result_type(self, x: TensorType) -> TensorType:
         return ViewChain(self.chain).result_type(self.base)
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         (x,) = operands
         return _shown(bind(ViewUpdate(self.shown), x._literal(0, self.base), x), self.chain)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: self._seen(ViewChain(self.chain).vjp((_Typed(self.base),), result, y_bar)[0]),)
 
-    def _seen(self, bar: Any) -> Any:
+    def _seen(self, bar: O | None) -> O | None:
         return None if bar is None else _shown(bar, self.shown)
 
 
@@ -140,10 +140,10 @@ class Copied(_View):
     def result_type(self, x: TensorType, source: TensorType) -> TensorType:
         return x
 
-    def expand(self, *operands: Any) -> Any:
+    def expand(self, *operands: O) -> Any:
         x, source = operands
         return broadcast_to(cast(source, x.spec.dtype), x.spec.shape)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, source = (p.spec for p in primals)
         return lambda: y_bar._literal(0, x), lambda: sum_to(cast(y_bar, source.dtype), source.shape)

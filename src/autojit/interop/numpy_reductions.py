@@ -261,23 +261,15 @@ def _present(x: Any, where: Any) -> Any:
     return there if _is_everywhere(where) else there & tensor_of(where)
 
 
-@implements("nanmean")
-def _nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
-) -> Any:
-    x = inexact(tensor_of(a))
-    return _mean(_filled(x, 0), axis, dtype, out, keepdims, where=_present(x, where))
+def _of_present(function: Function) -> Function:
+    def of_present(a: Any, *arguments: Any, where: Any = True, **options: Any) -> Any:
+        x = inexact(tensor_of(a))
+        return function(_filled(x, 0), *arguments, where=_present(x, where), **options)
+
+    return of_present
 
 
-@implements("nanvar")
-def _nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-    where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
-) -> Any:  # fmt: skip
-    x = inexact(tensor_of(a))
-    return _var(
-        _filled(x, 0), axis, dtype, out, ddof, keepdims, where=_present(x, where), mean=mean, correction=correction
-    )
+_nanvar = _of_present(_var)
 
 
 def _nan_extreme(extreme: Function, worst: float) -> Function:
@@ -375,6 +367,7 @@ enter(
     cumulative_sum=_with_initial("cumsum", 0), cumulative_prod=_with_initial("cumprod", 1),
     nansum=_without_nan(_sum, 0), nanprod=_without_nan(_prod, 1),
     nancumsum=_without_nan(_cumsum, 0), nancumprod=_without_nan(_cumprod, 1),
+    nanmean=_of_present(_mean), nanvar=_nanvar,
     nanargmax=_without_nan(_argmax, -aj.inf), nanargmin=_without_nan(_argmin, aj.inf),
     nanmax=_nan_extreme(_amax, -aj.inf), nanmin=_nan_extreme(_amin, aj.inf),
     quantile=_quantiles(1.0, ignore_nan=False), percentile=_quantiles(100.0, ignore_nan=False),

@@ -6,7 +6,7 @@ builder through ``GraphBuilder.apply``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autojit.core.sizes import is_symbolic
@@ -20,9 +20,9 @@ from autojit.ir.result_types import result_types
 class GraphBuilder:
     """Collects inputs and nodes; ``finish`` freezes them into a Graph."""
 
-    def __init__(self) -> None:
-        self.inputs: list[Value] = []
-        self.nodes: list[Node] = []
+    def __init__(self, inputs: Iterable[Value] = (), nodes: Iterable[Node] = ()) -> None:
+        self.inputs = list(inputs)
+        self.nodes = list(nodes)
         self.source = UNKNOWN
 
     def input(self, type: TensorType, name: str = "") -> Value:

@@ -58,6 +58,11 @@ class Node:
         """Whether something of the node is computed where nothing reads its outputs, if only that positions exist."""
         return self.op.looks_up or self.is_kept
 
+    def reading(self, names: Mapping[Value, Value]) -> Node:
+        """The node on its operands' new names; itself where none has one."""
+        inputs = renamed(self.inputs, names)
+        return self if inputs is self.inputs else Node(self.op, inputs, self.outputs, self.source)
+
 
 # what a frozen dataclass does by ``object.__setattr__`` takes twice as long
 _set_op: Any = Node.__dict__["op"].__set__
@@ -95,6 +100,10 @@ class Graph:
         for value in self.outputs:
             found[value] = found.get(value, 0) + 1
         return found
+
+    def renamed(self, nodes: Iterable[Node], names: Mapping[Value, Value]) -> Graph:
+        """A graph of other nodes, whose outputs have new names."""
+        return Graph(self.inputs, tuple(nodes), renamed(self.outputs, names))
 
     def __str__(self) -> str:
         return print_graph(self)

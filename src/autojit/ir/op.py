@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
-import numpy as np
-
 from autojit.core.errors import tensor_expected
 from autojit.core.records import finish
 from autojit.core.types import TensorType
@@ -41,7 +39,6 @@ O = TypeVar("O", bound=Operand)
 """What ops are applied to, and give: Tensors from Tensors, tracers from tracers."""
 
 Operands = Sequence[Any]
-Cotangent = Any  # an operand, None (symbolic zero), or a zero-argument function that makes it when it is wanted
 Rule = Callable[..., Any]
 
 RULES = ("result_type", "eager", "vjp", "jvp", "batch")
@@ -60,6 +57,11 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     marked: Any = rule
     marked.not_differentiable, marked.is_missing = why, is_missing
     return rule
+
+
+def linear_jvp(self: Op, primals: Operands, result: Any, tangents: Operands) -> Any:
+    """The ``jvp`` of an op that is linear in its first operand and has no derivative by the others."""
+    return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
 
 
 class Registry(dict[str, "type[Op]"]):
@@ -235,8 +237,3 @@ def bind(op: Op, /, *operands: Any) -> Any:
 
 bind_all: Callable[..., Any] = bind
 """The same for an op with several results: a tuple of them."""
-
-
-def as_arrays(values: Sequence[Any]) -> list[NDArray[Any]]:
-    """NumPy arrays of values (scalars become 0-d arrays)."""
-    return [np.asarray(v) for v in values]

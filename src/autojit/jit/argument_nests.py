@@ -29,7 +29,9 @@ class ArgumentNests:
     ``root``: where the tuples and the dictionary are that the user's arguments, and what else a step is given, are in.
     """
 
-    def __init__(self, args: Any, kwargs: Any, tree: TreeSpec, leaves: Sequence[Any], root: NestPath = ()) -> None:
+    def __init__(
+        self, args: object, kwargs: object, tree: TreeSpec, leaves: Sequence[Any], root: NestPath = ()
+    ) -> None:
         self._given = args, kwargs
         self._tree, self._leaves, self._root = tree, leaves, root
         self._held = dict(self._nests())
@@ -47,12 +49,12 @@ class ArgumentNests:
             self.paths[id(nest)] = None
             self._copies.append(nest)
 
-    def number_of(self, leaf: Any) -> int | None:
+    def number_of(self, leaf: object) -> int | None:
         """Which of the leaves of the user's arguments an object is; None: it is not one."""
         given = found_at(self._given, self._root)[-2:]
         return next((k for k, one in enumerate(flatten(tuple(given))[0]) if one is leaf), None)
 
-    def is_unnamed(self, value: Any) -> bool:
+    def is_unnamed(self, value: object) -> bool:
         """Whether it is one of those."""
         return self.paths.get(id(value), ()) is None
 
@@ -67,24 +69,24 @@ class ArgumentNests:
         if is_other or any(nest is not self._held.get(path) for path, nest in self._nests()):
             raise ChangedArguments
 
-    def identified(self, left: Any, right: Any) -> None:
+    def identified(self, left: object, right: object) -> None:
         """``left is right``: of two copies of one object, or a copy and what it is a copy of, nobody could tell."""
         if left is not right and type(left) is type(right) and (id(left) in self.paths or id(right) in self.paths):
             self.named()
 
-    def compared(self, left: Any, right: Any) -> None:
+    def compared(self, left: object, right: object) -> None:
         """``left == right``, which for some records is the same question."""
         if self.paths and static_attribute(type(left), "__eq__") is vars(object)["__eq__"]:
             self.identified(left, right)
 
-    def searched(self, container: Any, item: Any) -> None:
+    def searched(self, container: object, item: object) -> None:
         """``item in container``: objects are equal to themselves."""
         for part in container if self.paths and is_a(container, list | tuple | deque) else ():
             if part is item:
                 return
             self.identified(part, item)
 
-    def used_as_key(self, value: Any) -> None:
+    def used_as_key(self, value: object) -> None:
         """The identity of an object is asked for."""
         if id(value) in self.paths:
             self.named()
@@ -122,7 +124,7 @@ def reaches(value: Any, objects: Container[int]) -> bool:
 _WITHOUT_PARTS = frozenset((Tensor, *PRIMITIVES))
 
 
-def _nests_in(value: Any, path: NestPath) -> Iterator[tuple[NestPath, Any]]:
+def _nests_in(value: object, path: NestPath) -> Iterator[tuple[NestPath, Any]]:
     found = taken_apart(value)
     if found is not None:
         if not is_a(value, tuple):  # which are values
@@ -131,7 +133,7 @@ def _nests_in(value: Any, path: NestPath) -> Iterator[tuple[NestPath, Any]]:
             yield from _nests_in(part, (*path, k))
 
 
-def found_at(given: Any, path: NestPath) -> Any:
+def found_at(given: object, path: NestPath) -> Any:
     """What is there in the arguments of a call."""
     for k in path:
         found = taken_apart(given)

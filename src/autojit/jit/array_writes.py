@@ -32,7 +32,7 @@ class ArrayWrites:
         self.written: list[Any] = []
         self._unknown: list[Any] = []  # those of them that do not hold what the step has assigned
 
-    def assign(self, container: Any, key: Any, value: Any) -> None:
+    def assign(self, container: Any, key: object, value: object) -> None:
         """``container[key] = value`` after every run, and now if all is known."""
         if self.observer.is_at_once:
             container[key] = value
@@ -44,15 +44,15 @@ class ArrayWrites:
         else:
             container[key] = value
 
-    def is_written(self, container: Any) -> bool:
+    def is_written(self, container: object) -> bool:
         """Whether the step has assigned to items of a container."""
         return any(container is other for other in self.written)
 
-    def shows(self, value: Any, container: Any) -> bool:
+    def shows(self, value: object, container: object) -> bool:
         """Whether a value is the memory of an array itself."""
         return any(_share_memory(leaf, container) for leaf in flatten(value)[0])
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Before an array is read: whether it holds what the function has put there.
 
         Raises:
@@ -74,9 +74,9 @@ class ArrayWrites:
             if any(_share_memory(entry.array, container) for entry in trace.state.values()):
                 raise self._looked_at(container)
 
-    def _looked_at(self, container: Any) -> LookedAt:
+    def _looked_at(self, container: object) -> LookedAt:
         return LookedAt(f"{self.observer.name_of(container)} ({type(container).__name__})", str(here()))
 
 
-def _share_memory(a: Any, b: Any) -> bool:
+def _share_memory(a: object, b: object) -> bool:
     return is_a(a, np.ndarray) and is_a(b, np.ndarray) and bool(np.may_share_memory(a, b))

@@ -36,7 +36,7 @@ def attributes_in_signature(t: Tensor, asked: Collection[str]) -> tuple[Any, ...
     return tuple([(name, _plain(t, name, held[name])) for name in names])
 
 
-def _plain(t: Tensor, name: str, value: Any) -> Any:
+def _plain(t: Tensor, name: str, value: object) -> Any:
     if type(value) is tuple:
         return tuple([_plain(t, name, item) for item in value])
     if isinstance(value, PRIMITIVES) or is_value(value):

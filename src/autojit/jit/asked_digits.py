@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, MappingView, Sequence
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
 from functools import partial, reduce
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from autojit.core.size_recorder import for_users
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import is_value
 from autojit.jit.late_values import with_digits
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.observed_functions import is_own_class, is_user_class, may_compute
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -30,7 +29,7 @@ from autojit.tensor.state import state
 _CALLING: tuple[Any, ...] = (map, filter, reduce, itertools.starmap, itertools.accumulate)
 
 
-def asks_for_type(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+def asks_for_type(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
     """What is called instead of a function that cannot be observed and may ask numbers for their type; None: itself."""
     trace: Any = state.trace
     if trace is None or not (trace.has_numbers or trace.sizes):
@@ -47,7 +46,7 @@ def asks_for_type(function: Any, arguments: Sequence[Any]) -> Callable[..., Any]
     return partial(_again, function) if any(map(is_value, leaves)) else partial(_attempted, function)
 
 
-def beside_values(left: Any, right: Any) -> tuple[Any, Any]:
+def beside_values(left: object, right: object) -> tuple[Any, Any]:
     """The operands of an operator: decimals, fractions and spans of time are given the digits of numbers."""
     if (_is_number(left) and is_value(right)) or (_is_number(right) and is_value(left)):
         return with_digits(left), with_digits(right)
@@ -55,7 +54,7 @@ def beside_values(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 @for_users
-def _attempted(function: Any, *args: Any, **options: Any) -> Any:
+def _attempted(function: Callable[..., Any], *args: object, **options: object) -> Any:
     if _reads_iterators(function):
         args = tuple([list(argument) if is_a(argument, Iterator) else argument for argument in args])
     try:
@@ -66,7 +65,7 @@ def _attempted(function: Any, *args: Any, **options: Any) -> Any:
     return _again(function, *args, **options)  # not inside of ``except``: its errors come of nothing else
 
 
-def _again(function: Any, *args: Any, **options: Any) -> Any:
+def _again(function: Callable[..., Any], *args: object, **options: object) -> Any:
     given, named = with_digits((_opened(args), {name: _opened(value) for name, value in options.items()}))
     return function(*given, **named)
 
@@ -76,33 +75,25 @@ def _opened(value: Any) -> Any:
     if type(value) in (tuple, list):
         found = [_opened(part) for part in value]
         return value if all(a is b for a, b in zip(found, value, strict=True)) else type(value)(found)
-    if is_a(value, deque | MappingView | set | frozenset) and any(map(_is_number, value)):
+    if is_a(value, deque | KeysView | ValuesView | ItemsView | set | frozenset) and any(map(_is_number, value)):
         return list(value)
     return value
 
 
-def _reads_iterators(function: Any) -> bool:
+def _reads_iterators(function: object) -> bool:
     return bool(own(function, "__module__", None) == "statistics")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return type(value) is TracedNumber or bool(is_symbolic(value))
 
 
-def _is_of_library(function: Any) -> bool:
+def _is_of_library(function: object) -> bool:
     return type(function) in (FunctionType, BuiltinFunctionType) and not _is_users(function)
 
 
-def _is_users(value: Any) -> bool:
+def _is_users(value: object) -> bool:
     """Whether something is the user's, or the package's, and takes numbers of the step."""
     if is_a(value, type):
         return is_user_class(value) or is_own_class(value)
-    plain = own(value, "__func__", value) if type(value) is MethodType else value
-    if type(plain) is FunctionType:
-        return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
-    if type(value).__module__.startswith("_cython"):
-        return False
-    return callable(value) and (is_user_class(type(value)) or is_own_class(type(value)))
-
-
-__all__ = ["asks_for_type", "beside_values"]
+    return may_compute(value) and not type(value).__module__.startswith("_cython")

@@ -9,7 +9,7 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,10 +25,11 @@ from autojit.jit.guards import stays
 from autojit.jit.held_contents import put, refill
 from autojit.jit.line_by_line import GivenAndChanged
 from autojit.jit.observed_calls import Deferred
-from autojit.jit.observer import Observer, active
+from autojit.jit.observer import Observer
 from autojit.jit.outcomes import DrawnOtherwise, Rebinds, Releases
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.read_hooks import active
 from autojit.jit.rebound_values import UNTOUCHED, Refilled, Remade, alone_in, entered_value, entering, left_in, mapped
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
@@ -64,7 +65,7 @@ class Assigned:
     def __init__(self, location: Location) -> None:
         self.location = location
 
-    def __call__(self, value: Any) -> None:
+    def __call__(self, value: object) -> None:
         self.location.write(value)
 
     def is_as(self, other: Assigned) -> bool:
@@ -137,7 +138,7 @@ class Rebinding:
         values, drawn, _, _ = tree.children[0].children
         return values.count + drawn.count
 
-    def values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any] | DrawnOtherwise:
+    def values(self, drawn: Drawn, args: object, kwargs: object) -> tuple[Any, Any] | DrawnOtherwise:
         """What the places hold now and what is drawn for a call, if it can be drawn, as arguments of the step.
 
         Raises:
@@ -147,21 +148,21 @@ class Rebinding:
             raise GivenAndChanged
         return self._values(drawn, args, kwargs)
 
-    def _values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any] | DrawnOtherwise:
+    def _values(self, drawn: Drawn, args: object, kwargs: object) -> tuple[Any, Any] | DrawnOtherwise:
         values = self.held()
         found = self.plans.draw(drawn, (values, args, kwargs))
         if isinstance(found, DrawnOtherwise):
             return found
         return values, tuple([mapped(value, entering) for value in found])
 
-    def _is_given(self, args: Any, kwargs: Any) -> bool:
+    def _is_given(self, args: object, kwargs: object) -> bool:
         """Whether steps change a list, dictionary or record outside that is an argument, of which they see a copy."""
         if self.refilled and reaches((args, kwargs), {id(location.read()) for location in self.refilled}):
             return True
         held = [location.read() for location in self.locations]
         return bool(self.changed) and any(reaches(given, self.changed) for given in (held, args, kwargs))
 
-    def learn(self, observer: Observer, args: Any, kwargs: Any) -> None:
+    def learn(self, observer: Observer, args: object, kwargs: object) -> None:
         """What a step that has just been captured for such arguments changes.
 
         Raises:
@@ -255,7 +256,7 @@ class Rebinding:
             call.function(*call.args, **call.kwargs)
         return result
 
-    def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
+    def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """A call without a step, given what has been drawn for it."""
         if not given:
             with late_interrupts.at_once(), eager():
@@ -277,7 +278,7 @@ class Rebinding:
         values, _, *given_by_user = native.step.capture.argument_tree.children[0].children
         has_nests = any(map(has_containers, (values, *given_by_user)))
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             if has_nests and self._is_given(args, kwargs):
                 return native.slow((), (), args, kwargs).result
             epoch = int(guard_epoch[0])
@@ -297,10 +298,7 @@ class Rebinding:
 
 
 def rebound(
-    function: Callable[..., Any],
-    known: Rebinding | None,
-    found: Rebinds,
-    released: frozenset[tuple[int, Any]],
+    function: Callable[..., Any], known: Rebinding | None, found: Rebinds, released: frozenset[tuple[int, Any]]
 ) -> Rebinding | None:
     """The form of a function after a capture has found this; the same one where only draws are new."""
     places = () if known is None else known.locations
@@ -361,7 +359,7 @@ def _new_keys(observer: Observer) -> list[Deferred]:
     return [Deferred(Ordered(tables), (), {})] if tables else []
 
 
-def _are_the_same_tensors(old: Any, new: Any) -> bool:
+def _are_the_same_tensors(old: object, new: object) -> bool:
     """Whether a place holds the very tensors that it held before the function ran, in the same nest.
 
     Numbers beside them may differ: where they are assigned to in the nest, the next capture finds their own places.

@@ -24,7 +24,6 @@ from autojit.core.wrapping import own
 from autojit.jit.draws import outside_of_capture
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import with_digits
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import own_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import Args, Kwargs, flatten
@@ -67,30 +66,32 @@ class CachedCalls:
             self._give_up(f"{code.co_name} remembers its results, and code that is not observed calls it")
         self._direct.discard(id(code))
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that remembers, its methods, and what calls one in C; None: all else."""
-        kind = type(function)
         if (found := self._instead(function)) is not None:
             return found
-        if kind is BuiltinFunctionType and type(function.__self__) is Cached and self._is_outside(function.__self__):
+        if (
+            is_a(function, BuiltinFunctionType)
+            and is_a(function.__self__, Cached)
+            and self._is_outside(function.__self__)
+        ):
             return functools.partial(self._about, function)
-        plain = function.__func__ if kind is MethodType else function
-        if type(plain) is FunctionType and id(own_code(plain)) in self._wrapped:
+        plain = function.__func__ if is_a(function, MethodType) else function
+        if is_a(plain, FunctionType) and id(own_code(plain)) in self._wrapped:
             self._direct.add(id(own_code(plain)))
         if any(function is known for known in _CALLING) and any(map(self._instead, arguments)):
             return functools.partial(self._handed_on, function)
         return None
 
-    def property(self, obj: object, member: Any) -> Callable[[], Any] | None:
+    def property(self, obj: object, member: object) -> Callable[[], Any] | None:
         """What reads a property whose function remembers; None: it is not one."""
         found = member.fget if is_a(member, property) else None
         return functools.partial(self._call, found, obj) if type(found) is Cached and self._is_outside(found) else None
 
-    def _instead(self, function: Any) -> Callable[..., Any] | None:
-        kind = type(function)
-        if kind is Cached and self._is_outside(function):
+    def _instead(self, function: object) -> Callable[..., Any] | None:
+        if is_a(function, Cached) and self._is_outside(function):
             return functools.partial(self._call, function)
-        if kind is MethodType and type(function.__func__) is Cached and self._is_outside(function.__func__):
+        if is_a(function, MethodType) and is_a(function.__func__, Cached) and self._is_outside(function.__func__):
             return functools.partial(self._call, function.__func__, function.__self__)
         return None
 
@@ -107,7 +108,7 @@ class CachedCalls:
         return function(*args, **kwargs)
 
     def _give_up(self, why: str) -> None:
-        self.observer.give_up(Uncompiled(f"{why} ({here()}): ran line by line"))
+        self.observer.refuse(f"{why} ({here()})")
 
     def _call(self, function: Remembering, *args: object, **kwargs: object) -> Any:
         observer = self.observer
@@ -138,7 +139,7 @@ class CachedCalls:
         observer.note(function, (key, _kinds(args, kwargs)), name, read, found)
         return observer.enter(found, name)
 
-    def _is_lasting(self, value: Any) -> bool:
+    def _is_lasting(self, value: object) -> bool:
         """Whether an argument is the same for every run: plain, or an object from outside."""
         if is_a(value, tuple | frozenset):
             return all(map(self._is_lasting, value))

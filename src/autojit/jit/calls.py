@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class Call:
 
 
 @contextmanager
-def alone(lock: AbstractContextManager[object], natives: NativeCalls) -> Iterator[None]:
+def alone(lock: threading.RLock, natives: NativeCalls) -> Iterator[None]:
     """With a function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it.
 
     All that a call through Python keeps is kept under this lock: interrupts come late.

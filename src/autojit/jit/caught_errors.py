@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from autojit.ops.counted_positions import Extent
 from autojit.ops.elementwise_rounding import Quotient
 from autojit.ops.requirements import Refusal, Require, Witness
 
+if TYPE_CHECKING:
+    from autojit.ir.builder import Tracer
+    from autojit.jit.trace import Trace
+
 _CAPTURE = frozenset({"JitFunction._trace"})  # the frame below which nothing is the captured function's
 _BODY = frozenset({"Body.call", "CapturedCall._recorded_adjoint"})  # the same of a body of a loop or branch
 
@@ -39,7 +43,7 @@ def may_raise(op: Op, values: Sequence[Value]) -> bool:
     return op.looks_up or type(op) is Extent or op.may_refuse(*[v.type for v in values])
 
 
-def raise_where_caught(trace: Any, op: Op, values: Sequence[Value], place: SourceLocation) -> None:
+def raise_where_caught(trace: Trace, op: Op, values: Sequence[Value], place: SourceLocation) -> None:
     """The op's error, if it refuses its operands and code around it catches errors; otherwise nothing.
 
     Raises:
@@ -82,7 +86,7 @@ def _catcher(ends: frozenset[str]) -> bool | None:
     return None  # a finished capture goes on: its derivative is recorded
 
 
-def _refuse_in_body(trace: Any, op: Op, place: SourceLocation) -> None:
+def _refuse_in_body(trace: Trace, op: Op, place: SourceLocation) -> None:
     raise TraceError(
         f"{trace.name}: the body catches errors of {op.shown_name}, which are known only when the compiled body runs",
         {"at": place},
@@ -90,7 +94,7 @@ def _refuse_in_body(trace: Any, op: Op, place: SourceLocation) -> None:
     )
 
 
-def _holds(trace: Any, op: Op, values: Sequence[Value]) -> Value:
+def _holds(trace: Trace, op: Op, values: Sequence[Value]) -> Value:
     """Whether the op does not refuse its operands: computed natively where a condition on elements says it."""
     given = [trace.builder.tracer(v) for v in values]
     types = [v.type for v in values]
@@ -112,13 +116,10 @@ def _holds(trace: Any, op: Op, values: Sequence[Value]) -> Value:
     return value
 
 
-def _is_inside(index: Any, extent: int) -> Any:
+def _is_inside(index: Tracer, extent: int) -> Any:
     end = index._literal(extent, index.spec)
     return ops.all(ops.logical_and(ops.lt(index, end), ops.ge(index, ops.neg(end))))
 
 
-def _refusal(trace: Any, op: Op, values: Sequence[Value]) -> Any:
+def _refusal(trace: Trace, op: Op, values: Sequence[Value]) -> Any:
     return bind(Refusal(op), *[trace.builder.tracer(v) for v in values])
-
-
-__all__ = ["may_raise", "raise_where_caught"]

@@ -134,5 +134,3 @@ _PAIRS = frozenset((
 ))  # fmt: skip
 _ELSEWHERE = frozenset(("LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE", "STORE_FAST_MAYBE_NULL"))
 _TEXTS = frozenset(("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"))
-
-__all__ = ["CALLS", "RETURNS", "Consumers"]

@@ -7,26 +7,23 @@ observed has read all of it: its items by identity (numbers and strings by value
 from __future__ import annotations
 
 import operator
-from array import array
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from types import BuiltinFunctionType, MappingProxyType, MemberDescriptorType
+from types import BuiltinFunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
 from autojit.jit.attribute_tables import note_table
-from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
+from autojit.jit.container_changes import BASES, LENGTH, WHOLE, ContainerChanges
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a, module_of
-from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
+from autojit.jit.tables import NAMING, digits, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -34,18 +31,12 @@ from autojit.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
 
-ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
-BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
 DEPTH_LIMIT = 16
 _TRUTH = object()
-_BASES: tuple[type, ...] = (
-    dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
-    type({}.keys()), type({}.values()), type({}.items()),
-)  # fmt: skip
-CONTAINERS: frozenset[type] = frozenset((*_BASES, OrderedDict))
+CONTAINERS: frozenset[type] = frozenset((*BASES, OrderedDict))
 
 
-class Contents(ContainerChanges, Tables):
+class Contents(ContainerChanges):
     """The containers of one capture."""
 
     def __init__(self, observer: Observer) -> None:
@@ -54,24 +45,18 @@ class Contents(ContainerChanges, Tables):
         self._whole: set[int] = set()
         self.arrays = ArrayWrites(observer)
 
-    def is_one(self, value: Any) -> bool:
-        """Whether an object is a container from outside."""
-        if id(value) not in self.observer.outside or not is_a(value, _BASES):
-            return False
-        return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
-
-    def is_changed(self, container: Any) -> bool:
+    def is_changed(self, container: object) -> bool:
         """Whether the step has changed a container from outside."""
         places = (*self.observer.written, *self.observer.rewritten)
         return id(container) in self._before or any(holder == id(container) for holder, _ in places)
 
-    def is_whole(self, value: Any) -> bool:
+    def is_whole(self, value: object) -> bool:
         """Whether all of a container has been read."""
         return id(value) in self._whole
 
     # -- reads
 
-    def item(self, container: Any, key: Any) -> Any:
+    def item(self, container: Any, key: object) -> Any:
         """``container[key]``."""
         observer = self.observer
         kind = type(container)
@@ -89,7 +74,7 @@ class Contents(ContainerChanges, Tables):
                 return value
             observer.note(container, place, where, lambda: _at(container, place), value, held=True)
             return observer.enter(value, where)
-        if is_a(container, _BASES) and not is_user_class(kind):
+        if is_a(container, BASES) and not is_user_class(kind):
             self.whole(container, deep=False)
         value = container[key]
         self.of_library(container)
@@ -102,7 +87,7 @@ class Contents(ContainerChanges, Tables):
             return value
         return observer.enter(value, where)
 
-    def asked_for(self, container: Any, item: Any) -> bool | None:
+    def asked_for(self, container: object, item: object) -> bool | None:
         """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""
         if not self.is_one(container):
             return None
@@ -122,7 +107,7 @@ class Contents(ContainerChanges, Tables):
         self.whole(container)
         return None
 
-    def length(self, container: Any, is_truth: bool = False) -> None:
+    def length(self, container: object, is_truth: bool = False) -> None:
         """``len(container)``, or whether there is anything in it."""
         if not self.is_one(container):
             return
@@ -137,7 +122,7 @@ class Contents(ContainerChanges, Tables):
             read: Callable[[], Any] = lambda: question(range(measure(container)))
             self.observer.note(container, key, name, read, question(range(length)))
 
-    def _added(self, container: Any) -> int:
+    def _added(self, container: object) -> int:
         """How many keys the step has put into a dictionary, one by one, that were not there."""
         if not is_a(container, dict):
             return 0
@@ -145,7 +130,7 @@ class Contents(ContainerChanges, Tables):
         places = [(place.key, was) for place, was in written if place.holder is container]
         return sum(dict.__contains__(container, key) - (was is not MISSING) for key, was in places)
 
-    def iterated(self, value: Any) -> Any:
+    def iterated(self, value: object) -> Any:
         """Something that is about to be walked."""
         if id(value) not in self.observer.outside:
             return value
@@ -153,29 +138,22 @@ class Contents(ContainerChanges, Tables):
             self.whole(value, deep=False)
         elif defines(type(value), "__next__") and not is_own_class(type(value)):
             name = f"{self.observer.name_of(value)} ({type(value).__name__})"
-            self.observer.give_up(
-                Uncompiled(f"{name}, walked at {here()}, goes on from call to call: ran line by line")
-            )
+            self.observer.refuse(f"{name}, walked at {here()}, goes on from call to call")
         return value
 
-    def looked_at(self, value: Any) -> None:
+    def looked_at(self, value: object) -> None:
         """Something whose truth, text or order is about to be taken."""
         if self.is_one(value):
             self.whole(value)
         elif id(value) in self.observer.outside and (type(value).__name__ in BAGS or is_without_secrets(type(value))):
-            self.object(value)  # is compared, or shown, by code in C
-
-    def matched(self, value: Any) -> None:
-        """Something whose attributes a class pattern is about to read."""
-        if id(value) in self.observer.outside:
-            self.object(value)
+            self.instance(value)  # is compared, or shown, by code in C
 
     def escape(self, value: Any, within: tuple[Any, ...] = ()) -> None:
         """Something that goes into code that cannot be observed; ``within`` what the step has made around it."""
         kind = type(value)
         if kind in _PLAIN or is_a(value, Tensor) or any(value is around for around in within):
             return
-        if is_a(value, _BASES):
+        if is_a(value, BASES):
             if is_own_class(kind):
                 return
             if id(value) in self.observer.outside:
@@ -191,15 +169,15 @@ class Contents(ContainerChanges, Tables):
         elif id(value) in self.observer.outside:
             if defines(kind, "__next__") and module_of(kind) != "_io" and not is_user_class(kind):
                 self.iterated(value)  # refuses
-            self.object(value)
+            self.instance(value)
 
-    def escape_masks(self, key: Any) -> None:
+    def escape_masks(self, key: object) -> None:
         """Arrays of bools by which a tensor is indexed: NumPy counts what they choose."""
         for part in key if is_a(key, tuple) else (key,):
             if is_a(part, list) or (is_a(part, np.ndarray) and part.dtype == np.bool_):
                 self.escape(part)
 
-    def object(self, value: Any, depth: int = 0) -> None:
+    def instance(self, value: object, depth: int = 0) -> None:
         """Everything an instance of a user's class has, or of one that is a bag of attributes, or of NumPy's."""
         kind = type(value)
         is_known = is_user_class(kind) or kind.__name__ in BAGS or is_without_secrets(kind)
@@ -222,10 +200,10 @@ class Contents(ContainerChanges, Tables):
                 observer.late(table, LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
 
-    def of_library(self, value: Any) -> None:
+    def of_library(self, value: object) -> None:
         """An instance of a library's class that is about to be called, or asked for an item."""
         if id(value) in self.observer.outside and is_without_secrets(type(value)):
-            self.object(value)
+            self.instance(value)
 
     def module(self, value: Any) -> None:
         """What a module and its parts keep besides parameters, buffers and hooks, which count their changes."""
@@ -262,43 +240,25 @@ class Contents(ContainerChanges, Tables):
                 if keys and is_a(value, dict):  # which are there, and in what order
                     self.note_keys(value)
             if is_a(value, np.ndarray) and type(value) is not np.ndarray:
-                self.object(value, depth)  # masks and the like
+                self.instance(value, depth)  # masks and the like
         if id(value) not in self.refilled:
             self._parts_of(value, deep, depth)
 
-    def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
+    def _parts_of(self, value: Collection[Any], deep: bool, depth: int) -> None:
         observer = self.observer
         for place, part in self._from_outside(value):
             observer.enter(part, f"{observer.name_of(value)}[{shown_key(place)}]")
-            if deep and is_a(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
+            if deep and is_a(part, BASES) and id(part) not in self._whole and not is_own_class(type(part)):
                 self.whole(part, deep, depth + 1)
             elif deep and not is_a(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
                 self._whole.add(id(part))
-                self.object(part, depth + 1)
+                self.instance(part, depth + 1)
 
-    def _from_outside(self, value: Any) -> list[tuple[Any, Any]]:
+    def _from_outside(self, value: Collection[Any]) -> list[tuple[Any, Any]]:
         """The items of a container with their keys, without those that the step has put there."""
         keys, known = self._own_keys(value), self._before.get(id(value))
         parts = parts_of(value) if known is None else items_of(value, known[1])
         return [(place, part) for place, part in parts if not keys or place not in keys]
-
-    def _own_keys(self, value: Any) -> frozenset[Any]:
-        """Keys of a container that are the step's: its arguments, or what it has written."""
-        places = (*self.observer.rebound, *self.observer.written)
-        return frozenset(key for holder, key in places if holder == id(value))
-
-    def _check_size(self, value: Any) -> None:
-        if is_a(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
-            raise self._refusal(value, f"has {value.nbytes} bytes")
-        if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:
-            raise self._refusal(value, f"has {len(value)} items")
-
-    def _refusal(self, value: Any, why: str) -> TraceError:
-        return TraceError(
-            "jit: the step reads all of a container that is too large to be compared before every call",
-            {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},
-            "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
-        )
 
 
 def _slots_of(kind: type) -> list[str]:

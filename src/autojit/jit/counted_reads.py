@@ -18,7 +18,7 @@ from autojit.jit.replaced_code import note_class
 from autojit.runtime.entry_spec import MISSING
 
 if TYPE_CHECKING:
-    from autojit.jit.observer import Observer
+    from autojit.jit.observed_objects import ObservedObjects
 
 
 class CountedReads:
@@ -37,7 +37,7 @@ class CountedReads:
         self.assigned: set[tuple[int, str]] = set()  # (id of one of these, name): what the user's code assigns there
         self._options: list[Guard] = []  # of optimisers: what they hold is known when all that is read is known
 
-    def meet(self, value: Any, name: str, observer: Observer) -> None:
+    def meet(self, value: Any, name: str, observer: ObservedObjects) -> None:
         """An object from outside, which may be one of these, or be made of others that autojit's own code reads."""
         if is_module(value):
             self.module(value, name, observer)
@@ -50,13 +50,13 @@ class CountedReads:
                     if type(held) is list:
                         observer.contents.whole(held)
 
-    def module(self, module: Any, name: str, observer: Observer) -> None:
+    def module(self, module: Any, name: str, observer: ObservedObjects) -> None:
         """Guard a module and all its parts."""
         for path, part in module.named_modules():
             if id(vars(part)) not in self.tables:
                 self._part(part, f"{name}.{path}" if path else name, observer)
 
-    def _part(self, part: Any, where: str, observer: Observer) -> None:
+    def _part(self, part: Any, where: str, observer: ObservedObjects) -> None:
         observer.outside[id(part)] = part
         observer.names.setdefault(id(part), where)
         table = vars(part)
@@ -87,7 +87,7 @@ class CountedReads:
         if not is_own:
             observer.note_key(table, "forward", f"{where}.forward", table.get("forward", MISSING))
 
-    def optimizer(self, optimizer: Any, name: str, observer: Observer) -> None:
+    def optimizer(self, optimizer: Any, name: str, observer: ObservedObjects) -> None:
         """Guard an optimiser: its own snapshot, and for users' classes also what they keep for parameters."""
         read = functools.partial(optimizer._guard_snapshot, self.rebound)
         guard = Guard(f"{name} (parameters and options)", read, None, None, True)
@@ -129,7 +129,7 @@ class CountedReads:
         self.tables[id(table)] = name, table, dict(table)
 
 
-def _is_option(value: Any) -> bool:
+def _is_option(value: object) -> bool:
     """Whether a layer of autojit's own may compute by an attribute: a number, sizes by axis, a function."""
     return isinstance(value, (*PRIMITIVES, tuple, list)) or (callable(value) and not is_module(value))
 

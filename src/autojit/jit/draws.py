@@ -39,7 +39,7 @@ ALTERNATIVES_LIMIT = 4
 ROUNDS_LIMIT = 16  # of one call; what is assigned in an object that every run makes again is found in every round
 
 
-def is_drawn_from(value: Any) -> bool:
+def is_drawn_from(value: object) -> bool:
     """Whether an object goes on from call to call: an iterator that cannot be observed, or a random generator."""
     kind = type(value)
     return is_a(value, GENERATORS) or (defines(kind, "__next__") and not is_user_class(kind))
@@ -60,7 +60,7 @@ def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwar
 _SEEDED = (random.Random, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
 
 
-def is_unseeded(function: Any, arguments: Sequence[Any]) -> bool:
+def is_unseeded(function: object, arguments: Sequence[Any]) -> bool:
     """Whether it makes a generator, or what seeds one, that is another one at every call."""
     is_one = type(function) is type and issubclass(function, _SEEDED) and not is_user_class(function)
     is_seeded = any(given is not None for given in arguments)
@@ -70,13 +70,13 @@ def is_unseeded(function: Any, arguments: Sequence[Any]) -> bool:
 class Place:
     """Where the function found the object that a draw asks, and the object itself."""
 
-    def __init__(self, guard: Guard, owner: Any) -> None:
+    def __init__(self, guard: Guard, owner: object) -> None:
         self.guard = guard
         self.read = guard.read
         self.owner = owner
         self.is_asked = False  # by a draw
 
-    def now(self, arguments: Any) -> Any:
+    def now(self, arguments: object) -> Any:
         """The object that is there now, if it is of the same kind."""
         found = self.read()
         return found if type(found) is type(self.owner) else self.owner
@@ -101,11 +101,11 @@ class ArgumentPlace:
 
     is_asked = True  # by identity: a step is for one object
 
-    def __init__(self, number: int, owner: Any) -> None:
+    def __init__(self, number: int, owner: object) -> None:
         self.number = number
         self.owner = owner
 
-    def now(self, arguments: Any) -> Any:
+    def now(self, arguments: tuple[object, ...] | None) -> Any:
         """The object that this call is given."""
         leaves = () if arguments is None else flatten(arguments[-2:])[0]
         found = leaves[self.number] if self.number < len(leaves) else self.owner
@@ -126,24 +126,17 @@ class Draw:
     source: SourceLocation
     place: Place | ArgumentPlace | None = None
 
-    def make(self, arguments: Any = None) -> Any:
+    def make(self, arguments: tuple[Any, ...] | None = None) -> Any:
         """Fetch one; what that reads is not the step's, and what it computes is not part of it.
 
         ``arguments``: of the call, the user's last.
         """
-        return outside_of_capture(self._now(arguments), _plain(self.args_now(arguments)), _plain(self.kwargs))
-
-    def _now(self, arguments: Any) -> Callable[..., Any]:
-        if self.place is None or self.function is next:
-            return self.function
-        found: Callable[..., Any] = getattr(self.place.now(arguments), self.function.__name__)
-        return found
-
-    def args_now(self, arguments: Any = None) -> tuple[Any, ...]:
-        """The arguments, with the iterator that is there now."""
-        if self.place is None or self.function is not next:
-            return self.args
-        return (self.place.now(arguments), *self.args[1:])
+        function, args = self.function, self.args
+        if self.place is not None:
+            owner = self.place.now(arguments)
+            is_next = function is next
+            function, args = (next, (owner, *args[1:])) if is_next else (getattr(owner, function.__name__), args)
+        return outside_of_capture(function, _plain(args), _plain(self.kwargs))
 
     def is_as(self, other: Draw, is_now: bool = False) -> bool:
         """Whether the same is fetched at every call, or by this one (``is_now``), of which ``other`` is a draw.
@@ -245,7 +238,7 @@ class Plans:
         found: Plan = self._mine.__dict__.get("plan", _NOTHING)
         return found
 
-    def draw(self, drawn: Drawn, arguments: Any) -> list[Any] | DrawnOtherwise:
+    def draw(self, drawn: Drawn, arguments: tuple[Any, ...] | None) -> list[Any] | DrawnOtherwise:
         """What is drawn for a call, if it can be had; ``drawn``: what was drawn for it before; the rest is added."""
         if not self.plans:
             return drawn.values
@@ -258,12 +251,12 @@ class Plans:
                 return DrawnOtherwise([(draw, Raised(error))])
         return drawn.values
 
-    def _for(self, arguments: Any) -> Plan:
+    def _for(self, arguments: object) -> Plan:
         keys = Keys(arguments)
         known = keys.exact, keys.of_kind, keys.of_sizes
         return next((plan for plan in tuple(self.plans) if plan.key in known and plan.holds()), _NOTHING)
 
-    def follow(self, drawn: Drawn, more: Sequence[tuple[Draw, Any]], arguments: Any) -> None:
+    def follow(self, drawn: Drawn, more: Sequence[tuple[Draw, Any]], arguments: object) -> None:
         """The call goes on under a plan of these: what has been drawn for it, and ``more`` that a capture has met.
 
         When its captures meet something new again and again, it goes on line by line.
@@ -280,7 +273,8 @@ class Plans:
         common = keys.of_sizes if several or any(draw.has_sizes for draw in draws) else keys.of_kind
         found = None
         for plan in self.plans:
-            if plan.common == common and _are_alike(plan.draws, draws):
+            is_long = len(plan.draws) == len(draws)
+            if plan.common == common and is_long and all(map(Draw.is_as, plan.draws, draws)):
                 found = plan
                 found.key = keys.exact if found.key == keys.exact else common  # other numbers draw the same
                 break
@@ -304,7 +298,7 @@ _FLAGS = (bool, str, type(None))
 class Keys:
     """What may decide on the draws of a call, of its arguments and of what it assigns to."""
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, arguments: object) -> None:
         leaves, tree = flatten(arguments)
         flags = tuple([(k, leaf) for k, leaf in enumerate(leaves) if leaf is MISSING or type(leaf) in _FLAGS])
         opaque = [leaf for leaf in leaves if type(leaf) not in PLAIN and is_drawn_from(leaf)]
@@ -327,11 +321,7 @@ def another_draw(known: Draw, draw: Draw | None) -> TraceError:
     )
 
 
-def _are_alike(draws: Sequence[Draw], others: Sequence[Draw]) -> bool:
-    return len(draws) == len(others) and all(map(Draw.is_as, draws, others))
-
-
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Arguments with the sizes of the call at hand."""
     if is_a(value, SymbolicSize):
         return hint_of(value)
@@ -344,7 +334,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: object, b: object) -> bool:
     if is_a(a, SymbolicSize) or is_a(b, SymbolicSize):
         return True
     if is_a(a, tuple | list) and is_a(b, tuple | list):

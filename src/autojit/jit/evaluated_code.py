@@ -8,14 +8,13 @@ import __future__
 
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.source import here, is_own
 from autojit.jit.instrumented_code import instrumented
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.places import is_a
 from autojit.jit.read_hooks import HOOKS
 
@@ -34,7 +33,12 @@ def evaluators(observer: ObservedCalls) -> dict[Any, Callable[..., Any]]:
 
 
 def _evaluated(
-    observer: ObservedCalls, function: Any, source: Any, names: Any = None, variables: Any = None, **closure: Any
+    observer: ObservedCalls,
+    function: Callable[..., Any],
+    source: CodeType | str | bytes | bytearray,
+    names: dict[str, Any] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    **closure: object,
 ) -> Any:
     frame = sys._getframe(1)
     while is_own(frame.f_code) and frame.f_back is not None:
@@ -51,20 +55,15 @@ def _evaluated(
     elif variables is not names:
         observer.contents.escape(variables)
     code = source if is_a(source, CodeType) else _compiled(function, source, frame.f_code.co_flags & _FEATURES)
-    if _stores(code) and (id(variables) in observer.outside or variables is frame.f_globals):
+    is_storing = any(i.opname in _STORING for i in dis.get_instructions(code))
+    if is_storing and (id(variables) in observer.outside or variables is frame.f_globals):
         name = function.__name__
-        observer.give_up(
-            Uncompiled(f"{name}() assigns names that exist outside the step, at {here()}: ran line by line")
-        )
+        observer.refuse(f"{name}() assigns names that exist outside the step, at {here()}")
     return function(instrumented(code, HOOKS), names, variables, **closure)
 
 
-def _compiled(function: Any, source: Any, flags: int) -> CodeType:
+def _compiled(function: Callable[..., Any], source: str | bytes | bytearray, flags: int) -> CodeType:
     if function is eval and is_a(source, str | bytes | bytearray):
-        source = source.lstrip(" \t" if is_a(source, str) else b" \t")
+        source = source.lstrip(" \t") if is_a(source, str) else source.lstrip(b" \t")
     made: CodeType = compile(source, "<string>", function.__name__, flags, dont_inherit=True)
     return made
-
-
-def _stores(code: CodeType) -> bool:
-    return any(i.opname in _STORING for i in dis.get_instructions(code))

@@ -25,6 +25,8 @@ from autojit.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from autojit.ir.graph import Value
     from autojit.jit.line_by_line import LineByLine
+    from autojit.jit.trace import Trace
+    from autojit.runtime.executable import Executable
 
 _EXACT_IN_FLOATS = 2**53
 _PRODUCT_LIMIT = 2.0**63 * (1 - 2.0**-50)  # a product of rounded factors below it is one of exact factors below 2**63
@@ -64,19 +66,21 @@ class TraceExact:
                 self.give_up(WideIntegers())
 
 
-def raise_or_refuse(executable: Any) -> Refusal:
+def raise_or_refuse(executable: Executable) -> Refusal:
     """A native call has failed: where ints were too large for the step it goes on as one that the step refuses."""
     with suppress(WideIntegerError):
         executable.raise_errors()
     return Refusal.SLOW
 
 
-def is_wide(x: Any) -> bool:
+def is_wide(x: object) -> bool:
     """Whether a plain number is an int of more than 64 bits."""
     return type(x) is int and not INT64_LEAST <= x <= INT64_MOST
 
 
-def exact(trace: Any, name: str, x: Any, y: Any, found: Tensor, spans: tuple[Range, Range], span: Range) -> Range:
+def exact(
+    trace: Trace, name: str, x: Tensor | int, y: Tensor | int, found: Tensor, spans: tuple[Range, Range], span: Range
+) -> Range:
     """The range of ``found``, ``x`` + - * ``y`` by the operator's name, which the step requires to be exact.
 
     ``x`` and ``y`` are int64 tensors, one of them may be a plain int; ``span`` is what their ``spans`` tell.
@@ -84,6 +88,7 @@ def exact(trace: Any, name: str, x: Any, y: Any, found: Tensor, spans: tuple[Ran
     if not fits(span):
         with grad_mode(False):
             if not isinstance(y, Tensor):
+                assert isinstance(x, Tensor)
                 _require_between(trace, x, *_bounds(name, y, False), spans[0])
             elif not isinstance(x, Tensor):
                 _require_between(trace, y, *_bounds(name, x, True), spans[1])
@@ -95,14 +100,14 @@ def exact(trace: Any, name: str, x: Any, y: Any, found: Tensor, spans: tuple[Ran
     return within_64_bits(span)
 
 
-def require_negative_exists(trace: Any, x: Tensor, span: Range) -> None:
+def require_negative_exists(trace: Trace, x: Tensor, span: Range) -> None:
     """The step requires ``-x`` to be exact."""
     if span.low <= INT64.low:
         with grad_mode(False):
             trace.require_exact(x > INT64_LEAST)
 
 
-def require_exact_in_floats(trace: Any, x: Tensor, span: Range) -> None:
+def require_exact_in_floats(trace: Trace, x: Tensor, span: Range) -> None:
     """The step requires an int to be the same number as a float."""
     if span.magnitude().high > _EXACT_IN_FLOATS:
         with grad_mode(False):
@@ -122,7 +127,7 @@ def _bounds(name: str, c: int, swapped: bool) -> tuple[int, int]:
     return (least - c, most - c) if name == "add" else (least + c, most + c)
 
 
-def _require_between(trace: Any, x: Tensor, low: int, high: int, span: Range) -> None:
+def _require_between(trace: Trace, x: Tensor, low: int, high: int, span: Range) -> None:
     if span.low < low and low > INT64_LEAST:
         trace.require_exact(x >= low)
     if span.high > high and high < INT64_MOST:
@@ -138,6 +143,3 @@ def as_compared(function: Callable[[Any, Any], Any], threshold: float) -> int | 
     if change is not None:
         return change(threshold)
     return int(threshold) if threshold == int(threshold) else None
-
-
-__all__ = ["TraceExact", "as_compared", "exact", "is_wide", "require_exact_in_floats", "require_negative_exists"]

@@ -30,8 +30,7 @@ from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
-from autojit.jit.line_by_line import Uncompiled
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, is_without_secrets
+from autojit.jit.observed_functions import is_own_class, is_user_class, is_without_secrets, may_compute
 from autojit.jit.places import attributes_of, defines, is_a, module_of, static_attribute
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
@@ -51,7 +50,9 @@ class ForeignCalls:
         self.warnings = ToldWarnings(observer)
         self._changed: dict[int, tuple[Any, Any]] = {}  # by id: what a deferred call is about, and where it was met
 
-    def replacement(self, function: Any, arguments: Sequence[Any], is_statement: bool) -> Callable[..., Any] | None:
+    def replacement(
+        self, function: Callable[..., Any], arguments: Sequence[Any], is_statement: bool
+    ) -> Callable[..., Any] | None:
         """What is called instead of a library's function; None: the function itself, now."""
         if function is warnings.warn and not self.observer.is_at_once:
             return self.warnings.warn
@@ -60,20 +61,19 @@ class ForeignCalls:
             trace.note_memory_asked()
         owner = _owner(function)
         if _runs_elsewhere(owner):
-            self.observer.give_up(
-                Uncompiled(f"the step runs functions in other threads or processes ({here()}): ran line by line")
-            )
+            self.observer.refuse(f"the step runs functions in other threads or processes ({here()})")
         opaque = [part for part in (owner, *arguments) if self.is_opaque(part)]
         if self.is_container_of_step(owner) or (not opaque and (_is_pure(function) or self._is_of_step(owner))):
             return None
         leaves, _ = flatten(list(arguments))
-        if any(_may_be_users(leaf) for leaf in leaves):
+        if any(is_a(leaf, partial) or may_compute(leaf) for leaf in leaves):  # the call is part of the step
             return None
         is_of_tensors = any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves)
         if is_statement and not is_a(owner, Tensor):
             if self.observer.is_at_once:
                 return None
-            if self._is_log(function):
+            if str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings"):
+                # it writes only: no step asks a log or a warning what is in it
                 return partial(self.defer_log, function)
             for part in opaque or [_SYSTEM]:
                 self.note_change(part)
@@ -84,27 +84,22 @@ class ForeignCalls:
             self.refuse_if_changed(part)
         return partial(self._read, function)
 
-    @staticmethod
-    def _is_log(function: Any) -> bool:
-        """Whether a call writes only: no step asks a log or a warning what is in it."""
-        return str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
-
-    def note_change(self, obj: Any) -> None:
+    def note_change(self, obj: object) -> None:
         """A deferred call changes an object, which the step cannot read any more."""
         self._changed.setdefault(id(obj), (obj, here()))
 
-    def has_changed(self, obj: Any) -> bool:
+    def has_changed(self, obj: object) -> bool:
         """Whether a deferred call changes an object."""
         return id(obj) in self._changed
 
-    def refuse_if_changed(self, obj: Any) -> None:
+    def refuse_if_changed(self, obj: object) -> None:
         """End the capture if a deferred call changes an object that is about to be read: it is made after the step."""
         known = self._changed.get(id(obj))
         if known is not None:
             name = self.observer.name_of(obj)
-            self.observer.give_up(Uncompiled(f"{name} is read at {here()} and changed at {known[1]}: ran line by line"))
+            self.observer.refuse(f"{name} is read at {here()} and changed at {known[1]}")
 
-    def refuse_attribute(self, obj: Any, name: str) -> None:
+    def refuse_attribute(self, obj: object, name: str) -> None:
         """``refuse_if_changed`` for an attribute; a method is no question yet, it may be a second thing to be told."""
         if id(obj) not in self._changed:
             return
@@ -116,7 +111,7 @@ class ForeignCalls:
         if not is_method:
             self.refuse_if_changed(obj)
 
-    def is_opaque(self, value: Any) -> bool:
+    def is_opaque(self, value: object) -> bool:
         """Whether an object from outside keeps what cannot be seen: of a library's class, and no container."""
         kind = type(value)
         if id(value) not in self.observer.outside or kind in CONTAINERS or is_value(value):
@@ -127,23 +122,23 @@ class ForeignCalls:
             return any(map(_is_of_c, kind.__mro__[:-1]))
         return not is_without_secrets(kind) or defines(kind, "__next__") or is_a(value, decimal.Context)
 
-    def _is_of_step(self, owner: Any) -> bool:
+    def _is_of_step(self, owner: object) -> bool:
         """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""
         if owner is None or is_a(owner, ModuleType | type) or id(owner) in self.observer.outside:
             return False
         return is_a(owner, io.StringIO | io.BytesIO) or module_of(type(owner)).partition(".")[0] not in _OF_THE_SYSTEM
 
-    def is_container_of_step(self, owner: Any) -> bool:
+    def is_container_of_step(self, owner: object) -> bool:
         """Whether a method's object is a list or the like made by the step, which holds what it is given."""
         return type(owner) in CONTAINERS and id(owner) not in self.observer.outside
 
-    def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
+    def defer(self, function: Callable[..., Any], *args: object, **kwargs: object) -> None:
         """Make the call after every run. Objects go to the call as they are: the step knows nothing of them."""
         held = {k: _Held(v) for k, v in kwargs.items() if self.is_opaque(v)}
         given = (_Held(value) if self.is_opaque(value) else value for value in args)
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
 
-    def defer_log(self, function: Any, *args: Any, **kwargs: Any) -> None:
+    def defer_log(self, function: Callable[..., Any], *args: object, **kwargs: Any) -> None:
         """``defer``, of a call that writes texts of tensors as they are now, from the line where it is."""
         trace: Any = state.trace
         is_of_now = kwargs.get("exc_info") or kwargs.get("stack_info") or own(function, "__name__", "") == "exception"
@@ -154,12 +149,7 @@ class ForeignCalls:
             function = _from_frames(function, kwargs.get("stacklevel", 1))
         self.defer(function, *given, **kwargs)
 
-    @property
-    def deferring(self) -> tuple[Callable[..., None], ...]:
-        """The methods that make a call after every run."""
-        return self.defer, self.defer_log, self.warnings.warn
-
-    def _read(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _read(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         return self.observer.enter(self.observer.draw_unless_of_tensors(function, *args, **kwargs))
 
 
@@ -172,11 +162,11 @@ def _is_of_c(base: type) -> bool:
 class _Held:
     """An object that a step hands on without looking at it."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
-def _call(function: Any, *args: Any, **kwargs: Any) -> None:
+def _call(function: Callable[..., Any], *args: object, **kwargs: object) -> None:
     given = (value.value if type(value) is _Held else value for value in args)
     function(*given, **{k: value.value if type(value) is _Held else value for k, value in kwargs.items()})
 
@@ -187,8 +177,6 @@ TELLING = (print, _call, issue)
 
 class _System:
     """What functions of modules read and change: files, the process, the interpreter."""
-
-    __name__ = "the system"
 
 
 _SYSTEM = _System()
@@ -227,7 +215,7 @@ _TAKES_DIGITS = frozenset(
 )
 
 
-def takes_digits(function: Any, arguments: Sequence[Any]) -> bool:
+def takes_digits(function: object, arguments: Sequence[Any]) -> bool:
     """Whether a library asks numbers of the step among the arguments for their type, and takes no others."""
     owner = _owner(function)
     holder = function if owner is None else type(owner)
@@ -237,7 +225,7 @@ def takes_digits(function: Any, arguments: Sequence[Any]) -> bool:
     return root in _TAKES_DIGITS and any(is_a(leaf, TracedNumber) for leaf in flatten(list(arguments))[0])
 
 
-def _owner(function: Any) -> Any:
+def _owner(function: object) -> Any:
     """The object whose method a function is; None of a module's or a plain one."""
     owner = own(function, "__self__", None) if is_a(function, _BOUND) else None
     if owner is None and not is_a(function, (FunctionType, type, *_BOUND, _CYTHONS)):
@@ -249,7 +237,7 @@ _BOUND = (BuiltinFunctionType, MethodType, MethodWrapperType)
 _CYTHONS: type = type(np.random.default_rng)  # of functions that Cython has compiled
 
 
-def _runs_elsewhere(owner: Any) -> bool:
+def _runs_elsewhere(owner: object) -> bool:
     """Whether an object runs functions where nobody follows them: a thread, a pool of threads or processes."""
     return any(f"{module_of(base)}.{base.__name__}" in _ELSEWHERE for base in type(owner).__mro__)
 
@@ -257,7 +245,7 @@ def _runs_elsewhere(owner: Any) -> bool:
 _ELSEWHERE = ("threading.Thread", "concurrent.futures._base.Executor", "multiprocessing.pool.Pool")
 
 
-def _is_pure(function: Any) -> bool:
+def _is_pure(function: object) -> bool:
     name = own(function, "__name__", "")
     owner = _owner(function)
     holder = function if owner is None else owner if is_a(owner, type) else type(owner)
@@ -270,15 +258,7 @@ def _is_pure(function: Any) -> bool:
     return root == "autojit" or (root in _PURE and name not in _IMPURE)
 
 
-def _may_be_users(value: Any) -> bool:
-    """Whether an argument is a function that may compute with tensors: the call is part of the step."""
-    plain = own(value, "__func__", value) if type(value) is MethodType else value
-    if type(plain) is FunctionType:
-        return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
-    return is_a(value, partial) or (callable(value) and (is_own_class(type(value)) or is_user_class(type(value))))
-
-
-def _from_frames(function: Any, count: int) -> Any:
+def _from_frames(function: object, count: int) -> Any:
     """A function of ``logging``, which asks its callers for their lines: called by others that give the same."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and count > 0:
@@ -291,5 +271,5 @@ def _from_frames(function: Any, count: int) -> Any:
     return function
 
 
-def _calling(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _calling(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     return function(*args, **kwargs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import decimal
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
+from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,64 +26,45 @@ from autojit.history.gradients import hook_keys
 from autojit.jit.histories import freed_node, history_of
 from autojit.jit.places import Location, attributes_of, module_of
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
-from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
+from autojit.runtime.object_layout import TYPE_OFFSET, layout_is_known, words_at
 from autojit.tensor.node import FREED, Node
 from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
 
-class ClassGuard(NamedTuple):
-    """Nothing in a class or its bases has been assigned: its version word."""
+class WordsGuard(NamedTuple):
+    """Words of memory that Python keeps of an object are as they are.
 
-    cls: type
+    ``find``: of a class its version (nothing in it or its bases has been assigned), of a function its code and
+    defaults, of an object its class or its dictionary of attributes; None where this interpreter does not tell.
+    """
 
-    def words(self) -> list[WordGuard]:
-        """The words to compare, as they are now; none where this interpreter does not tell."""
-        return [] if (version := type_version(self.cls)) is None else _as_they_are(version)
-
-
-class CodeGuard(NamedTuple):
-    """A function has the code and defaults that it has."""
-
-    function: FunctionType
+    obj: object
+    find: Callable[[Any], Any]
 
     def words(self) -> list[WordGuard]:
-        """See ``ClassGuard``."""
-        return [] if (words := function_words(self.function)) is None else _as_they_are(words)
+        """The words to compare, as they are now."""
+        words = self.find(self.obj)
+        return [] if words is None else [WordGuard(words[k : k + 1], int(words[k])) for k in range(len(words))]
 
 
-class TypeGuard(NamedTuple):
-    """An object is of the class that it is of."""
-
-    obj: Any
-
-    def words(self) -> list[WordGuard]:
-        """See ``ClassGuard``."""
-        return _as_they_are(words_at(id(self.obj) + TYPE_OFFSET, 1)) if layout_is_known() else []
+def type_word(obj: object) -> Any:
+    """Where an object has its class."""
+    return words_at(id(obj) + TYPE_OFFSET, 1) if layout_is_known() else None
 
 
-class TableGuard(NamedTuple):
-    """An object has the dictionary of attributes that it has."""
-
-    obj: Any
-
-    def words(self) -> list[WordGuard]:
-        """The word to compare, as it is now; none where it cannot be found."""
-        kind = type(self.obj)
-        offset = _MANAGED_OFFSET if kind.__flags__ & _IS_MANAGED else kind.__dictoffset__
-        table = attributes_of(self.obj)
-        if table is None or not layout_is_known() or (offset <= 0 and offset != _MANAGED_OFFSET):
-            return []
-        word = words_at(id(self.obj) + offset, 1)
-        return [WordGuard(word, int(word[0]))] if int(word[0]) == id(table) else []
+def table_word(obj: object) -> Any:
+    """Where an object has its dictionary of attributes; None where it cannot be found."""
+    kind = type(obj)
+    offset = _MANAGED_OFFSET if kind.__flags__ & _IS_MANAGED else kind.__dictoffset__
+    table = attributes_of(obj)
+    if table is None or not layout_is_known() or (offset <= 0 and offset != _MANAGED_OFFSET):
+        return None
+    word = words_at(id(obj) + offset, 1)
+    return word if int(word[0]) == id(table) else None
 
 
-def _as_they_are(words: Any) -> list[WordGuard]:
-    return [WordGuard(words[k : k + 1], int(words[k])) for k in range(len(words))]
-
-
-WordsGuard = ClassGuard | CodeGuard | TypeGuard | TableGuard
 _IS_MANAGED = 1 << 4  # of a class's flags: the pointer to the table is before the object
 _MANAGED_OFFSET = -24
 
@@ -115,11 +96,11 @@ class Guard:
     def holds(self) -> bool:
         return self.takes(self.read())
 
-    def takes(self, value: Any) -> bool:
+    def takes(self, value: object) -> bool:
         """Whether what a place holds means what was expected there."""
         return _same_objects(value, self.expected, self.meant) if self.meant else same(value, self.expected)
 
-    def is_stand_in(self, value: Any) -> bool:
+    def is_stand_in(self, value: object) -> bool:
         """Whether a value that it takes is another object, which means the same only as long as nobody changes it.
 
         The capture has looked into the object that it found. So the two are compared before every call.
@@ -207,7 +188,7 @@ def _keys_of_hooks(nodes: Iterable[Node]) -> tuple[Any, ...]:
 # ---- values
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in one short line; tensors by type, containers by their first items."""
     if value is MISSING:
         return "<absent>"
@@ -251,46 +232,26 @@ def same(a: Any, b: Any) -> bool:
     return False
 
 
-def stays(now: Any, before: Any) -> bool:
+def stays(now: object, before: object) -> bool:
     """Whether a place holds what it held; an equal list or array is another one, which somebody may change."""
     return now is before or (not may_be_changed(now) and same(now, before))
 
 
-def may_be_changed(value: Any) -> bool:
+def may_be_changed(value: object) -> bool:
     """Whether it is, or has in it, a list or array: such are compared by what is in them."""
     return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(may_be_changed, value)))
 
 
-def is_value(obj: Any) -> bool:
+def is_value(obj: object) -> bool:
     """Whether an object of the standard library never changes and is equal to others that mean the same."""
     is_one = module_of(type(obj)) in _OF_VALUES and type(obj).__hash__ is not None
     return is_one and not isinstance(obj, decimal.Context) and not hasattr(obj, "__next__")
 
 
-def _is_one(a: Any, b: Any) -> bool:
+def _is_one(a: object, b: object) -> bool:
     return a is b or (type(a) is type(b) and is_value(a) and bool(a == b))
 
 
 _OF_VALUES = frozenset(
     ("datetime", "decimal", "fractions", "uuid", "pathlib", "pathlib._local", "zoneinfo", "ipaddress")
 )
-
-
-__all__ = [
-    "PRIMITIVES",
-    "ClassGuard",
-    "CodeGuard",
-    "Guard",
-    "TableGuard",
-    "TypeGuard",
-    "WordsGuard",
-    "broken_guard",
-    "handed_on",
-    "history_guards",
-    "hook_guards",
-    "is_value",
-    "mean_objects",
-    "same",
-    "shown",
-    "stand_ins",
-]

@@ -91,7 +91,8 @@ def _handlers(code: CodeType, instruction: int) -> tuple[Handler, ...]:
         if listing[place].opname == "PUSH_EXC_INFO":
             if listing[place + 1].opname == "WITH_EXCEPT_START":
                 start = min(e.start for e in entries if e.target == entry.target)
-                found.append(Handler(True, None, _entered_at(listing, start)))
+                entered = [i.offset for i in listing if i.opname in _ENTERS and i.offset < start]
+                found.append(Handler(True, None, max(entered, default=-1)))
             else:
                 found += _clauses(written, listing, place_of, place)
         entry = next((e for e in entries if e.start <= entry.target < e.end), None)
@@ -102,11 +103,6 @@ def _exception_entries(code: CodeType) -> list[Any]:
     module: Any = dis
     found: list[Any] = module._parse_exception_table(code)
     return found
-
-
-def _entered_at(listing: list[dis.Instruction], start: int) -> int:
-    """Where the ``with`` statement enters its manager whose block begins at ``start``."""
-    return max((i.offset for i in listing if i.opname in _ENTERS and i.offset < start), default=-1)
 
 
 def _clauses(code: CodeType, listing: list[dis.Instruction], place_of: Mapping[int, int], place: int) -> list[Handler]:
@@ -186,12 +182,12 @@ def _may_be_refusal(kind: Any) -> bool:
     return any(issubclass(known, kind) or issubclass(kind, known) for known in REFUSALS)
 
 
-def _manager_catches(manager: Any, managers: Mapping[tuple[int, int], Any]) -> bool | None:
+def _manager_catches(manager: object, managers: Mapping[tuple[int, int], Any]) -> bool | None:
     """``catches`` of the end of a ``with`` block."""
     if is_a(manager, contextlib.suppress):
-        return False if _may_be_refusal(manager._exceptions) else None
+        return False if _may_be_refusal(vars(manager)["_exceptions"]) else None
     if is_a(manager, contextlib._GeneratorContextManager):
-        frame = manager.gen.gi_frame
+        frame: FrameType | None = getattr(manager.gen, "gi_frame", None)
         return None if frame is None or is_own(frame.f_code) else catches(frame, managers)
     leave: Any = getattr(type(manager), "__exit__", None)
     if not is_a(leave, FunctionType) or is_own(leave.__code__):
@@ -213,6 +209,3 @@ def _may_end_error(code: CodeType) -> bool:
         elif i.opname == "RAISE_VARARGS" and not is_passed(code):
             return True
     return False
-
-
-__all__ = ["catches"]

@@ -39,15 +39,10 @@ class Late:
 
     def now(self) -> Any:
         """The value that it has in this capture: from here on that holds for its numbers only."""
-        return self.function(*[_now(argument) for argument in self.args])
+        return self.function(*[at_once(argument) for argument in self.args])
 
 
 register(Late, lambda late: (late.args, (late.function,)), lambda parts, rest: rest[0](*parts))
-
-
-def at_once(value: Any) -> Any:
-    """The value that a late one, or a number of the step, has in this capture."""
-    return _now(value)
 
 
 class AsItWas:
@@ -108,7 +103,7 @@ def as_it_is(value: Any, outside: Mapping[int, Any]) -> Any:
     return value
 
 
-def is_of_step(value: Any) -> bool:
+def is_of_step(value: object) -> bool:
     """Whether a value is known when the step has run: a number or a tensor, or late itself."""
     if state.trace is None:
         return False
@@ -124,7 +119,7 @@ def late(function: Callable[..., Any], args: Sequence[Any], outside: Mapping[int
     return Late(function, [as_it_is(argument, outside) for argument in args])
 
 
-def of_digits(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def of_digits(function: Callable[..., Any], *args: object, **options: object) -> Any:
     """A call of what takes no numbers that are not known, for the numbers of this capture."""
     args, options = with_digits((args, options))
     return function(*args, **options)
@@ -135,7 +130,7 @@ def power(*args: Any, **options: Any) -> Any:
     return of_digits(pow, *args, **options) if len(args) + len(options) > 2 else pow(*args, **options)
 
 
-def with_digits(arguments: Any) -> Any:
+def with_digits(arguments: object) -> Any:
     """Arguments with the digits of numbers and sizes that change from call to call, which are fixed then."""
     leaves, tree = flatten(arguments)
     found = [_digits(leaf) for leaf in leaves]
@@ -149,13 +144,13 @@ def settle(error: Exception) -> None:
         error.args = with_digits(error.args)
 
 
-def _digits(value: Any) -> Any:
+def _digits(value: object) -> Any:
     if type(value) is Size:
         return Size(map(_digits, value)) if any(map(is_symbolic, value)) else value
     return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value
 
 
-def formatted(value: Any, conversion: int, form: str) -> str:
+def formatted(value: object, conversion: int, form: str) -> str:
     """What an f-string of a user's puts in the place of ``{value!conversion:form}``."""
     leaves, tree = flatten(value)
     if any(map(is_symbolic, leaves)):
@@ -173,16 +168,12 @@ def joined(*parts: str) -> str:
     return "".join(parts)
 
 
-def _now(value: Any) -> Any:
+def at_once(value: Any) -> Any:
+    """The value that a late one, or a number of the step, has in this capture."""
     if type(value) in (Late, AsItWas):
         return value.now()
     if type(value) in (tuple, list):
-        return type(value)([_now(part) for part in value])
+        return type(value)([at_once(part) for part in value])
     if type(value) is dict:
-        return {key: _now(part) for key, part in value.items()}
+        return {key: at_once(part) for key, part in value.items()}
     return value.concrete() if is_a(value, TracedNumber) else value
-
-
-__all__ = [
-    "Late", "as_it_is", "at_once", "copied_as", "formatted", "is_of_step", "joined", "late", "settle", "with_digits",
-]  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any
 
+from autojit.core.wrapping import own
 from autojit.jit.instrumented_code import as_written
 from autojit.jit.observed_functions import ObservedFunctions, is_module, is_user_class
 from autojit.jit.places import attributes_of, cell_content, is_a
@@ -41,7 +42,7 @@ class _Function:
         return made
 
 
-def reduced(value: Any, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, ...], Any] | None:
+def reduced(value: object, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, ...], Any] | None:
     """(function, its arguments, state) for a value of these kinds that the step has made; None for all others."""
     if is_a(value, MethodType) and _is_made(value.__self__, outside):
         return MethodType, (value.__func__, value.__self__), None
@@ -56,12 +57,12 @@ def reduced(value: Any, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, ...
         return CellType, (), None
     if type(value) in (property, staticmethod, classmethod) and holds_of_step(value, outside):
         return type(value), tuple(_behind(value)), None
-    if is_a(value, weakref.ref) and _is_made(value(), outside) and value.__callback__ is None:
+    if is_a(value, weakref.ref) and _is_made(value(), outside) and own(value, "__callback__", None) is None:
         return weakref.ref, (value(),), None
     return None
 
 
-def give_function_state(made: FunctionType, state: Any) -> None:
+def give_function_state(made: FunctionType, state: tuple[Any, ...]) -> None:
     """What a function has besides its code: defaults, attributes, and what its cells hold."""
     defaults, named, attributes, contents = state
     made.__defaults__, made.__kwdefaults__ = defaults, named
@@ -70,7 +71,7 @@ def give_function_state(made: FunctionType, state: Any) -> None:
         made.__closure__[place].cell_contents = content  # type: ignore[index]
 
 
-def _is_made(owner: Any, outside: Mapping[int, Any]) -> bool:
+def _is_made(owner: object, outside: Mapping[int, Any]) -> bool:
     """Whether the object of a method is one that every call makes again."""
     if is_a(owner, Tensor):
         return owner._array is None
@@ -79,7 +80,7 @@ def _is_made(owner: Any, outside: Mapping[int, Any]) -> bool:
     return is_a(owner, TracedNumber) or is_user_class(type(owner)) or holds_of_step(owner, outside)
 
 
-def holds_of_step(value: Any, outside: Mapping[int, Any]) -> bool:
+def holds_of_step(value: object, outside: Mapping[int, Any]) -> bool:
     """Whether tensors or numbers of the step are behind a function, a method, a class or a plain object."""
     seen = {id(value)}
     waiting = list(_behind(value))
@@ -113,6 +114,3 @@ def _behind(value: Any) -> Iterator[Any]:
         yield from (*value.parameters(), *value.buffers())
     elif not is_a(value, types.ModuleType):
         yield attributes_of(value)
-
-
-__all__ = ["give_function_state", "holds_of_step", "reduced"]

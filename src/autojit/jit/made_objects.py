@@ -14,7 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import BuiltinFunctionType, MethodType
+from types import BuiltinFunctionType, MethodType, UnionType
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from autojit.jit.arguments import BAKED
 from autojit.jit.line_by_line import AskedIdentity
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray, digits
-from autojit.jit.observed_functions import is_module, is_user_code
+from autojit.jit.observed_functions import is_module, is_users
 from autojit.jit.places import defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF, TreeSpec, taken_apart
 from autojit.jit.trace import Trace, foreign_error
@@ -51,7 +51,7 @@ class Leaves:
     ``given``: the arguments of the call.
     """
 
-    def __init__(self, leaves: Sequence[Any], given: Any) -> None:
+    def __init__(self, leaves: Sequence[Any], given: object) -> None:
         self._rest = iter(leaves)
         self.given = given
         self.made: dict[int, Any] = {}
@@ -116,7 +116,7 @@ class Given(TreeSpec):
         return found_at(leaves.given, self.keys)
 
 
-def _give_state(made: Any, given: Any) -> None:
+def _give_state(made: object, given: Any) -> None:
     if type(made) is types.FunctionType:
         give_function_state(made, given)
         return
@@ -145,12 +145,12 @@ def hands_on(tree: TreeSpec) -> bool:
     return _has(tree, Given)
 
 
-def _has(tree: TreeSpec, kinds: Any) -> bool:
+def _has(tree: TreeSpec, kinds: type | UnionType) -> bool:
     return isinstance(tree, kinds) or any(_has(child, kinds) for child in tree.children)
 
 
 def let_out(
-    value: Any, outside: Mapping[int, Any], given: Mapping[int, NestPath | None] | None = None
+    value: object, outside: Mapping[int, Any], given: Mapping[int, NestPath | None] | None = None
 ) -> tuple[list[Any], TreeSpec]:
     """``flatten`` of what a captured function lets out; ``outside``: what existed before, by id; ``given``: where
     copies of the caller's containers are in the arguments.
@@ -175,7 +175,7 @@ class _Opener:
         self.modules = 0  # layers that are being taken apart
         self.shared: dict[int, int] = {}  # of structures of these that come again, by id: their numbers
 
-    def opened(self, value: Any) -> TreeSpec:
+    def opened(self, value: object) -> TreeSpec:
         """The structure of a value, whose leaves are added."""
         if type(value) is TracedArray:
             return self._array(value)
@@ -206,17 +206,17 @@ class _Opener:
         self.leaves.append(value)
         return Array(Array, (LEAF,), (self._number(value), value.is_scalar))
 
-    def _whole(self, value: Any) -> TreeSpec:
+    def _whole(self, value: object) -> TreeSpec:
         self.leaves.append(value)
         return LEAF
 
-    def _again(self, value: Any) -> TreeSpec:
+    def _again(self, value: object) -> TreeSpec:
         number = self.numbers[id(value)]
         if number in self.unmade:
             raise _not_again(value, "it holds itself")
         return Again(Again, (), (number,))
 
-    def _function(self, value: Any, function: Any, arguments: tuple[Any, ...], state: Any) -> TreeSpec:
+    def _function(self, value: object, function: object, arguments: tuple[Any, ...], state: object) -> TreeSpec:
         """What ``reduced`` gives. What cannot be made again, and holds nothing of the step, is one for all calls."""
         if is_a(value, MethodType | BuiltinFunctionType):  # which are told apart by what they are of
             made = self.opened((function, *arguments))
@@ -231,7 +231,7 @@ class _Opener:
             self.numbers, self.unmade = kept[1:]
             return self._whole(value)
 
-    def _nest(self, value: Any, kind: Any, parts: Iterable[Any], keys: tuple[Any, ...]) -> TreeSpec:
+    def _nest(self, value: object, kind: object, parts: Iterable[Any], keys: tuple[Any, ...]) -> TreeSpec:
         if isinstance(value, tuple):
             if id(value) in self.outside:  # and what is in it is, though the function has not looked there
                 self.outside.update((id(part), part) for part in value)
@@ -256,19 +256,21 @@ class _Opener:
         made = replace(tree, children=tuple(map(self.with_shared, tree.children)))
         return made if number is None else Shared(Shared, (made,), (number,))
 
-    def _number(self, value: Any) -> int:
+    def _number(self, value: object) -> int:
         self.numbers[id(value)] = len(self.held)
         self.held.append(value)
         return len(self.held) - 1
 
-    def _made(self, value: Any) -> TreeSpec:
+    def _made(self, value: object) -> TreeSpec:
         function, arguments, state, items, pairs = _reduced(value)
         self.modules += is_module(value)
         made = self._made_of(value, function, arguments, state, list(items or ()), list(pairs or ()))
         self.modules -= is_module(value)
         return made
 
-    def _made_of(self, value: Any, function: Any, arguments: tuple[Any, ...], state: Any, *more: Any) -> TreeSpec:
+    def _made_of(
+        self, value: object, function: object, arguments: tuple[Any, ...], state: object, *more: object
+    ) -> TreeSpec:
         number = self._number(value)
         self.unmade.add(number)
         children = [self.opened((function, *arguments))]
@@ -277,14 +279,14 @@ class _Opener:
         return Made(Made, tuple(children), (number, state is not None))
 
 
-def _is_made_parameter(value: Any) -> bool:
+def _is_made_parameter(value: object) -> bool:
     """Whether a value is a parameter or buffer that the step has computed, and no argument."""
     trace: Any = state.trace
     is_traced = is_a(value, Tensor) and type(value) is not Tensor and value._array is None
     return is_traced and not any(value is given for given in trace.arguments)
 
 
-def _parts_of_parameter(value: Any) -> tuple[Any, ...]:
+def _parts_of_parameter(value: Tensor) -> tuple[Any, ...]:
     kind = type(value)
     slots = (name for cls in kind.__mro__[: kind.__mro__.index(Tensor)] for name in vars(cls).get("__slots__", ()))
     held = {**vars(value), **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
@@ -302,7 +304,7 @@ def _parameter(
     return made
 
 
-def _is_of_captures(value: Any) -> bool:
+def _is_of_captures(value: object) -> bool:
     """Whether an object is one of those with which captures do their own work, or what the results refuse anyway."""
     if type(value) is partial:
         return str(getattr(value.func, "__module__", "")).startswith("autojit.jit.")
@@ -310,14 +312,14 @@ def _is_of_captures(value: Any) -> bool:
     return is_own or defines(type(value), "__next__")
 
 
-def _is_one_for_all(value: Any, is_outside: bool) -> bool:
+def _is_one_for_all(value: object, is_outside: bool) -> bool:
     """Whether all calls have the same object, though a step has made it: a class, or a compiled function."""
     if is_a(value, type):
         return "<locals>" in value.__qualname__
     return not is_outside and type(value).__qualname__ == "JitFunction"
 
 
-def _reduced(value: Any) -> tuple[Any, ...]:
+def _reduced(value: object) -> tuple[Any, ...]:
     if is_a(value, Tensor):
         return _parameter, _parts_of_parameter(value), None, None, None
     try:
@@ -327,7 +329,7 @@ def _reduced(value: Any) -> tuple[Any, ...]:
     if isinstance(found, str):
         raise _not_again(value, "it is known by a name")
     function, arguments, state, items, pairs = (*found, None, None, None)[:5]
-    if any(_is_users(value, name) for name in ("__getstate__", "__setstate__")):
+    if any(is_users(static_attribute(type(value), name)) for name in ("__getstate__", "__setstate__")):
         return function, arguments, (_AsItIs, object.__getstate__(value)), items, pairs
     return function, arguments, state, items, pairs
 
@@ -336,13 +338,7 @@ class _AsItIs:
     """Marks the state of an object whose class has a form of its own for files: calls have it as it is."""
 
 
-def _is_users(value: Any, name: str) -> bool:
-    """Whether a method of an object is written by the user."""
-    member = static_attribute(type(value), name)
-    return type(member) is types.FunctionType and is_user_code(member.__code__, member.__globals__)
-
-
-def _not_again(value: Any, why: str) -> TraceError:
+def _not_again(value: object, why: str) -> TraceError:
     return TraceError(
         "jit: the step makes an object that cannot be made again at every call, and returns or stores it",
         {"object": type(value).__qualname__, "because": why},
@@ -350,7 +346,7 @@ def _not_again(value: Any, why: str) -> TraceError:
     )
 
 
-def _plain_key(key: Any) -> Any:
+def _plain_key(key: object) -> Any:
     if type(key) is TracedArray:
         return digits(key)
     return key.concrete() if isinstance(key, TracedNumber) else key
@@ -380,6 +376,3 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
             if leaf._value not in known:
                 assert leaf._value is not None
                 raise foreign_error(leaf._value, trace)
-
-
-__all__ = ["check_outputs", "hands_on", "let_out", "put_together", "with_plain_keys"]

@@ -7,7 +7,7 @@ drops what these threads write and hands on what others do.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from autojit.core.process_changes import WhileInside
 
@@ -15,7 +15,7 @@ from autojit.core.process_changes import WhileInside
 class _Selective:
     """A stream that drops what some threads write, and is another stream in everything else."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:

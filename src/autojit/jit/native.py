@@ -235,14 +235,13 @@ class NativeStep:
     def _spec(self, fallback: Callable[..., Any]) -> EntrySpec:
         step = self.step
         executable = step.segment.executable
-        layout = executable.layout
         orders = step.results.orders
         specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
         inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
                 lambda spec=spec, k=k: self._output(k, spec, k in inference, spent.get(k)),  # type: ignore[misc]
-                layout.output(k),
+                executable.n_inputs + k,
                 slot_equals=(("_requires_grad", k in spent), ("_grad_fn", spent.get(k)), *_UNTOUCHED),
                 is_open=is_open(spec[0]),
             )

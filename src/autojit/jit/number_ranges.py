@@ -74,7 +74,7 @@ def _compared(name: str, a: Range, b: Range) -> bool | None:
     return is_less if is_less or is_more else None
 
 
-def range_of_dtype(dtype: Any) -> Range:
+def range_of_dtype(dtype: np.dtype[Any] | str | type) -> Range:
     """The range of the whole numbers of a dtype of NumPy's."""
     info = np.iinfo(dtype)
     return Range(float(info.min), float(info.max))

@@ -11,7 +11,7 @@ call runs line by line, with the arrays themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.state import state
 from autojit.tensor.tensor import SLOTS, Tensor, alias, type_of, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 _DTYPES = frozenset(map(np.dtype, ("?", "b", "h", "i", "q", "B", "f", "d")))
 _PLAIN = (bool, int, float, str, type(None), type(Ellipsis), type, np.dtype, np.generic, type(np._NoValue))
@@ -70,15 +74,17 @@ class TracedArray(Tensor):
     shadow: Any  # until the capture is over
     is_scalar: bool
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         if method != "__call__":
             raise refused(f"np.{ufunc.__name__}.{method}")
         return called(ufunc, inputs, options)
 
-    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return called(function, args, kwargs)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
         raise refused("the memory")
 
     def __hash__(self) -> int:
@@ -92,7 +98,7 @@ class TracedArray(Tensor):
         return Tensor.__bool__(self)
 
 
-def arriving(array: Any, shape: Sequence[Any] | None) -> TracedArray:
+def arriving(array: NDArray[Any], shape: Sequence[Any] | None) -> TracedArray:
     """An argument that is an array, for which a stand-in is to be made; ``shape``: with open sizes.
 
     Raises:
@@ -107,12 +113,12 @@ def arriving(array: Any, shape: Sequence[Any] | None) -> TracedArray:
     return _paired(plain, array if hinted in (None, array.shape) else _resized(array, hinted))
 
 
-def _resized(array: Any, shape: Any) -> Any:
+def _resized(array: NDArray[Any], shape: tuple[int, ...]) -> Any:
     """An array of another shape, reversed where this one is."""
     return np.flip(np.resize(array, shape), tuple([k for k, step in enumerate(array.strides) if step < 0]))
 
 
-def _paired(t: Tensor, shadow: Any) -> TracedArray:
+def _paired(t: Tensor, shadow: object) -> TracedArray:
     made: TracedArray = object.__new__(TracedArray)
     for name in SLOTS:
         setattr(made, name, getattr(t, name))
@@ -120,7 +126,7 @@ def _paired(t: Tensor, shadow: Any) -> TracedArray:
     return made
 
 
-def followed(trace: Any, t: Tensor, shadow: Any) -> TracedArray:
+def followed(trace: Any, t: Tensor, shadow: object) -> TracedArray:
     """The array, or the scalar, that a tensor of the step stands for."""
     made = _paired(t, shadow)
     trace.arrays.append(made)
@@ -154,7 +160,7 @@ def number_of(scalar: TracedArray) -> Any:
     return TracedNumber(trace, plain(scalar).to(float64 if is_float else int64), float if is_float else int)
 
 
-def as_operand(value: Any) -> Any:
+def as_operand(value: object) -> Any:
     """What autojit's own functions are given for an array: a tensor, for a scalar a number."""
     if type(value) is not TracedArray:
         return value
@@ -171,7 +177,7 @@ def holds_arrays(value: Any, depth: int = 4) -> bool:
     return any(holds_arrays(part, depth - 1) for part in (value.values() if kind is dict else value))
 
 
-def holds_key(key: Any) -> bool:
+def holds_key(key: object) -> bool:
     """Whether an array is a part of what a container is indexed by."""
     if isinstance(key, slice):
         return any(map(holds_arrays, (key.start, key.stop, key.step)))
@@ -181,7 +187,12 @@ def holds_key(key: Any) -> bool:
 # ---- what is computed of arrays
 
 
-def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], by_numpy: Any = None) -> Any:
+def called(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    by_numpy: Callable[..., Any] | None = None,
+) -> Any:
     """A function of NumPy's, called with arrays of the step; ``by_numpy``: the operator that it is called for.
 
     Raises:
@@ -209,7 +220,7 @@ _NUMPYS_OWN = frozenset((np.argsort, np.argpartition, np.partition, np.may_share
 _OF_FLOATS = frozenset((np.percentile, np.quantile, np.nanpercentile, np.nanquantile))  # of integers NumPy's wrap
 
 
-def require_sure(function: Any, leaves: Sequence[Any], name: str) -> None:
+def require_sure(function: object, leaves: Sequence[Any], name: str) -> None:
     """OfNumPy for a function whose results agree for some values only, given these."""
     if all(_kind_of(leaf) in "f" for leaf in leaves):
         return
@@ -218,12 +229,12 @@ def require_sure(function: Any, leaves: Sequence[Any], name: str) -> None:
         raise refused(name)
 
 
-def _fits_all(leaf: Any) -> bool:
+def _fits_all(leaf: object) -> bool:
     """Whether a leaf is not a number that some dtype of integers does not hold."""
     return leaf is None or type(leaf) is TracedArray or (type(leaf) is int and 0 <= leaf < 128)
 
 
-def _kind_of(leaf: Any) -> str:
+def _kind_of(leaf: object) -> str:
     held = leaf.shadow if type(leaf) is TracedArray else leaf
     return held.dtype.kind if isinstance(held, np.ndarray | np.generic) else ""
 
@@ -262,7 +273,7 @@ def _wrapped(tree: TreeSpec, leaves: Sequence[Any], alike: Sequence[Any]) -> Any
     return tree.unflatten(arrays)
 
 
-def _is_plain(leaf: Any) -> bool:
+def _is_plain(leaf: object) -> bool:
     if isinstance(leaf, slice):
         return all(map(_is_plain, (leaf.start, leaf.stop, leaf.step)))
     if type(leaf) is TracedArray:
@@ -272,13 +283,13 @@ def _is_plain(leaf: Any) -> bool:
     return isinstance(leaf, (TracedNumber, *_PLAIN)) or is_symbolic(leaf)
 
 
-def _mapped(leaf: Any, change: Callable[[Any], Any]) -> Any:
+def _mapped(leaf: object, change: Callable[[Any], Any]) -> Any:
     if isinstance(leaf, slice):
         return slice(change(leaf.start), change(leaf.stop), change(leaf.step))
     return change(leaf)
 
 
-def _shadow(leaf: Any) -> Any:
+def _shadow(leaf: object) -> Any:
     if type(leaf) is TracedArray:
         return leaf.shadow
     if isinstance(leaf, TracedNumber):
@@ -286,7 +297,7 @@ def _shadow(leaf: Any) -> Any:
     return hint_of(leaf) if is_symbolic(leaf) else leaf
 
 
-def _concrete(leaf: Any) -> Any:
+def _concrete(leaf: object) -> Any:
     shadow = _shadow(leaf)
     return wrap(np.asarray(shadow)) if type(leaf) is TracedArray else shadow
 
@@ -365,13 +376,13 @@ _OF_ZERO_AND_NAN: dict[Any, Callable[[Any, Any], Any]] = {
 """What NumPy makes of a zero or a NaN differently from autojit: the result, of autojit's and the last operand."""
 
 
-def _operand(x: Any, dtype: DType) -> Tensor:
+def _operand(x: object, dtype: DType) -> Tensor:
     if isinstance(x, np.ndarray):
         x = wrap(x)
     return x.to(dtype) if isinstance(x, Tensor) else number(x, dtype)
 
 
-def _kind(x: Any) -> Any:
+def _kind(x: object) -> Any:
     if isinstance(x, TracedNumber):
         return x.kind
     if type(x) in (int, float):
@@ -381,7 +392,7 @@ def _kind(x: Any) -> Any:
     return x.shadow.dtype if type(x) is TracedArray else np.asarray(x).dtype
 
 
-def _is_weak(x: Any) -> bool:
+def _is_weak(x: object) -> bool:
     return type(x) in (int, float) or isinstance(x, TracedNumber)
 
 
@@ -400,5 +411,5 @@ def _is_sure(name: str, loop: Sequence[Any], args: Sequence[Any]) -> bool:
     return least is not None and type(args[1]) is int and least <= args[1] < 63
 
 
-def _holds(dtype: Any, number: int) -> bool:
+def _holds(dtype: np.dtype[Any], number: int) -> bool:
     return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max

@@ -59,7 +59,7 @@ def _size(array: TracedArray) -> Any:
     return found
 
 
-def _transposed(array: TracedArray, *axes: Any) -> Any:
+def _transposed(array: TracedArray, *axes: object) -> Any:
     by_numpy: Callable[..., Any] = lambda a, *axes: a.transpose(*axes)
     return computed(".transpose()", by_numpy, _FORMS["transpose"], (array, *axes), {})
 
@@ -71,7 +71,7 @@ class ArrayMethod:
         self.__self__ = array
         self.__name__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         array, name = self.__self__, self.__name__
         if name in ("item", "tolist"):
             if args or kwargs or array.shadow.dtype.kind not in "fi" or (name == "item" and array.shadow.size != 1):
@@ -86,13 +86,13 @@ class ArrayMethod:
         return computed(f".{name}()", by_numpy, form, (array, *args), kwargs)
 
 
-def _axes_reversed(t: Tensor, *axes: Any) -> Tensor:
+def _axes_reversed(t: Tensor, *axes: object) -> Tensor:
     order = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
     found: Tensor = t.permute(*(order or reversed(range(t.ndim))))
     return found
 
 
-def _astype(t: Tensor, dtype: Any, copy: bool = True) -> Any:
+def _astype(t: Tensor, dtype: np.dtype[Any] | type, copy: bool = True) -> Any:
     return t.to(dtype_of_numpy(np.dtype(dtype)))
 
 
@@ -113,7 +113,7 @@ def cast(kind: type, array: TracedArray) -> Any:
 # ---- items
 
 
-def item(array: TracedArray, key: Any) -> Any:
+def item(array: TracedArray, key: object) -> Any:
     """``array[key]``.
 
     Raises:
@@ -128,7 +128,7 @@ def item(array: TracedArray, key: Any) -> Any:
     return computed("an item", operator.getitem, operator.getitem, (array, key), {})
 
 
-def _is_of_integers(part: Any) -> bool:
+def _is_of_integers(part: object) -> bool:
     held = part.shadow if type(part) is TracedArray else part
     return isinstance(held, np.ndarray | np.integer) and held.dtype.kind == "i"
 
@@ -154,16 +154,7 @@ class ArrayOperand:
     def __init__(self, array: TracedArray | np.generic[Any]) -> None:
         self.array = array
 
-    def __neg__(self) -> Any:
-        return called(np.negative, (self.array,), {})
-
-    def __pos__(self) -> Any:
-        return called(np.positive, (self.array,), {})
-
-    def __invert__(self) -> Any:
-        return called(np.invert, (self.array,), {})
-
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         raise refused("divmod()")
 
     __rdivmod__ = __divmod__
@@ -173,13 +164,18 @@ class ArrayOperand:
 def _operator(ufunc: np.ufunc, name: str, is_reflected: bool = False) -> Callable[[ArrayOperand, Any], Any]:
     by_numpy = getattr(operator, f"__{name}__")
 
-    def applied(self: ArrayOperand, other: Any) -> Any:
+    def applied(self: ArrayOperand, other: object) -> Any:
         other = other.array if type(other) is ArrayOperand else other
         return called(ufunc, (other, self.array) if is_reflected else (self.array, other), {}, by_numpy)
 
     return applied
 
 
+def _unary(ufunc: np.ufunc) -> Callable[[ArrayOperand], Any]:
+    return lambda operand: called(ufunc, (operand.array,), {})
+
+
+_UNARY: dict[str, np.ufunc] = {"neg": np.negative, "pos": np.positive, "invert": np.invert}
 _UFUNCS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -190,5 +186,7 @@ _COMPARED = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.grea
 for _name, _ufunc in _UFUNCS.items():
     setattr(ArrayOperand, f"__{_name}__", _operator(_ufunc, _name))
     setattr(ArrayOperand, f"__r{_name}__", _operator(_ufunc, _name, is_reflected=True))
+for _name, _function in _UNARY.items():
+    setattr(ArrayOperand, f"__{_name}__", _unary(_function))
 for _name, _ufunc in _COMPARED.items():
     setattr(ArrayOperand, f"__{_name}__", _operator(_ufunc, _name))

@@ -33,8 +33,8 @@ from autojit.jit.numpy_arrays import (
     plain,
     refused,
 )
-from autojit.jit.numpy_methods import ArrayMethod, ArrayOperand, attribute, cast, item, rows
-from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
+from autojit.jit.numpy_methods import ArrayMethod, ArrayOperand, cast, item, rows
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_users, plain_function
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -87,7 +87,7 @@ class ObservedArrays:
             refusal.asked = refusal
             raise refusal
 
-    def instead(self, function: Any, arguments: Sequence[Any]) -> Any:
+    def instead(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """What is called instead of a function that is given arrays; NotImplemented: what else is known of it."""
         if function is builtins.len:
             return NotImplemented
@@ -106,7 +106,8 @@ class ObservedArrays:
         if _is_numpys(function):
             self.observer.contents.escape(tuple(arguments))
             return partial(_of_numpy, function)
-        if function is partial or is_user_class(type(function)) or _is_users(function):
+        is_made_by_user = is_a(function, type) and is_user_class(function)
+        if function is partial or is_user_class(type(function)) or is_users(function) or is_made_by_user:
             return NotImplemented
         module = own(function, "__module__", "")  # also of those that stand for them while a capture has numbers
         if module == "math":
@@ -115,7 +116,7 @@ class ObservedArrays:
             return self._of_autojit(function, arguments)
         return self._held(function, arguments)
 
-    def _held(self, function: Any, arguments: Sequence[Any]) -> Any:
+    def _held(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Functions that only hold what they are given, or that the observer knows."""
         is_itself = any(type(argument) is TracedArray for argument in arguments)
         known = _OF_ARRAYS if is_itself else _AS_USUAL
@@ -128,11 +129,11 @@ class ObservedArrays:
         if type(arguments[0]) is TracedArray and is_holding and function.__name__ in _BY_KEY:
             inner = self.observer.replacement(function, [_digits(arguments[0]), *arguments[1:]]) or function
             return lambda key, *rest: inner(_digits(key), *rest)
-        if is_holding or any(function is one for one in known) or (is_a(function, type) and is_a(function, tuple)):
+        if is_holding or any(function is one for one in known):
             return NotImplemented
         raise refused(f"{own(function, '__name__', type(function).__name__)}()")
 
-    def _of_autojit(self, function: Any, arguments: Sequence[Any]) -> Any:
+    def _of_autojit(self, function: object, arguments: Sequence[Any]) -> Any:
         """Arrays are tensors and NumPy's numbers are numbers, except for layers, which may be made of users'."""
         owner = own(function, "__self__", None)
         if is_a(function, FunctionType | MethodType) and not is_a(owner, Tensor):
@@ -156,7 +157,7 @@ class ObservedArrays:
         changed = [convert(leaf) for leaf in leaves]
         inner = self.observer.replacement(function, tree.unflatten(changed)) or function
 
-        def converted(*args: Any, **kwargs: Any) -> Any:
+        def converted(*args: object, **kwargs: object) -> Any:
             leaves, tree = flatten((args, kwargs))
             args, kwargs = tree.unflatten([convert(leaf) for leaf in leaves])
             return inner(*args, **kwargs)
@@ -165,7 +166,7 @@ class ObservedArrays:
 
     # -- what instructions do
 
-    def two(self, left: Any, right: Any) -> tuple[Any, Any]:
+    def two(self, left: object, right: object) -> tuple[Any, Any]:
         """The operands of an operator or a comparison, one of them an array, as they are to be given to it."""
         if is_a(left, str | bytes | list | tuple | dict) or is_a(right, list | tuple | dict):
             raise refused("an operator with a container")
@@ -176,13 +177,13 @@ class ObservedArrays:
         change: Callable[[Any], Any] = as_operand if with_tensor else _operand
         return change(left), change(right)
 
-    def in_place(self, left: Any, right: Any) -> tuple[Any, Any]:
+    def in_place(self, left: object, right: object) -> tuple[Any, Any]:
         """Those of an operator in place."""
         if is_a(left, list | np.ndarray) or (type(left) is TracedArray and not left.is_scalar):
             raise refused("a change in place")
         return self.two(left, right)
 
-    def item(self, container: Any, key: Any) -> Any:
+    def item(self, container: object, key: object) -> Any:
         """``container[key]``, where one is an array, or holds some."""
         if type(container) is TracedArray:
             return item(container, key)
@@ -190,7 +191,7 @@ class ObservedArrays:
             return container[_key(key)]
         return self.observer.item(container, _digits(key))
 
-    def takes_part(self, left: Any, right: Any) -> bool:
+    def takes_part(self, left: object, right: object) -> bool:
         """Whether an operand is an array of the step; a number of it and a scalar of NumPy's give such a one."""
         numbers = type(left) is TracedNumber or type(right) is TracedNumber
         if numbers and (isinstance(left, np.generic) or isinstance(right, np.generic)):
@@ -198,11 +199,15 @@ class ObservedArrays:
             return True
         return self.are_there and (type(left) is TracedArray or type(right) is TracedArray)
 
-    def operand(self, value: Any) -> Any:
+    def operand(self, value: object) -> Any:
         """The operand of a unary operator."""
-        return _operand(value) if type(value) is TracedArray else value
+        return ArrayOperand(value) if is_a(value, TracedArray) else value
 
-    def assigned(self, container: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    def iterated(self, value: object) -> Any:
+        """Something that is walked: an array gives its rows."""
+        return rows(value) if is_a(value, TracedArray) else value
+
+    def assigned(self, container: object, key: object, value: object) -> tuple[Any, Any]:
         """The key and the value of ``container[key] = value``."""
         if not self.are_there:
             return key, value
@@ -212,26 +217,18 @@ class ObservedArrays:
             return _key(key), as_operand(value)
         return _digits(key), value
 
-    def iterated(self, value: Any) -> Any:
-        """Something that is walked: an array gives its rows."""
-        return rows(value) if type(value) is TracedArray else value
-
-    def attribute(self, array: TracedArray, name: str) -> Any:
-        """``array.name``."""
-        return attribute(array, name)
-
-    def identified(self, left: Any, right: Any) -> None:
+    def identified(self, left: object, right: object) -> None:
         """``left is right``."""
         if type(left) is TracedArray and type(right) is TracedArray and left is not right:
             raise refused("the identity")
 
-    def refuse(self, what: str, *values: Any) -> None:
+    def refuse(self, what: str, *values: object) -> None:
         """OfNumPy, if there is an array among these."""
         if self.are_there and any(map(holds_arrays, values)):
             raise refused(what)
 
 
-def _shown(function: Any, value: Any) -> Any:
+def _shown(function: Callable[..., Any], value: object) -> Any:
     """What ``from_numpy`` is given for an array: a tensor on its memory, unless it refuses an array of that layout."""
     if type(value) is not TracedArray:
         return value
@@ -242,15 +239,15 @@ def _shown(function: Any, value: Any) -> Any:
     return plain(value)
 
 
-def _operand(value: Any) -> Any:
+def _operand(value: object) -> Any:
     return ArrayOperand(value) if type(value) is TracedArray or isinstance(value, np.generic) else value
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return value.is_scalar if type(value) is TracedArray else is_a(value, int | float)
 
 
-def _digits(key: Any) -> Any:
+def _digits(key: object) -> Any:
     """What a container is indexed by, which needs its value; only scalars have one to look for."""
     if type(key) is TracedArray:
         if not key.is_scalar:
@@ -261,7 +258,7 @@ def _digits(key: Any) -> Any:
     return tuple(map(_digits, key)) if type(key) is tuple else key
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     if type(key) is tuple:
         return tuple(map(_key, key))
     if isinstance(key, slice):
@@ -269,7 +266,7 @@ def _key(key: Any) -> Any:
     return as_operand(key)
 
 
-def _number(function: Any, array: Any) -> Any:
+def _number(function: Callable[..., Any], array: TracedArray) -> Any:
     if function is abs:
         return called(np.absolute, (array,), {})
     if function is bool:
@@ -280,14 +277,14 @@ def _number(function: Any, array: Any) -> Any:
     return number if type(number) is TracedNumber and number.kind is function else function(number)
 
 
-def _of_math(function: Any, *arguments: Any) -> Any:
+def _of_math(function: Callable[..., Any], *arguments: object) -> Any:
     if not all(a.is_scalar and a.shadow.dtype.kind in "if" for a in arguments if type(a) is TracedArray):
         raise refused(f"math.{function.__name__}()")
     numbers = [number_of(a) if type(a) is TracedArray else a for a in arguments]
     return getattr(math, function.__name__)(*numbers)  # which knows traced numbers from now on
 
 
-def _is_numpys(function: Any) -> bool:
+def _is_numpys(function: object) -> bool:
     if isinstance(function, np.ufunc) or (is_a(function, type) and issubclass(function, np.generic)):
         return True
     return str(own(function, "__module__", "")).partition(".")[0] == "numpy" and (
@@ -295,7 +292,7 @@ def _is_numpys(function: Any) -> bool:
     )
 
 
-def _of_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _of_numpy(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     if is_a(function, type):
         if len(args) != 1 or kwargs or type(args[0]) is not TracedArray:
             raise refused(f"np.{function.__name__}()")
@@ -303,19 +300,9 @@ def _of_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
     return called(function, args, kwargs)
 
 
-def _is_users(function: Any) -> bool:
-    plain: Any = function.__func__ if type(function) is MethodType else function
-    if type(plain) is FunctionType:
-        return is_user_code(plain.__code__, plain.__globals__)
-    return is_a(plain, type) and is_user_class(plain)
-
-
-def _is_autojits(function: Any) -> bool:
-    plain = function.__func__ if type(function) is MethodType else function
-    if type(plain) is FunctionType:
+def _is_autojits(function: object) -> bool:
+    plain = plain_function(function)
+    if plain is not None:
         return is_own(plain.__code__)
     owner = own(function, "__self__", None)
     return is_own_class(function if is_a(function, type) else type(function)) or is_a(owner, Tensor)
-
-
-__all__ = ["ObservedArrays"]

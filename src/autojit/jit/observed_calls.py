@@ -14,12 +14,19 @@ import operator
 import random
 import sys
 import time
-import weakref
 from abc import ABCMeta, get_cache_token
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,34 +34,29 @@ import numpy as np
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
+from autojit.jit.asked_contexts import context_call, is_of_context, note_setting
 from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.attribute_tables import note_table
-from autojit.jit.context_variables import context_call, is_of_context
 from autojit.jit.draws import GENERATORS, is_unseeded, outside_of_capture
 from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import DROPPED, UNPACKED
 from autojit.jit.late_values import Late, of_digits, power
-from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.named_lookups import written_out
 from autojit.jit.numpy_arrays import holds_arrays
 from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
-from autojit.jit.own_settings import note_setting
 from autojit.jit.places import defines, is_a, module_of
 from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from autojit.jit.argument_nests import ArgumentNests
-    from autojit.jit.cached_calls import CachedCalls
-    from autojit.jit.contents import Contents
-    from autojit.jit.foreign_calls import ForeignCalls
     from autojit.jit.guards import Guard
-    from autojit.jit.tensor_attributes import TensorAttributes
+    from autojit.jit.places import Method
 
 
 class Deferred(NamedTuple):
@@ -68,17 +70,8 @@ class Deferred(NamedTuple):
 class ObservedCalls(ObservedTexts):
     """The part of an observer that knows calls."""
 
-    contents: Contents
-    nests: ArgumentNests
-    foreign: ForeignCalls
-    cached: CachedCalls
-    attributes: TensorAttributes
-    outside: dict[int, Any]
-    unguarded: list[str]
-    is_at_once: bool
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self.deferred: list[Deferred] = []
         self.made_names: set[int] = set()  # ids of dictionaries of the step that code is evaluated in
         self.new_numbers: set[int] = set()  # ids of objects of the step that the function has asked for
@@ -102,21 +95,11 @@ class ObservedCalls(ObservedTexts):
 
     if TYPE_CHECKING:
 
-        def item(self, container: Any, key: Any) -> Any: ...
-        def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any: ...
-        def set_attribute(self, obj: Any, name: str, value: Any) -> None: ...
-        def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None: ...
-        def delete_attribute(self, obj: Any, name: str) -> None: ...
-        def enter(self, value: Any, name: str = "") -> Any: ...
-        def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None: ...
+        def item(self, container: object, key: object) -> Any: ...
+        def attribute(self, obj: object, name: str, read: Callable[[Any, str], Any] = getattr) -> Any: ...
         def all_guards(self) -> list[Guard]: ...
-        def is_made_inside(self, function: FunctionType) -> bool: ...
-        def observe(self, value: Any) -> None: ...
-        def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
-        def name_of(self, value: Any) -> str: ...
-        def used_as_key(self, value: Any) -> None: ...
-        def identified(self, left: Any, right: Any) -> None: ...
-        def note_parts(self, value: partial[Any]) -> None: ...
+        def used_as_key(self, value: object) -> None: ...
+        def identified(self, left: object, right: object) -> None: ...
 
     def called(self, operands: tuple[Any, ...], kind: int) -> tuple[Any, ...]:
         """A call is about to be made: (callable, arguments) as it is to be made instead.
@@ -128,7 +111,8 @@ class ObservedCalls(ObservedTexts):
             return operands
         if kind & UNPACKED:
             arguments = [self.contents.iterated(argument) for argument in arguments]
-            arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
+            arguments = [a.values() if is_a(a, dict) else a for a in arguments if is_a(a, dict | list | tuple)]
+            arguments = [part for several in arguments for part in several]
         self._is_dropped = bool(kind & DROPPED)
         if can_wait(kind):
             instead = self._made_late(function, arguments)
@@ -141,16 +125,18 @@ class ObservedCalls(ObservedTexts):
             return self.called((function, *arguments), kind)
         return operands if instead is None else (instead, *operands[1:])
 
-    def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def calling(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """``function(*args, **kwargs)``, as if the user's code called it."""
         instead = self.replacement(function, [*args, *kwargs.values()])
         return (instead or function)(*args, **kwargs)
 
-    def _is_deferring(self, instead: Any) -> bool:
+    def _is_deferring(self, instead: object) -> bool:
         taking = instead.func if type(instead) is partial else instead
-        return taking in (self.defer, self.contents.repeat, self._print, *self.foreign.deferring)
+        foreign = self.foreign
+        known = (self.defer, self.contents.repeat, self._print, foreign.defer, foreign.defer_log, foreign.warnings.warn)
+        return taking in known
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
         if self.arrays.are_there and (type(function) is ArrayMethod or any(map(holds_arrays, arguments))):
             found: Callable[..., Any] | None = self.arrays.instead(function, arguments)
@@ -158,22 +144,20 @@ class ObservedCalls(ObservedTexts):
                 return found
         return self._replacement(function, arguments) or asks_for_type(function, arguments)
 
-    def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """``replacement``, where none of NumPy's arrays takes part."""
         kind = type(function)
         if (instead := self.cached.replacement(function, arguments)) is not None:
             return instead
         if is_unseeded(function, arguments):
-            self.give_up(
-                Uncompiled(f"the step makes a random number generator without a seed at {here()}: ran line by line")
-            )
+            self.refuse(f"the step makes a random number generator without a seed at {here()}")
         if function is builtins.len:  # another one while a capture has open sizes
             return self._len
         if is_a(function, BuiltinFunctionType):
             return self._builtin(function, arguments)
         if kind is FunctionType or kind is MethodType:
             return self._function(function, arguments)
-        if kind is type or is_a(function, type):
+        if is_a(function, type):
             if (instead := _of_number(function, arguments)) is not None or function is super or function is type:
                 return instead
             if is_user_class(function):
@@ -184,11 +168,11 @@ class ObservedCalls(ObservedTexts):
                 if takes_digits(function, arguments):
                     return partial(of_digits, function)
             return None
-        if (instead := self._in_c(function)) is not None:
+        if (instead := written_out(self, function)) is not None:
             return instead
-        if kind is MethodWrapperType:
+        if is_a(function, MethodWrapperType):
             return self._wrapper(function, arguments)
-        if kind in _UNBOUND and arguments:
+        if is_a(function, _Unbound) and arguments:
             return self._unbound(function, arguments)
         if is_own_class(kind):
             self._escape(arguments)
@@ -196,20 +180,14 @@ class ObservedCalls(ObservedTexts):
             return self._of_cython(function) or self._of_library(function, arguments)
         return None
 
-    def _of_cython(self, function: Any) -> Callable[..., Any] | None:
+    def _of_cython(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that draws from a generator, or sets or gives NumPy's own."""
         if function is _BIT_GENERATOR:
             return lambda: self.enter(function())
         function = _OF_NUMPYS_GENERATOR.get(id(function), function)
         return self._hidden(function) if self._is_generator(own(function, "__self__", None)) else None
 
-    def _in_c(self, function: Any) -> Callable[..., Any] | None:
-        """What is called instead of objects of the standard library that run code which is not observed."""
-        if is_a(function, weakref.ref):
-            return lambda: self.enter(function())
-        return written_out(self, function)
-
-    def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _of_library(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
         self.contents.of_library(function)
         self._escape(arguments)
@@ -219,9 +197,9 @@ class ObservedCalls(ObservedTexts):
         instead = self.foreign.replacement(function, arguments, self._is_dropped)
         return partial(of_digits, function) if instead is None and takes_digits(function, arguments) else instead
 
-    def _wrapper(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _wrapper(self, function: MethodWrapperType, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method that stands for an operator, bound to its object: ``iterator.__next__``."""
-        owner = function.__self__
+        owner: Any = function.__self__
         if function.__name__ == "__next__" and id(owner) in self.outside:
             return self._hidden(function)
         if function.__name__ == "__call__":
@@ -231,13 +209,13 @@ class ObservedCalls(ObservedTexts):
         if function.__objclass__ is object and function.__name__ == "__getattribute__":
             return lambda name: self.attribute(owner, name, lambda _, name: function(name))
         if self.contents.is_one(owner):
-            return self._method(function, owner, arguments)
+            return self._method(function, arguments)
         if id(owner) not in self.outside or is_own_class(type(owner)) or is_user_class(type(owner)):
             self._escape((owner, *arguments))
             return None
         return self._of_library(function, arguments)
 
-    def _unbound(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _unbound(self, function: _Unbound, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """``list.append(items, 1)``: the method of the first argument."""
         owner, *rest = arguments
         if is_a(owner, TracedNumber):
@@ -250,7 +228,7 @@ class ObservedCalls(ObservedTexts):
         instead = self._replacement(function.__get__(owner, type(owner)), rest)
         return None if instead is None else lambda _, *args, **kwargs: instead(*args, **kwargs)
 
-    def _function(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _function(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
         if type(function) is MethodType and self._is_generator(function.__self__):
             return self._hidden(function)
@@ -274,7 +252,7 @@ class ObservedCalls(ObservedTexts):
         self._escape(arguments)
         return None
 
-    def _builtin(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _builtin(self, function: BuiltinFunctionType, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         owner = function.__self__
         if owner is builtins or function is open:
             return self._of_builtins(function, arguments)
@@ -289,7 +267,7 @@ class ObservedCalls(ObservedTexts):
         if function.__name__ in _SEARCHING and arguments:
             self.nests.searched(owner, arguments[0])
         if self.contents.is_one(owner):
-            return self._method(function, owner, arguments)
+            return self._method(function, arguments)
         if function is _count_elements and self.contents.is_one(arguments[0]):
             return self.contents.count
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
@@ -301,20 +279,23 @@ class ObservedCalls(ObservedTexts):
             return None
         return self._of_library(function, arguments)
 
-    def _is_generator(self, owner: Any) -> bool:
+    def _is_generator(self, owner: object) -> bool:
         """Whether an object is a random number generator that goes on from call to call; not one made by the step."""
         return is_a(owner, GENERATORS) and (id(owner) in self.outside or owner in _GLOBAL_GENERATORS)
 
-    def _of_builtins(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _of_builtins(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         instead = self._instead.get(function)
         if instead is not None and (arguments or function is print):
             return instead
         if function is globals:
             self.enter(sys._getframe(5).f_globals, "globals()")
         elif function is open or function is input:
-            self.give_up(Uncompiled(f"{function.__name__}() at {here()} reads what is outside: ran line by line"))
+            self.refuse(f"{function.__name__}() at {here()} reads what is outside")
         elif function is id or function is hash:
-            self._numbered(function, arguments[0])
+            value = arguments[0]
+            self.used_as_key(value)
+            if id(value) not in self.outside and not is_a(value, PRIMITIVES):  # another one in every run
+                self.new_numbers.add(function(value))
         elif function is isinstance or function is issubclass:
             self._ask_for_class(arguments)
         elif function not in _HARMLESS:
@@ -322,28 +303,22 @@ class ObservedCalls(ObservedTexts):
             self._escape(arguments)
         return None
 
-    def _numbered(self, function: Any, value: Any) -> None:
-        """The number of an object is asked for; that of an object of the step is another one in every run."""
-        self.used_as_key(value)
-        if id(value) not in self.outside and not is_a(value, PRIMITIVES):
-            self.new_numbers.add(function(value))
-
     def _ask_for_class(self, arguments: Sequence[Any]) -> None:
         """``isinstance``: abstract classes have members by registration too."""
         asked = arguments[-1] if is_a(arguments[-1], tuple) else arguments[-1:]
         if any(is_a(cls, ABCMeta) and is_user_class(cls) for cls in asked):
             self.note(ABCMeta, "token", "classes registered", get_cache_token, get_cache_token())
 
-    def _walk(self, function: Any, arguments: Sequence[Any]) -> None:
+    def _walk(self, function: object, arguments: Sequence[Any]) -> None:
         """Builtins walk what they are given: an iterator from outside is refused."""
         if function.__module__ == "builtins":
             for argument in arguments:
                 if defines(type(argument), "__next__"):
                     self.contents.iterated(argument)
 
-    def _method(self, function: Any, owner: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _method(self, function: Method, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
-        name = function.__name__
+        owner, name = function.__self__, function.__name__
         self._escape(arguments)
         if is_a(owner, dict) and name == "get" and function == dict.get.__get__(owner):
             return partial(self.contents.get, owner)
@@ -358,7 +333,7 @@ class ObservedCalls(ObservedTexts):
         elif (instead := self.contents.repeating(function, self._is_dropped)) is not None:
             return instead
         elif name == "resize":
-            self.give_up(Uncompiled(f"the step resizes {self.name_of(owner)} at {here()}: ran line by line"))
+            self.refuse(f"the step resizes {self.name_of(owner)} at {here()}")
         elif name in _CHANGING:
             self.contents.rearranged(owner)
         else:
@@ -371,22 +346,18 @@ class ObservedCalls(ObservedTexts):
 
     # -- builtins
 
-    def _getattr(self, obj: Any, name: str, *default: Any) -> Any:
-        if not default:
-            return self.attribute(obj, name)
+    def _getattr(self, obj: object, name: str, *default: object) -> Any:
         try:
             return self.attribute(obj, name)
         except AttributeError:
+            if not default:
+                raise
             return default[0]
 
-    def _hasattr(self, obj: Any, name: str) -> bool:
-        try:
-            self.attribute(obj, name)
-        except AttributeError:
-            return False
-        return True
+    def _hasattr(self, obj: object, name: str) -> bool:
+        return self._getattr(obj, name, MISSING) is not MISSING
 
-    def _vars(self, obj: Any) -> Any:
+    def _vars(self, obj: object) -> Any:
         if is_a(obj, Tensor):
             self.attributes.read(obj, "__dict__")
         self.foreign.refuse_if_changed(obj)
@@ -396,7 +367,7 @@ class ObservedCalls(ObservedTexts):
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
 
-    def _dir(self, obj: Any) -> list[str]:
+    def _dir(self, obj: object) -> list[str]:
         if is_a(obj, Tensor):
             self.attributes.read(obj, "__dict__")
         found = dir(obj)
@@ -404,7 +375,7 @@ class ObservedCalls(ObservedTexts):
             self.note(obj, "dir()", f"dir({self.name_of(obj)})", lambda: tuple(dir(obj)), tuple(found))
         return found
 
-    def _len(self, container: Any) -> int:
+    def _len(self, container: Sized) -> int:
         self.contents.length(container)
         return len(container)
 
@@ -420,7 +391,7 @@ class ObservedCalls(ObservedTexts):
 
     # -- what happens at every call
 
-    def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
+    def defer(self, function: Callable[..., Any], *args: object, **kwargs: object) -> None:
         """Make a call after every run of the step, not now."""
         if self.is_at_once:
             outside_of_capture(function, args, kwargs)
@@ -435,7 +406,7 @@ class ObservedCalls(ObservedTexts):
         return partial(self.draw, function)
 
 
-def _of_number(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+def _of_number(function: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
     """What is called instead of a class, for a size that is open or a number of the step."""
     if len(arguments) != 1 or not (
         is_symbolic(arguments[0]) or (function is type and is_a(arguments[0], TracedNumber))
@@ -444,17 +415,13 @@ def _of_number(function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | 
     return next((instead for cls, instead in _NUMBERS.items() if cls is function), None)
 
 
-def _items(value: Any) -> Sequence[Any]:
-    return value if is_a(value, list | tuple) else ()
-
-
 _NUMBERS: dict[Any, Callable[..., Any]] = {
     int: lambda size: size,  # which stays open
     float: lambda size: size / 1,
     type: lambda number: number.__class__,  # what it is to users: int or float
 }
 _count_elements = Counter.update.__globals__["_count_elements"]  # in C
-_UNBOUND = (type(list.append), type(object.__setattr__))
+_Unbound = MethodDescriptorType | WrapperDescriptorType
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _OF_NUMPYS_GENERATOR = {  # functions that are not among its methods, by id
     id(np.random.seed): np.random.rand.__self__.seed,  # type: ignore[attr-defined]

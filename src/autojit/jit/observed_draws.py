@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.draws import ArgumentPlace, Draw, Place, Raised, another_draw, is_drawn_from
 from autojit.jit.guards import PRIMITIVES
-from autojit.jit.line_by_line import DrawsByValues, LineByLine, Uncompiled
+from autojit.jit.line_by_line import DrawsByValues
+from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.outcomes import DrawnOtherwise, Turned
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -25,25 +26,18 @@ from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.argument_nests import ArgumentNests
-    from autojit.jit.contents import Contents
     from autojit.jit.guards import Guard
     from autojit.jit.observed_arrays import ObservedArrays
 
 
-class ObservedDraws:
+class ObservedDraws(ObservedWrites):
     """What one capture has drawn, and what it was given."""
 
     arrays: ObservedArrays
-    contents: Contents
     nests: ArgumentNests
-    is_at_once: bool
 
-    if TYPE_CHECKING:
-
-        def enter(self, value: Any, name: str = "") -> Any: ...
-        def give_up(self, reason: LineByLine) -> None: ...
-
-    def __init__(self) -> None:
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
         self.drawn: list[tuple[Draw, Any]] = []  # and those that were met in this capture
         self.places: dict[int, Place] = {}  # by id: iterators and generators, and where the function found them
@@ -53,14 +47,14 @@ class ObservedDraws:
         self._position = 0
         self.body = ""  # what messages call the body that runs: of a loop, or a branch
 
-    def mean(self, value: Any) -> None:
+    def mean(self, value: object) -> None:
         """An object is asked which one it is, or is to stay where it was found: no equal one does instead of it."""
         for part in value if type(value) is tuple else ():
             self.mean(part)
         if is_a(value, list | np.ndarray) or is_drawn_from(value):
             self.meant[id(value)] = value
 
-    def note_place(self, guard: Guard, value: Any) -> None:
+    def note_place(self, guard: Guard, value: object) -> None:
         """A place may hold what is drawn from; where the function finds that in two, both are to keep it."""
         if is_a(value, BuiltinFunctionType | MethodType | MethodWrapperType):
             self.mean(value.__self__)
@@ -77,7 +71,7 @@ class ObservedDraws:
                 "autojit's own functions",
             )
 
-    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         self.arrays.refuse("what is drawn", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
@@ -107,7 +101,7 @@ class ObservedDraws:
 
     def give_up_draw(self, draw: Draw, what: str) -> None:
         """A hidden input that is known only while the function runs: the call runs line by line."""
-        self.give_up(Uncompiled(f"{draw.name} {what}, at {draw.source}: ran line by line"))
+        self.refuse(f"{draw.name} {what}, at {draw.source}")
 
     def _refuse_drawn(self, draw: Draw) -> None:
         """What is drawn from an object that was drawn, a cursor or a reader, is known when that one is."""
@@ -115,13 +109,13 @@ class ObservedDraws:
         if any(id(part) in self._objects_drawn for part in asked):
             self.give_up_draw(draw, "asks an object that is another one in every call")
 
-    def _is_of_step(self, value: Any) -> bool:
+    def _is_of_step(self, value: object) -> bool:
         """Whether a container that something is drawn from is another one when the step begins."""
         if not is_a(value, list | tuple | deque | dict | set):
             return is_a(value, Tensor) and value._array is None
         return self.contents.is_changed(value) or any(map(self._is_of_step, value))
 
-    def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw_unless_of_tensors(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """``draw``, of a library's function; what gives tensors is part of the step."""
         self.arrays.refuse("what is read", args, kwargs)
         draw = self._draw_of(function, args, kwargs)
@@ -139,7 +133,7 @@ class ObservedDraws:
         self.refuse_in_body(f"what {draw.name} gives")
         return self._drawn(draw, value)
 
-    def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:
+    def _draw_of(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Draw:
         owner = args[0] if function is next else own(function, "__self__", None)
         place: Place | ArgumentPlace | None = self.places.get(id(owner))
         if place is not None:
@@ -148,7 +142,7 @@ class ObservedDraws:
             place = ArgumentPlace(number, owner)
         return Draw(function, args, kwargs, here(), place)
 
-    def enter_drawn(self, args: Any, kwargs: Any) -> None:
+    def enter_drawn(self, args: object, kwargs: object) -> None:
         """Arguments from which something is drawn, for a call line by line."""
         for leaf in flatten((args, kwargs))[0]:
             if is_drawn_from(leaf):
@@ -171,13 +165,13 @@ class ObservedDraws:
             raise known[1].error
         return self._to_draw_from(known[1])
 
-    def _drawn(self, draw: Draw, value: Any) -> Any:
+    def _drawn(self, draw: Draw, value: object) -> Any:
         self._position += 1
         self._note_decisions(draw)
         self.drawn.append((draw, value))
         return self._to_draw_from(value)
 
-    def _to_draw_from(self, value: Any) -> Any:
+    def _to_draw_from(self, value: object) -> Any:
         """What has been drawn; if something can be drawn from it, or a part of it, that was there before the step."""
         for part in (value, *flatten(value)[0]):
             if not is_a(part, PRIMITIVES):

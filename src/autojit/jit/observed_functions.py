@@ -48,7 +48,7 @@ _WITHOUT_SECRETS = frozenset((
 ))  # fmt: skip
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """Whether an object is an ``nn.Module``; asks its class only, for objects may answer any attribute."""
     bases = type(value).__mro__
     return any(module_of(base) == "autojit.nn.module" and base.__name__ == "Module" for base in bases)
@@ -57,6 +57,26 @@ def is_module(value: Any) -> bool:
 def is_user_code(code: CodeType, names: dict[str, Any]) -> bool:
     """Whether code is the user's. Libraries are constants, unless they are written with autojit."""
     return not is_own(code) and not _is_library_file(code.co_filename, names)
+
+
+def plain_function(value: object) -> FunctionType | None:
+    """The Python function that something is, or is a method of."""
+    plain = value.__func__ if is_a(value, MethodType) else value
+    return plain if is_a(plain, FunctionType) else None
+
+
+def is_users(value: object) -> bool:
+    """Whether something is a function, or a method, of the user's."""
+    function = plain_function(value)
+    return function is not None and is_user_code(function.__code__, function.__globals__)
+
+
+def may_compute(value: object) -> bool:
+    """Whether something that can be called is the user's or the package's: it may compute with tensors of the step."""
+    function = plain_function(value)
+    if function is not None:
+        return is_user_code(function.__code__, function.__globals__) or is_own(function.__code__)
+    return callable(value) and (is_own_class(type(value)) or is_user_class(type(value)))
 
 
 def is_user_class(cls: type) -> bool:
@@ -135,7 +155,7 @@ def special_methods(cls: type) -> tuple[Any, ...]:
     return tuple(sum(found, ()))
 
 
-def _is_special(name: str, member: Any) -> bool:
+def _is_special(name: str, member: object) -> bool:
     """Whether Python may call what a class has under a name; None forbids it (``__hash__ = None``)."""
     return name not in _TOLD and (member is None or callable(member) or defines(type(member), "__get__"))
 
@@ -155,7 +175,7 @@ class ObservedFunctions:
 
     # -- from objects to functions
 
-    def behind(self, value: Any, met: Callable[[Any], None]) -> None:
+    def behind(self, value: object, met: Callable[[Any], None]) -> None:
         """Observe the functions that using ``value`` may run; ``met`` gets the objects that they begin with."""
         waiting = [value]
         while waiting:
@@ -310,9 +330,6 @@ def _form(code: CodeType, hooks: Hooks) -> CodeType:
     return form
 
 
-def _leads_on(value: Any) -> bool:
+def _leads_on(value: object) -> bool:
     """Whether an object may have users' functions behind it: callables, modules, nests of them are looked into."""
     return callable(value) and not is_a(value, Tensor)
-
-
-__all__ = ["ObservedFunctions", "is_module", "is_own_class", "is_user_class", "is_user_module", "own_code"]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
@@ -30,16 +30,14 @@ class ObservedTexts(ObservedDraws):
     """What one capture makes texts of."""
 
     foreign: ForeignCalls
-    outside: dict[int, Any]
-    is_at_once: bool
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self._stdout = sys.stdout  # of the caller; the step may put another in its place
 
     if TYPE_CHECKING:
 
-        def defer(self, function: Any, *args: Any, **kwargs: Any) -> None: ...
+        def defer(self, function: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
@@ -47,15 +45,16 @@ class ObservedTexts(ObservedDraws):
             return self._dumped_late
         if not any(is_of_step(argument) for argument in arguments):
             return None
-        is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
+        form = own(function, "__self__", None)
+        is_format = own(function, "__name__", "") == "format" and type(form) is str
         made = None
         if is_format:
-            made = late(partial(str.format, function.__self__), arguments, self.outside)
+            made = late(partial(str.format, form), arguments, self.outside)
         elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
             made = late(_TEXT_MAKERS[function], arguments, self.outside)
         return None if made is None else lambda *_: made
 
-    def _dumped_late(self, *args: Any, **options: Any) -> Any:
+    def _dumped_late(self, *args: object, **options: Any) -> Any:
         return late(partial(json.dumps, **options), args, self.outside) or of_digits(json.dumps, *args, **options)
 
     def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], use: int) -> Any:
@@ -66,7 +65,7 @@ class ObservedTexts(ObservedDraws):
         self.arrays.refuse("the text", *arguments)
         return function(*arguments) if made is None else made.now()
 
-    def _print(self, *args: Any, file: Any = None, **kwargs: Any) -> None:
+    def _print(self, *args: object, file: TextIO | None = None, **kwargs: Any) -> None:
         """To a stream that the step has made at once, which it may read; else after every run of the step."""
         if file is None and sys.stdout is not self._stdout:
             file = sys.stdout
@@ -98,7 +97,7 @@ def can_wait(use: int) -> bool:
 _CAPTURING = frozenset(("JitFunction._trace", "Rebinding.__call__"))
 
 
-def _has_text(function: Any, value: Any) -> bool:
+def _has_text(function: object, value: object) -> bool:
     """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
     return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
 

@@ -11,57 +11,47 @@ from autojit.jit.asked_attributes import is_of_class
 from autojit.jit.attribute_tables import note_table, refuse_hidden
 from autojit.jit.named_lookups import by_container
 from autojit.jit.observed_functions import class_number, is_module
+from autojit.jit.observed_objects import ObservedObjects
 from autojit.jit.places import Location, attributes_of, defines, is_a, static_attribute
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from autojit.jit.counted_reads import CountedReads
     from autojit.jit.tensor_attributes import TensorAttributes
 
 
-class ObservedWrites:
+class ObservedWrites(ObservedObjects):
     """The places that one capture has written to."""
+
+    attributes: TensorAttributes
 
     if TYPE_CHECKING:
 
-        def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any: ...
+        def calling(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
 
-        def name_of(self, value: Any) -> str: ...
-
-    outside: dict[int, Any]
-    rebound: frozenset[tuple[int, Any]]
-    counted: CountedReads
-    attributes: TensorAttributes
-
-    def __init__(self) -> None:
-        self.written: dict[tuple[int, Any], tuple[Location, Any]] = {}  # places, and what they held
-        self.rewritten: dict[tuple[int, Any], tuple[Location, Any]] = {}  # the same for those that are rebound
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        super().__init__(rebound)
         self._first_class = class_number()
 
-    def note_write(self, location: Location, before: Any) -> None:
-        self.outside.setdefault(id(location.holder), location.holder)
-        places = self.rewritten if location.identity in self.rebound else self.written
-        places.setdefault(location.identity, (location, before))
-
-    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+    def set_attribute(self, obj: object, name: str, value: object) -> None:
         """``obj.name = value``."""
         if (instead := by_container(obj, "__setattr__")) is not None:
             self.calling(instead, name, value)
         else:
             self.changing_attribute(obj, name, lambda: setattr(obj, name, value))
 
-    def delete_attribute(self, obj: Any, name: str) -> None:
+    def delete_attribute(self, obj: object, name: str) -> None:
         """``del obj.name``."""
         if (instead := by_container(obj, "__delattr__")) is not None:
             self.calling(instead, name)
         else:
             self.changing_attribute(obj, name, lambda: delattr(obj, name))
 
-    def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+    def changing_attribute(self, obj: object, name: str, change: Callable[[], None]) -> None:
         """Assign to an attribute, or delete it."""
         is_class = is_a(obj, type)
-        is_one = id(obj) in self.outside or is_a(obj, ModuleType) or (is_class and not self.is_class_made_inside(obj))
+        is_others = is_a(obj, type) and not self.is_class_made_inside(obj)
+        is_one = id(obj) in self.outside or is_a(obj, ModuleType) or is_others
         if is_a(obj, Tensor) and not is_of_class(type(obj), name) and (obj._array is None or not is_one):
             self.attributes.change(obj, name, change)
             return

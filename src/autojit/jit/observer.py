@@ -13,62 +13,41 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    CodeType,
-    FunctionType,
-    MemberDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from autojit.core.epoch import switches
-from autojit.core.source import here, relay
+from autojit.core.source import relay
 from autojit.core.user_warnings import taker
-from autojit.history.gradients import hook_tables
 from autojit.jit import outside_arrays
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.attribute_tables import is_kept_by_c, note_table
 from autojit.jit.cached_calls import CachedCalls
 from autojit.jit.container_changes import ContainerChanges
 from autojit.jit.contents import CONTAINERS, Contents
-from autojit.jit.counted_reads import CountedReads
 from autojit.jit.foreign_calls import ForeignCalls
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, handed_on, mean_objects, same
-from autojit.jit.instrumented_code import is_instrumented
+from autojit.jit.guards import Guard, WordsGuard, handed_on, mean_objects
 from autojit.jit.late_values import settle
-from autojit.jit.library_contexts import note_contexts
-from autojit.jit.line_by_line import LineByLine
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
+from autojit.jit.numpy_methods import attribute as attribute_of_array
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_draws import ObservedDraws
-from autojit.jit.observed_functions import (
-    ObservedFunctions,
-    is_module,
-    is_own_class,
-    is_user_class,
-    is_user_module,
-    is_user_names,
-    own_code,
-    special_methods,
-)
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_module
+from autojit.jit.observed_objects import ObservedObjects
 from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.places import Location, attributes_of, defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF
-from autojit.jit.read_hooks import HOOKS, PLAIN, active
+from autojit.jit.read_hooks import active
 from autojit.jit.replaced_code import note_class, note_name
 from autojit.jit.tables import Tables
 from autojit.jit.tensor_attributes import TensorAttributes
-from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
-from autojit.tensor.state import state
+from autojit.runtime.entry_spec import MISSING
+from autojit.runtime.object_layout import type_version
 from autojit.tensor.tensor import Tensor
 
 
-class Observer(ObservedCalls, ObservedWrites):
+class Observer(ObservedCalls):
     """Reads and writes of one capture.
 
     Args:
@@ -78,201 +57,25 @@ class Observer(ObservedCalls, ObservedWrites):
     """
 
     def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset(), is_at_once: bool = False) -> None:
-        super().__init__()
+        super().__init__(rebound)
         self.is_at_once = is_at_once
-        ObservedWrites.__init__(self)
-        self.rebound = rebound
-        self.guards: list[Guard] = []
-        self.unguarded: list[str] = []
-        self.outside: dict[int, Any] = {}  # by id: what existed before; kept, so that no other object gets the id
-        self.names: dict[int, str] = {}  # what messages call them
-        self.on_tensor: Callable[[Tensor], None] = lambda t: None  # told of every concrete tensor when it is first met
         self.changes: Callable[[], Iterable[tuple[Location, Any]]] = lambda: ()  # places, and what they held before
         self.settle: Callable[[], None] = lambda: None  # what the function has assigned is assigned at every call
         self.told_apart: list[tuple[Tensor, Tensor | None]] = []  # see ``identified``
-        self.counted = CountedReads(rebound)
         self.contents = Contents(self)
         self.foreign = ForeignCalls(self)
         self.cached = CachedCalls(self)
         self.attributes = TensorAttributes(self.defer)
-        self.places_read: dict[tuple[int, Any], Guard] = {}
-        self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
         self.nests = ArgumentNests((), {}, LEAF, ())
         self._switches = switches()
-        self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
-        self._functions = ObservedFunctions(HOOKS)
-
-    def give_up(self, reason: LineByLine) -> None:
-        """End the capture that is in progress, if there is one: its call runs line by line."""
-        trace: Any = state.trace
-        if trace is not None and not self.is_at_once:
-            trace.give_up(reason)
-
-    # -- what exists outside
-
-    def enter(self, value: Any, name: str = "") -> Any:
-        """``value`` exists outside: what is read from it is guarded. The value."""
-        kind = type(value)
-        if is_a(value, BuiltinFunctionType | MethodWrapperType) and not is_a(
-            value.__self__, ModuleType
-        ):  # a method of something outside
-            self.enter(value.__self__)
-        if kind in PLAIN or id(value) in self.outside:
-            if kind is Tensor and id(value) not in self.outside:
-                self._enter_tensor(value)
-            return value
-        self.outside[id(value)] = value
-        if name:
-            self.names.setdefault(id(value), name)
-        if is_a(value, Tensor):
-            self._enter_tensor(value)
-        elif is_a(value, CellType):
-            return value
-        else:
-            self.counted.meet(value, name or kind.__name__, self)
-            note_contexts(self, value)
-        self.cached.meet(value)
-        if kind not in CONTAINERS:
-            note_class(self, value if is_a(value, type) else kind)
-            self._functions.behind(value, self._met)
-            if is_a(value, FunctionType):
-                self._enter_function(value)
-                self._note_code(value)
-            elif is_a(value, MethodType) and is_a(value.__func__, FunctionType):
-                self._note_code(value.__func__)
-            elif is_a(value, functools.partial):
-                self.note_parts(value)
-            elif is_a(value, type):
-                self.note_class_of(value)
-            elif kind is not MethodType and is_user_class(kind):
-                self.note(value, _CLASS, f"type({self.name_of(value)})", lambda: type(value), kind, TypeGuard(value))
-                self.note_class_of(value)
-        return value
-
-    def observe(self, value: Any) -> None:
-        """Something callable is about to run that may have been made inside: its functions report what they read."""
-        plain = getattr(value, "__func__", value) if type(value) is MethodType else value
-        if is_a(value, functools.partial):
-            self.note_parts(value)
-            for part in (value.func, *value.args, *value.keywords.values()):
-                if callable(part) and not is_a(part, Tensor):
-                    self.observe(part)
-        elif type(plain) is FunctionType:
-            if not self.is_made_inside(plain):
-                self.enter(plain)
-        elif id(plain) not in self.outside and not is_a(plain, BuiltinFunctionType):
-            self._functions.behind(plain, lambda part: None)
-
-    def note_parts(self, value: functools.partial[Any]) -> None:
-        """What a ``partial`` holds, which can be changed in place."""
-        if id(value) in self.outside:
-            read: Callable[[], Any] = lambda: (value.func, value.args, *value.keywords.items())
-            self.note(value, _PARTS, f"what {self.name_of(value)} holds", read, read())
-            for part in (value.func, *value.args, *value.keywords.values()):
-                self.enter(part)
-
-    def is_made_inside(self, function: FunctionType) -> bool:
-        """See ``ObservedFunctions``."""
-        return self._functions.is_made_inside(function)
-
-    def note_class_of(self, value: Any) -> None:
-        """The methods that Python looks up by itself, in the class."""
-        cls = value if is_a(value, type) else type(value)
-        if is_user_class(cls):
-            read, name = functools.partial(special_methods, cls), f"methods of {cls.__name__}"
-            self.note(cls, _CLASS, name, read, read(), ClassGuard(cls))
-            meta = type(cls)
-            if is_user_class(meta):  # where Python looks up what is done with the class itself
-                self.note(cls, _META, f"type({cls.__name__})", lambda: type(cls), meta, TypeGuard(cls))
-                self.note_class_of(meta)
-
-    def _note_code(self, function: FunctionType) -> None:
-        if is_instrumented(function.__code__):
-            named = function.__kwdefaults__ or {}
-            for name, value in named.items():
-                self.note_key(named, name, f"default {name} of {function.__name__}", value)
-            read: Callable[[], Any] = lambda: (own_code(function), function.__defaults__, function.__kwdefaults__)
-            self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
-
-    def began(self, code: CodeType) -> None:
-        """A function runs, whatever has called it: one of those with this code, which no frame tells apart."""
-        self.cached.began(code)
-        for function in self._functions.with_code(code):
-            if is_user_names(function.__globals__):
-                self._note_code(function)
-
-    def _met(self, part: Any) -> None:
-        if is_a(part, FunctionType):
-            self.outside.setdefault(id(part), part)
-            self._enter_function(part)
-        elif not is_a(part, type | property | staticmethod | classmethod):
-            self.enter(part)
-
-    def _enter_tensor(self, t: Tensor) -> None:
-        self.outside[id(t)] = t
-        if t._array is not None:
-            self.on_tensor(t)
-        if any(hook_tables(t)) or t._grad_fn is not None:
-            self._functions.behind(t, self._met)
-
-    def _enter_function(self, function: FunctionType) -> None:
-        if self.is_made_inside(function):
-            return
-        for cell in function.__closure__ or ():
-            self.outside.setdefault(id(cell), cell)
-        for k, value in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
-            self.enter(value, f"default {k} of {function.__name__}")
-
-    def is_of_step(self, holder: Any, key: Any) -> bool:
-        """Whether what a place holds comes from the step: its argument, or what it has assigned."""
-        identity = id(holder), key
-        return identity in self.rebound or identity in self.written
-
-    def name_of(self, value: Any) -> str:
-        """What a user would call an object."""
-        if is_a(value, ModuleType | type | FunctionType):
-            return str(value.__name__)
-        return self.names.get(id(value)) or type(value).__name__
 
     # -- reads
 
-    def note(
-        self,
-        holder: Any,
-        key: Any,
-        name: str,
-        read: Callable[[], Any],
-        value: Any,
-        native: CellGuard | DictGuard | WordsGuard | None = None,
-        held: bool = False,
-    ) -> None:
-        """A place outside was read and held ``value``; what it holds is outside too."""
-        identity = id(holder), key
-        if self.is_of_step(holder, key):
-            return
-        known = self.places_read.get(identity)
-        if known is not None:
-            self.is_torn |= not (
-                value is known.expected or identity[0] in self.counted.tables or same(value, known.expected)
-            )
-            return
-        guard = self.places_read[identity] = Guard(name, read, value, native, source=here())
-        if held:
-            guard.held_by = holder, key
-        self.outside.setdefault(id(holder), holder)
-        self.guards.append(guard)
-        if guard.held_by is not None:
-            self.note_place(guard, value)
-
-    def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None:
-        """Like ``note``, of what the capture leaves there."""
-        self._late.setdefault((id(holder), key), (holder, key, name, read))
-
-    def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
+    def attribute(self, obj: object, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
         """``obj.name``, which ``read`` gives."""
         kind = type(obj)
-        if kind is TracedArray:
-            return self.arrays.attribute(obj, name)
+        if is_a(obj, TracedArray):
+            return attribute_of_array(obj, name)
         if kind in CONTAINERS:
             return outside_arrays.attribute(self, obj, name)
         if kind is Tensor and name in _OF_TENSORS:
@@ -305,11 +108,11 @@ class Observer(ObservedCalls, ObservedWrites):
             return value
         return self._note_attribute(obj, name, before, value)
 
-    def _note_attribute(self, obj: Any, name: str, held: Any, value: Any) -> Any:
+    def _note_attribute(self, obj: object, name: str, held: object, value: object) -> Any:
         """Guard an attribute that was read; ``held``: what the object's own dictionary had."""
         kind = type(obj)
         where = f"{self.name_of(obj)}.{name}"
-        if kind is ModuleType or is_a(obj, ModuleType):
+        if is_a(obj, ModuleType):
             if not is_user_module(obj):
                 note_name(self, obj, name, where)
                 return self._enter_if_observable(value)
@@ -325,9 +128,12 @@ class Observer(ObservedCalls, ObservedWrites):
                 self.note(obj, name, where, lambda: getattr(obj, name), value)
             return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
         if kind is super:
-            cls, after = obj.__self_class__, obj.__thisclass__
+            bound: Any = obj
+            cls, after = bound.__self_class__, bound.__thisclass__
             read: Callable[[], Any] = lambda: static_attribute(cls, name, after)
-            self.note(cls, (after, name), f"super({after.__name__}).{name}", read, read(), ClassGuard(cls))
+            self.note(
+                cls, (after, name), f"super({after.__name__}).{name}", read, read(), WordsGuard(cls, type_version)
+            )
             return value
         if id(obj) not in self.outside:
             self._note_class(kind, name)
@@ -349,7 +155,7 @@ class Observer(ObservedCalls, ObservedWrites):
         self._note_of_instance(obj, name, where, held, value)
         return self.enter(value, where)
 
-    def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
+    def _note_of_instance(self, obj: object, name: str, where: str, held: object, value: object) -> None:
         kind = type(obj)
         member = static_attribute(kind, name)
         if is_kept_by_c(member) or is_a(obj, threading.local):
@@ -370,36 +176,14 @@ class Observer(ObservedCalls, ObservedWrites):
             self.foreign.refuse_if_changed(obj)
             self.note_again(obj, name, where, lambda: getattr(obj, name, MISSING), value)
 
-    def note_again(self, obj: Any, key: Any, where: str, read: Callable[[], Any], value: Any) -> None:
-        """What a library's object gives when it is asked, if it gives the same when it is asked again."""
-        if same(read(), value):
-            self.note(obj, key, where, read, value)
-        elif id(obj) in self.outside:
-            self.unguarded.append(f"{where}, at {here()}")
-
-    def note_key(self, table: dict[Any, Any], key: Any, where: str, value: Any, is_counted: bool = False) -> None:
-        """``is_counted``: assignments to what has the table count in the guard epoch."""
-        is_word = type(key) is str and type(table) is dict and not is_counted
-        native = DictGuard(table, key, value) if is_word else None
-        read = lambda: dict.get(table, key, MISSING)
-        self.note(table, key, where, read, value, native, held=native is None)
-        if is_counted and (id(table), key) in self.places_read:
-            self.places_read[id(table), key].by_epoch = True
-
     def _note_class(self, cls: type, name: str) -> None:
         """A name was looked up in a class: users' classes may be patched."""
         if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")) or self.is_class_made_inside(cls):
             return
-        self.note(
-            cls,
-            name,
-            f"{cls.__name__}.{name}",
-            lambda: static_attribute(cls, name),
-            static_attribute(cls, name),
-            ClassGuard(cls),
-        )
+        read = functools.partial(static_attribute, cls, name)
+        self.note(cls, name, f"{cls.__name__}.{name}", read, read(), WordsGuard(cls, type_version))
 
-    def _enter_if_observable(self, value: Any) -> Any:
+    def _enter_if_observable(self, value: object) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
         if is_a(value, type):
             note_class(self, value)
@@ -407,7 +191,7 @@ class Observer(ObservedCalls, ObservedWrites):
             self.enter(value)
         return value
 
-    def item(self, container: Any, key: Any) -> Any:
+    def item(self, container: Any, key: object) -> Any:
         """``container[key]``."""
         if self.arrays.are_there and (type(container) is TracedArray or holds_key(key)):
             return self.arrays.item(container, key)
@@ -418,7 +202,7 @@ class Observer(ObservedCalls, ObservedWrites):
             return container[key]
         return self.contents.item(container, key)
 
-    def identified(self, left: Any, right: Any) -> None:
+    def identified(self, left: object, right: object) -> None:
         """``left is right``: a stand-in for an argument is not a tensor from outside; the argument may be."""
         self.arrays.identified(left, right)
         self.nests.identified(left, right)
@@ -429,7 +213,7 @@ class Observer(ObservedCalls, ObservedWrites):
                 if one._array is None and other._array is not None:
                     self.told_apart.append((one, other))
 
-    def used_as_key(self, value: Any) -> None:
+    def used_as_key(self, value: object) -> None:
         """The identity of an object is asked for, as that of keys is: a stand-in has none."""
         self.mean(value)
         self.arrays.refuse("the identity", value)
@@ -472,15 +256,10 @@ class Observer(ObservedCalls, ObservedWrites):
 
 _OF_TENSORS = frozenset(dir(Tensor)) - {"__dict__"}
 _TOLD_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__bases__", "__mro__")
-_CLASS = object()  # the key of what an object is
-_META = object()  # of what a class is
-_PARTS = object()  # and of what a partial holds
 
 
-for _kind in (Observer, ObservedCalls, ObservedDraws, ObservedWrites, Contents, ContainerChanges, Tables):
+_KINDS = Observer, ObservedCalls, ObservedDraws, ObservedWrites, ObservedObjects, Contents, ContainerChanges, Tables
+for _kind in _KINDS:
     for _relay in vars(_kind).values():
         if is_a(_relay, FunctionType):
             relay(_relay)  # messages speak of the function that is read or called
-
-
-__all__ = ["Observer", "active"]

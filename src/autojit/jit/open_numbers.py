@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INTS_BEFORE = 4  # values of an int argument that get steps of their own, until it counts as changing
 
 
-def number_kind(leaf: Any) -> type | None:
+def number_kind(leaf: object) -> type | None:
     """float or int for a number of Python or NumPy that a step can take in; None for others, bools among them."""
     if isinstance(leaf, np.generic):
         return (float if leaf.dtype.kind == "f" else int) if leaf.dtype.char in _OF_NUMPY else None
@@ -62,7 +62,7 @@ COUNT = NumberClass("int >= 0", int, Range(0.0, SMALL.high), 0, 2**31)
 LARGE = NumberClass("large int", int, INT64)
 
 
-def number_class(leaf: Any) -> NumberClass:
+def number_class(leaf: object) -> NumberClass:
     """The class of an open number's value."""
     found = _by_value(leaf)
     name = f"{found.name} of {type(leaf).__name__}" if isinstance(leaf, np.generic) else found.name
@@ -117,7 +117,7 @@ class OpenNumbers:
         return bool(taken)
 
 
-def _is_baked(part: Any, kind: type) -> bool:
+def _is_baked(part: object, kind: type) -> bool:
     return isinstance(part, tuple) and len(part) == 2 and part[0] == kind.__name__
 
 

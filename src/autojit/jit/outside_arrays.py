@@ -38,7 +38,7 @@ _FORM = frozenset(("base", "dtype", "flags", "itemsize", "nbytes", "ndim", "shap
 _SHOWING = frozenset(("T", "mT", "real", "imag", "base", "data", "obj", "flat", "ctypes", "_arr"))
 
 
-def attribute(observer: Observer, obj: Any, name: str) -> Any:
+def attribute(observer: Observer, obj: object, name: str) -> Any:
     """``obj.name`` of a container; what shows the memory of an array from outside is such an array, too."""
     value = getattr(obj, name)
     if name in _FORM and is_a(obj, np.ndarray) and id(obj) in observer.outside:
@@ -78,10 +78,6 @@ class ArraysMet:
                 found[id(changed)] = changed
         return list(found.values())
 
-    def name_of(self, value: Any) -> str:
-        """What a user would call it."""
-        return self.observer.name_of(value)
-
 
 class OutsideArrays:
     """Those of one capture: which it reads and changes, and the memory of its tensors that they must not have."""
@@ -92,7 +88,7 @@ class OutsideArrays:
         self.trace, self.effects = trace, effects
         self.read: list[Any] = [] if met is None else met.read()
         self.changed: list[Any] = [] if met is None else met.changed()
-        self.names = {} if met is None else {id(x): met.name_of(x) for x in (*self.read, *self.changed)}
+        self.names = {} if met is None else {id(x): met.observer.name_of(x) for x in (*self.read, *self.changed)}
         self._given = {k: leaf for k, leaf in enumerate(arguments) if leaf.kind in ("tensor", "array")}
         self._writing = [w.index for w in effects.writes if w.what == "array"]
         self._adding = [w.index for w in effects.writes if w.what == "grad"]
@@ -200,7 +196,7 @@ class _StillShared(NamedTuple):
                 raise SharedWithArray(self.name)
 
 
-def _present(owner: Tensor | None, shown: Any, leaves: Sequence[Any]) -> Iterable[Any]:
+def _present(owner: Tensor | None, shown: object, leaves: Sequence[Any]) -> Iterable[Any]:
     return (shown if owner is None or owner._array is None else owner._array,)
 
 
@@ -210,7 +206,7 @@ def _of_leaves(place: int, leaves: Sequence[Any]) -> Iterable[Any]:
     return [_array(given)] if grad is None else [_array(given), grad._array]
 
 
-def _array(leaf: Any) -> Any:
+def _array(leaf: object) -> Any:
     return leaf._array if isinstance(leaf, Tensor) else leaf
 
 
@@ -224,12 +220,9 @@ def array_on(buffer: Any) -> Any:
         return np.empty(0)
 
 
-def _range(buffer: Any) -> Range:
+def _range(buffer: object) -> Range:
     return range_of(array_on(buffer))
 
 
 def _meet(a: Range, b: Range) -> bool:
     return a[0] < b[1] and b[0] < a[1]
-
-
-__all__ = ["ArraysMet", "OutsideArrays", "array_on", "attribute"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from threading import local
-from types import CellType
-from typing import Any
+from types import CellType, UnionType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autojit.core.counted_dict import CountedDict
 from autojit.core.records import record
@@ -16,6 +16,16 @@ from autojit.tensor.tensor import Tensor
 
 HOLDERS_LIMIT = 16  # objects that held a place of one name and were left alone when the function ran last
 IDENTITIES_LIMIT = 4096
+
+
+class Method(Protocol):
+    """A method bound to its object, of Python or C."""
+
+    @property
+    def __self__(self) -> Any: ...
+    @property
+    def __name__(self) -> str: ...
+    def __call__(self, *args: object, **kwargs: object) -> Any: ...
 
 
 @record(eq=False)
@@ -69,17 +79,21 @@ class Location:
             setattr(self.holder, self.key, value)
 
 
-def is_a(value: Any, kinds: Any) -> bool:
-    """``isinstance`` by the object's real class: asking an object for ``__class__`` may run a user's code."""
-    return issubclass(type(value), kinds)
+if TYPE_CHECKING:
+    from builtins import isinstance as is_a
+else:
+
+    def is_a(value: object, kinds: type | UnionType | tuple[type, ...]) -> bool:
+        """``isinstance`` by the object's real class: asking an object for ``__class__`` may run a user's code."""
+        return issubclass(type(value), kinds)
 
 
-def table_of(holder: Any) -> Mapping[Any, Any]:
+def table_of(holder: list[Any] | type) -> Mapping[Any, Any]:
     """A holder's keys and values: of a list its positions, of a class its own attributes."""
     return vars(holder) if isinstance(holder, type) else dict(enumerate(holder))
 
 
-def cell_content(cell: Any) -> Any:
+def cell_content(cell: CellType) -> Any:
     """What a closure cell holds; MISSING while it is empty."""
     try:
         return cell.cell_contents
@@ -87,7 +101,7 @@ def cell_content(cell: Any) -> Any:
         return MISSING
 
 
-def attributes_of(obj: Any) -> dict[str, Any] | None:
+def attributes_of(obj: object) -> dict[str, Any] | None:
     """The dictionary of an object's own attributes; None for objects that have one for every thread."""
     if is_a(obj, local):
         return None
@@ -134,3 +148,9 @@ def module_of(cls: type) -> str:
 def defines(cls: type, name: str) -> bool:
     """Whether a class or a base has a name; its metaclass, which may answer to any, is not asked."""
     return static_attribute(cls, name) is not MISSING
+
+
+__all__ = [
+    "HOLDERS_LIMIT", "Location", "Method", "attributes_of", "cell_content", "defines", "in_use", "is_a", "module_of",
+    "static_attribute", "table_of", "with_more",
+]  # fmt: skip

@@ -80,10 +80,10 @@ class _Values:
         self.given = {id(leaf.shell): (leaf.value, given) for leaf, given in pairs if leaf.kind == "tensor"}
         self.found: dict[int, tuple[Any, Any]] = {}  # by id: what has been met, and what stands there instead
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         """What a value becomes: containers and objects stay, with other contents."""
         kind = type(value)
-        if kind is TracedNumber:
+        if is_a(value, TracedNumber):
             is_mine = value.trace is self.trace
             return value.kind(self.trace.evaluate(value_of(value.tensor)).item()) if is_mine else value
         if is_symbolic(value):
@@ -96,7 +96,7 @@ class _Values:
             self.found[id(value)] = known = value, self._made(value)
         return known[1]
 
-    def _made(self, value: Any) -> Any:
+    def _made(self, value: object) -> Any:
         if is_a(value, Tensor):
             return self._of_tensor(value)
         if is_a(value, tuple):
@@ -153,7 +153,7 @@ class _Values:
             if (new := self.of(held)) is not held:
                 setattr(function, name, new)
 
-    def _of_object(self, value: Any) -> None:
+    def _of_object(self, value: object) -> None:
         """Its own attributes; of an error also those that its class keeps: ``args``, ``__cause__``, ``code``."""
         self.of(attributes_of(value))
         is_error = is_a(value, BaseException)

@@ -11,9 +11,9 @@ import functools
 import random
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
 from autojit.history.gradients import hook_tables
 from autojit.jit.guards import PRIMITIVES
+from autojit.jit.held_contents import fill
 from autojit.jit.observed_functions import BAGS
 from autojit.jit.places import Location
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
+
+if TYPE_CHECKING:
+    pass
 
 DEEPEST = 60
 _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
@@ -54,7 +58,7 @@ class Walk:
         for path, value in roots:
             self._visit(path, value, 0)
 
-    def _visit(self, path: str, value: Any, depth: int) -> None:
+    def _visit(self, path: str, value: object, depth: int) -> None:
         if isinstance(value, PRIMITIVES):
             self.parts.append(Part(path, value))
             return
@@ -86,22 +90,16 @@ class Walk:
         if t.__dict__:
             self._visit(f"vars({path})", t.__dict__, depth)
 
-    def _array(self, path: str, array: Any, depth: int) -> None:
-        self.parts.append(Part(path, array, array.copy(order="K")))
-
     def _dict(self, path: str, table: dict[Any, Any], depth: int) -> None:
         self.parts.append(Part(path, table, dict(table)))
         for k, (key, item) in enumerate(table.items()):
             if key not in _UNSEEN if isinstance(key, str) else True:
                 self._visit(f"{path}[{key!r}]" if isinstance(key, PRIMITIVES) else f"{path}[key {k}]", item, depth)
 
-    def _sequence(self, path: str, items: Any, depth: int) -> None:
+    def _sequence(self, path: str, items: Iterable[object], depth: int) -> None:
         self.parts.append(Part(path, items, list(items)))
         for k, item in enumerate(items):
             self._visit(f"{path}[{k}]", item, depth)
-
-    def _set(self, path: str, items: set[Any], depth: int) -> None:
-        self.parts.append(Part(path, items, set(items)))
 
     def _cell(self, path: str, cell: CellType, depth: int) -> None:
         try:
@@ -161,9 +159,6 @@ class Walk:
                     self.parts.append(Part(f"{path}.{name}", Location(name, base, name), member))
                     self._visit(f"{path}.{name}", member, depth)
 
-    def _random(self, path: str, source: Any, depth: int) -> None:
-        self.parts.append(Part(path, source, _state_of(source)))
-
     def _instance(self, path: str, value: Any, depth: int) -> None:
         cls = type(value)
         if cls.__name__ == "JitFunction" and cls.__module__.startswith("autojit."):
@@ -187,23 +182,24 @@ class Walk:
 class _Slot(Location):
     """A slot of an object, whatever its class does when it is assigned to."""
 
-    def write(self, value: Any) -> None:
+    def write(self, value: object) -> None:
         object.__setattr__(self.holder, self.key, value)
 
 
 RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
+RandomSource = random.Random | np.random.Generator | np.random.RandomState
 _VISITS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (Tensor, Walk._tensor),
-    (np.ndarray, Walk._array),
+    (np.ndarray, lambda walk, path, array, depth: walk.parts.append(Part(path, array, array.copy(order="K")))),
     (dict, Walk._dict),
     ((list, deque), Walk._sequence),
-    (set, Walk._set),
+    (set, lambda walk, path, items, depth: walk.parts.append(Part(path, items, set(items)))),
     (CellType, Walk._cell),
     (MethodType, Walk._method),
     (functools.partial, Walk._partial),
     (FunctionType, Walk._function),
     (type, Walk._class),
-    (RANDOM, Walk._random),
+    (RANDOM, lambda walk, path, source, depth: walk.parts.append(Part(path, source, _state_of(source)))),
     (ModuleType, lambda *_: None),
 )
 
@@ -212,7 +208,7 @@ GENERATOR: list[tuple[str, Any]] = [("the default generator", default_generator)
 """What every call may reach and other threads may move on meanwhile."""
 
 
-def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def world_of(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> list[tuple[str, Any]]:
     """The roots of a call: its arguments, the function, and Python's sources of random numbers."""
     roots: list[tuple[str, Any]] = [(f"argument {k}", value) for k, value in enumerate(args)]
     roots += [(f"argument {name}", value) for name, value in kwargs.items()]
@@ -220,7 +216,7 @@ def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     return [*roots, ("random", random._inst), ("numpy.random", np.random.mtrand._rand)]
 
 
-def _state_of(source: Any) -> Any:
+def _state_of(source: RandomSource) -> Any:
     if isinstance(source, random.Random):
         return source.getstate()
     return source.bit_generator.state if isinstance(source, np.random.Generator) else source.get_state(legacy=False)
@@ -269,12 +265,8 @@ class Saved:
             value, content = part.value, part.content
             if isinstance(value, dict):
                 _restore_dict(value, content)
-            elif isinstance(value, list):
-                if len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True)):
-                    list.__setitem__(value, slice(None), content)
-            elif isinstance(value, deque | set):
-                value.clear()
-                value.extend(content) if isinstance(value, deque) else value.update(content)
+            elif isinstance(value, list | deque | set):
+                fill(value, content)
             elif isinstance(value, CellType):
                 value.cell_contents = content
             elif isinstance(value, Location):
@@ -290,7 +282,7 @@ class Saved:
 
 
 class _SavedTensor:
-    def __init__(self, t: Tensor, content: Any) -> None:
+    def __init__(self, t: Tensor, content: object) -> None:
         self.t = t
         self.content = content
         self.slots = [(name, getattr(t, name)) for name in SLOTS]
@@ -332,7 +324,7 @@ def _restore_dict(table: dict[Any, Any], content: dict[Any, Any]) -> None:
             table[key] = value  # an option of an optimiser has a slot that follows it
 
 
-def _restore_random(source: Any, content: Any) -> None:
+def _restore_random(source: RandomSource, content: Any) -> None:
     if isinstance(source, random.Random):
         source.setstate(content)
     elif isinstance(source, np.random.Generator):

@@ -248,7 +248,8 @@ def matched(value: object, _: None) -> Any:
     observer = active.observer
     if observer is not None:
         observer.arrays.refuse("a pattern", value)
-        observer.contents.matched(value)
+        if id(value) in observer.outside:
+            observer.contents.instance(value)
     return value
 
 
@@ -335,5 +336,3 @@ _functions = {k: f for k, f in globals().items() if type(f) is FunctionType and 
 HOOKS = {name: function for name, function in _functions.items() if name[0] != "_"}
 for _hook in _functions.values():
     relay(_hook)  # messages speak of the function that is read or called
-
-__all__ = ["HOOKS", "PLAIN", "active"]

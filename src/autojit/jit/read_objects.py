@@ -34,7 +34,7 @@ def _root(name: str) -> str:
     return found.group() if found else name
 
 
-def _line(root: str, guards: Sequence[Guard], value: Any) -> str:
+def _line(root: str, guards: Sequence[Guard], value: object) -> str:
     told = _described(value)
     if told is not None:
         return f"{root}: {told}"
@@ -63,7 +63,7 @@ def _number(things: Sequence[Any], what: str) -> str:
     return f"{len(things)} {what}{'s' * (len(things) != 1)}"
 
 
-def _object(function: Any, root: str) -> Any:
+def _object(function: object, root: str) -> Any:
     """What a name of the function's means now: itself, its object, a closure variable or a global."""
     bound = own(function, "__self__", None)
     if root == "self" and bound is not None:

@@ -95,7 +95,7 @@ def entered_value(value: Any) -> Any:
     return found.within(0.0, found.span.high) if type(value) is Count and isinstance(found, TracedNumber) else found
 
 
-def left_in(observer: Observer, value: Any, given: Any, entered: tuple[Sequence[Any], TreeSpec]) -> Any:
+def left_in(observer: Observer, value: object, given: Any, entered: tuple[Sequence[Any], TreeSpec]) -> Any:
     """What a place is given that holds ``value`` at the end; it held ``given``, which consisted of ``entered``."""
     leaves, tree = flatten(given)
     is_changed = tree != entered[1] or not all(map(is_, leaves, entered[0]))
@@ -130,8 +130,8 @@ def alone_in(location: Location, others: Sequence[Location], observer: Observer)
     return Guard(f"whether {location.name}, which the step changes, is in other places", is_elsewhere, False)
 
 
-def _leaving(value: Any, given: Any) -> Any:
-    is_made = isinstance(value, Tensor) and value._array is None
-    if is_made and type(value) not in (Tensor, TracedArray) and value is not given:
+def _leaving(value: object, given: object) -> Any:
+    is_plain = value is given or type(value) in (Tensor, TracedArray)
+    if isinstance(value, Tensor) and value._array is None and not is_plain:
         return Remade(type(value), value._requires_grad, value.detach())
     return value

@@ -12,18 +12,19 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from operator import itemgetter
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.epoch import note_switch
 from autojit.core.wrapping import own
-from autojit.jit.guards import ClassGuard
-from autojit.jit.observed_functions import is_own_class, is_user_code
+from autojit.jit.guards import WordsGuard
+from autojit.jit.observed_functions import is_own_class, is_users
 from autojit.jit.traced_math import untraced
 from autojit.runtime.entry_spec import MISSING, DictGuard
+from autojit.runtime.object_layout import type_version
 
 if TYPE_CHECKING:
-    from autojit.jit.observer import Observer
+    from autojit.jit.observed_objects import ObservedObjects
 
 _CODE = object()  # the key of "the functions in a class"
 _SWITCH = "what autojit's modules hold"
@@ -35,7 +36,7 @@ _first: dict[Place, Any] = {}  # what was there
 class _Module(ModuleType):
     """A module of the package; reading from it is as before."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         _note(self, name, value)
         super().__setattr__(name, value)
 
@@ -44,7 +45,7 @@ class _Module(ModuleType):
         super().__delattr__(name)
 
 
-def _note(module: ModuleType, name: str, value: Any) -> None:
+def _note(module: ModuleType, name: str, value: object) -> None:
     held, place = vars(module).get(name, MISSING), (module.__name__, name)
     if held is MISSING or held is value or name.startswith("_"):
         return  # modules are given new names as they are imported; private ones are nobody's to replace
@@ -63,7 +64,7 @@ def _set(wanted: tuple[tuple[Place, Any], ...]) -> None:
 _watched = 0  # how many modules there were when they were looked through
 
 
-def watch(observer: Observer) -> None:
+def watch(observer: ObservedObjects) -> None:
     """From now on assignments to names of the package are seen; what has been assigned is observed."""
     global _watched
     if len(sys.modules) != _watched:
@@ -76,14 +77,14 @@ def watch(observer: Observer) -> None:
             observer.enter(value, name)
 
 
-def note_name(observer: Observer, module: ModuleType, name: str, where: str) -> None:
+def note_name(observer: ObservedObjects, module: ModuleType, name: str, where: str) -> None:
     """Guard what a library's module holds under a name; the package's own modules count what is assigned."""
     if module.__name__.partition(".")[0] != "autojit":
         table, read = vars(module), partial(untraced, module, name)
         observer.note(table, name, where, read, read(), DictGuard(table, name, read()))
 
 
-def note_class(observer: Observer, cls: type) -> None:
+def note_class(observer: ObservedObjects, cls: type) -> None:
     """Guard the code that the package gives a class, which may be a user's class made from one of its own."""
     is_plain = type(cls).__hash__ is type.__hash__  # else a metaclass says which classes are one, or have no hash
     found = _first_own(cls) if is_plain else _first_own.__wrapped__(cls)
@@ -91,10 +92,10 @@ def note_class(observer: Observer, cls: type) -> None:
         return
     read: Callable[[], Any] = lambda: _code_in(found)
     held = read()
-    observer.note(found, _CODE, f"code of {found.__name__}", read, held, ClassGuard(found))
+    observer.note(found, _CODE, f"code of {found.__name__}", read, held, WordsGuard(found, type_version))
     for value in held:
         function = own(value, "__func__", value)
-        if isinstance(function, FunctionType) and is_user_code(function.__code__, function.__globals__):
+        if is_users(function):
             observer.enter(function, function.__name__)
 
 

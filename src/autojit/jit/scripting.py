@@ -54,7 +54,7 @@ def script(obj: Callable[..., Any]) -> Any:
     return jit(obj)
 
 
-def trace(func: Callable[..., Any], example_inputs: Any = ()) -> Any:
+def trace(func: Callable[..., Any], example_inputs: object = ()) -> Any:
     """``jit(func)``, called once with the examples (a tensor or a tuple) so that later calls run compiled.
 
     Example:
@@ -69,7 +69,7 @@ def trace(func: Callable[..., Any], example_inputs: Any = ()) -> Any:
 
 
 @declared(method=False)
-def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+def fork(func: Callable[..., Any], *args: object, **kwargs: object) -> Future:
     """Call a function; ``wait`` gives its result.
 
     Example:
@@ -86,7 +86,7 @@ def wait(future: Future) -> Any:
     return future.wait()
 
 
-def ignore(drop: Any = False, **options: Any) -> Any:
+def ignore(drop: object = False, **options: object) -> Any:
     """A decorator that changes nothing: there is no other language that a function would have to be kept out of.
 
     Example:
@@ -125,17 +125,17 @@ def is_tracing() -> bool:
     return state.trace is not None
 
 
-def annotate(the_type: Any, the_value: Any) -> Any:
+def annotate(the_type: object, the_value: object) -> Any:
     """The value; types of values are their own."""
     return the_value
 
 
-def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+def freeze(mod: object, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> Any:
     """The compiled layer as it is: its parameters are read from where they are."""
     return mod
 
 
-def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+def optimize_for_inference(mod: object, other_methods: list[str] | None = None) -> Any:
     """The compiled layer as it is."""
     return mod
 

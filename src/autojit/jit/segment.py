@@ -234,8 +234,7 @@ class Segment:
         if self.is_careful:
             array = self.scratch.setdefault(index, _scratch(array))
         executable = self._made[1]
-        layout = executable.layout
-        executable.set_pointer(layout.output(self.n_free + index), data_address(array))
+        executable.set_pointer(executable.n_inputs + self.n_free + index, data_address(array))
 
     # -- running
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from operator import is_
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.tensor.node import RemovableHandle
 from autojit.tensor.state import RemovedHook, set_layers, set_trace, state
 from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.jit.trace import Trace
 
 
 class Snapshot:
@@ -71,7 +74,7 @@ class Snapshot:
         if t.is_leaf:
             self._flags.append((t, t._requires_grad))
 
-    def check(self, rebinding: Rebinding | None, call: Call, result: Any) -> None:
+    def check(self, rebinding: Rebinding | None, call: Call, result: object) -> None:
         """After the function has run: whether its steps have all the arguments and results that they need.
 
         Raises:
@@ -147,7 +150,7 @@ class Snapshot:
             self.observer.defer(partial(put_switch, name), value)
         self._put_switches()
 
-    def _is_made_container(self, location: Location, value: Any, before: Any) -> bool:
+    def _is_made_container(self, location: Location, value: object, before: object) -> bool:
         """Whether a place gets a container to which the step gives no part of what was in the place.
 
         It is one object, which later calls may add to: as data of the step it would be another one after each of them.
@@ -157,7 +160,7 @@ class Snapshot:
         read, holder = self.observer.places_read, id(location.holder)
         return not _is_nest(before) or not (location.identity in read or (holder, WHOLE) in read)
 
-    def _is_new(self, key: Any) -> bool:
+    def _is_new(self, key: object) -> bool:
         """Whether a key, or an object in it, is another one in every run of the function."""
         if is_a(key, tuple):
             return any(map(self._is_new, key))
@@ -206,7 +209,7 @@ class Snapshot:
             raise refused
         return list(found.values())
 
-    def leave(self, trace: Any) -> None:
+    def leave(self, trace: Trace) -> None:
         """The capture ends: what the function has changed is as it was, and the thread is in no capture any more.
 
         Raises:
@@ -295,7 +298,7 @@ def _is_untouched(table: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
     return same_keys and all(map(is_, table.values(), before.values()))
 
 
-def _is_traced(value: Any) -> bool:
+def _is_traced(value: object) -> bool:
     return any(isinstance(leaf, Tensor) and leaf._array is None for leaf in flatten(value)[0])
 
 
@@ -315,11 +318,11 @@ def _array_replaced(location: Location) -> TraceError:
     )
 
 
-def _is_nest(value: Any) -> bool:
+def _is_nest(value: object) -> bool:
     return taken_apart(value) is not None
 
 
-def _is_data(value: Any) -> bool:
+def _is_data(value: object) -> bool:
     """Whether a step can take a value in and give it out: nests of tensors, numbers and constants."""
     leaves, _ = flatten(value)
     return value is MISSING or all(

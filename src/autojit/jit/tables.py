@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,11 @@ class Tables:
 
     if TYPE_CHECKING:
 
-        def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None: ...
-        def changing(self, container: Any, key: Any, change: Callable[[Any], None]) -> None: ...
-        def asked_for(self, container: Any, item: Any) -> bool | None: ...
+        def whole(self, value: object, deep: bool = True, depth: int = 0) -> None: ...
+        def changing(self, container: object, key: object, change: Callable[[Any], None]) -> None: ...
+        def asked_for(self, container: object, item: object) -> bool | None: ...
 
-    def key_of(self, table: Any, key: Any, where: str) -> Any:
+    def key_of(self, table: dict[Any, Any], key: object, where: str) -> Any:
         """What ``dict.__getitem__`` gives, whatever ``table[key]`` may run; ``where``: what messages call it."""
         observer = self.observer
         observer.used_as_key(key)
@@ -48,16 +48,16 @@ class Tables:
         self._note_key(table, key, where, value)
         return observer.enter(value, where)
 
-    def _default(self, table: Any, key: Any, where: str) -> Any:
+    def _default(self, table: dict[Any, Any], key: object, where: str) -> Any:
         """What a dictionary without a key gives for it; it may keep that."""
-        if getattr(type(table), "__missing__", None) is defaultdict.__missing__:
+        if is_a(table, defaultdict) and type(table).__missing__ is defaultdict.__missing__:
             return self.missing(table, key)
         value = dict.__getitem__(table, key)
         if dict.__contains__(table, key):
             self.observer.note_write(Location(where, table, key), MISSING)
         return value
 
-    def missing(self, table: Any, key: Any) -> Any:
+    def missing(self, table: defaultdict[Any, Any], key: object) -> Any:
         """``defaultdict.__missing__``."""
         self._note_factory(table)
         if table.default_factory is None:
@@ -66,29 +66,29 @@ class Tables:
         self._set(table, key, value)
         return value
 
-    def _note_factory(self, table: Any) -> None:
+    def _note_factory(self, table: object) -> None:
         if is_a(table, defaultdict):
             name = f"{self.observer.name_of(table)}.default_factory"
             self.observer.note(table, FACTORY, name, lambda: table.default_factory, table.default_factory)
             self.observer.observe(table.default_factory)
 
-    def _note_key(self, table: Any, key: Any, where: str, value: Any) -> None:
+    def _note_key(self, table: dict[Any, Any], key: object, where: str, value: object) -> None:
         if is_a(key, NAMING):
             self.observer.note_key(table, key, where, value)
         else:
             self.whole(table, deep=False)
 
-    def get(self, table: Any, key: Any, default: Any = None) -> Any:
+    def get(self, table: dict[Any, Any], key: object, default: object = None) -> Any:
         """``table.get(key, default)``."""
         if self.asked_for(table, key) is None:  # all of it has been read
             return dict.get(table, key, default)
         return self.held(table, key) if dict.__contains__(table, key) else default
 
-    def held(self, table: Any, key: Any) -> Any:
+    def held(self, table: dict[Any, Any], key: object) -> Any:
         """``dict.__getitem__(table, key)``."""
         return self.key_of(table, key, f"{self.observer.name_of(table)}[{shown_key(key)}]")
 
-    def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
+    def by_items(self, table: dict[Any, Any], name: str) -> Callable[..., Any] | None:
         """A method in C of a dictionary that changes it, item by item; None: it has no other form."""
         changes: dict[str, Callable[..., Any]] = {
             "__setitem__": self._set,
@@ -102,25 +102,25 @@ class Tables:
             return None  # a user's way to store
         return partial(changes[name], table)
 
-    def _set(self, table: Any, key: Any, value: Any) -> None:
+    def _set(self, table: dict[Any, Any], key: object, value: object) -> None:
         self.changing(table, key, lambda k: table.__setitem__(k, value))
 
-    def _delete(self, table: Any, key: Any) -> None:
+    def _delete(self, table: dict[Any, Any], key: object) -> None:
         kind = OrderedDict if is_a(table, OrderedDict) else dict
         self.changing(table, key, lambda k: kind.__delitem__(table, k))
 
-    def _update(self, table: Any, *args: Any, **kwargs: Any) -> None:
+    def _update(self, table: dict[Any, Any], *args: object, **kwargs: object) -> None:
         for key, value in dict(*args, **kwargs).items():
             self._set(table, key, value)
 
-    def _setdefault(self, table: Any, key: Any, default: Any = None) -> Any:
+    def _setdefault(self, table: dict[Any, Any], key: object, default: object = None) -> Any:
         self.asked_for(table, key)
         if dict.__contains__(table, key):
             return self.held(table, key)
         self._set(table, key, default)
         return default
 
-    def _pop(self, table: Any, key: Any, *default: Any) -> Any:
+    def _pop(self, table: dict[Any, Any], key: object, *default: object) -> Any:
         self.asked_for(table, key)
         if default and not dict.__contains__(table, key):
             return default[0]
@@ -128,20 +128,20 @@ class Tables:
         self._delete(table, key)
         return value
 
-    def count(self, table: Any, items: Any) -> None:
+    def count(self, table: dict[Any, Any], items: Iterable[object]) -> None:
         """``Counter.update``."""
         for item in items:
             self._set(table, item, self.get(table, item, 0) + 1)
 
 
-def digits(key: Any) -> Any:
+def digits(key: object) -> Any:
     """A key as the dictionary holds it: of an open size, or of a number of the step, its digits."""
     if type(key) is tuple:
         return tuple(map(digits, key))
     return operator.index(key) if is_a(key, SymbolicSize) else key.concrete() if is_a(key, TracedNumber) else key
 
 
-def shown_key(key: Any) -> str:
+def shown_key(key: object) -> str:
     """A key in a message."""
     return repr(key) if is_a(key, PRIMITIVES) else type(key).__name__
 
@@ -153,7 +153,7 @@ def settle_digits(items: set[Any]) -> None:
         set.add(items, digits(item))
 
 
-def by_expressions(method: Callable[..., Any], *args: Any) -> Any:
+def by_expressions(method: Callable[..., Any], *args: object) -> Any:
     """A set's method of sizes as they are: nothing is asked about the call at hand."""
     if not any(map(has_size, flatten(args)[0])):
         return method(*args)
@@ -161,7 +161,7 @@ def by_expressions(method: Callable[..., Any], *args: Any) -> Any:
         return method(*args)
 
 
-def has_size(key: Any) -> bool:
+def has_size(key: object) -> bool:
     """Whether a key is an open size, or has one in it."""
     return any(map(has_size, key)) if type(key) is tuple else is_a(key, SymbolicSize)
 

@@ -20,6 +20,8 @@ from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, layout_of, storage_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from autojit.ir.graph import Value
     from autojit.jit.outside_arrays import ArraysMet
 
@@ -89,22 +91,19 @@ class TraceTaken:
             if known.is_of(memory) and known.value is value and (shown := known.shown()) is not None:
                 known.is_open = True
                 return shown
-        self._note_others(memory)
+        if any(known.is_of(memory) and known.is_held() for known in self.taken):
+            self.note_uncompiled(f"several NumPy arrays of one tensor share memory; {_FIX}")
         shown, owner = _laid_as(layout_of(t), found)
         known = _Taken(owner, weakref.ref(shown), owner.copy(order="K"), value, weakref.ref(memory), memory.array,
                        self._is_outside(memory), not shown.flags.writeable)  # fmt: skip
         self.taken.append(known)
         return shown
 
-    def _note_others(self, memory: Storage) -> None:
-        if any(known.is_of(memory) and known.is_held() for known in self.taken):
-            self.note_uncompiled(f"several NumPy arrays of one tensor share memory; {_FIX}")
-
     def _is_outside(self, memory: Storage) -> bool:
         given = (*self.arguments, *self.gradients_given, *self.arrays)
         return memory.array is not None or any(t._storage is not None and t._storage.memory is memory for t in given)
 
-    def note_shown(self, array: Any) -> None:
+    def note_shown(self, array: object) -> None:
         """A tensor is made on the memory of an array: note it if that is the memory of another tensor."""
         if any(known.is_seen() and np.may_share_memory(known.owner, array) for known in self.taken):
             self.note_uncompiled(f"a tensor is made on a NumPy array that shares the memory of another; {_FIX}")
@@ -144,7 +143,7 @@ class TraceTaken:
             self.note_uncompiled(f"the step leaves a NumPy array of an expanded tensor, which is read-only; {_FIX}")
 
 
-def _laid_as(layout: Any, found: Any) -> tuple[Any, Any]:
+def _laid_as(layout: NDArray[Any], found: NDArray[Any]) -> tuple[Any, Any]:
     """(a copy laid out in its memory like the tensor, an array that has that memory)."""
     used = [(n, *steps) for n, *steps in zip(found.shape, layout.strides, found.strides, strict=True) if n > 1]
     if not found.size or all(step == there for _, step, there in used):
@@ -159,7 +158,7 @@ def _laid_as(layout: Any, found: Any) -> tuple[Any, Any]:
     return shown, owner
 
 
-def _bytes_of(array: Any) -> Any:
+def _bytes_of(array: NDArray[Any]) -> Any:
     """The bytes of the elements of an array that has no gaps, in words if it can be."""
     return array.ravel(order="K").view(np.uint8 if array.nbytes % 8 else np.uint64)
 
@@ -176,6 +175,3 @@ def _references(known: _Taken) -> int:
 
 
 _OWN = _own_references()
-
-
-__all__ = ["TraceTaken"]

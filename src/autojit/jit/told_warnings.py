@@ -73,11 +73,19 @@ class ToldWarnings:
         self._observer = observer
         self._first = _Filters.now()
 
-    def warn(self, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **options: Any) -> None:
+    def warn(
+        self,
+        message: object,
+        category: type[Warning] | None = None,
+        stacklevel: int = 1,
+        source: Any = None,
+        *,
+        skip_file_prefixes: tuple[str, ...] = (),
+    ) -> None:
         """``warnings.warn``, called by the captured function."""
         found = _Filters.now()
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
-        about = _about(sys._getframe(1), stacklevel, options.get("skip_file_prefixes", ()))
+        about = _about(sys._getframe(1), stacklevel, skip_file_prefixes)
         if (found.show != self._first.show and found.records()) or _is_error(found.filters, message, kind, about):
             place = about if isinstance(about, Place) else _outside(about)
             warnings.warn_explicit(at_once(message), kind, *place, source)
@@ -93,7 +101,7 @@ class ToldWarnings:
         return True
 
 
-def issue(about: Place | int, kind: Any, filters: _Filters | None, message: Any) -> None:
+def issue(about: Place | int, kind: type[Warning], filters: _Filters | None, message: Warning | str) -> None:
     """Warn, under the filters that the step has set."""
     place = about if isinstance(about, Place) else _outside(about)
     with nullcontext() if filters is None else warnings.catch_warnings():
@@ -102,7 +110,7 @@ def issue(about: Place | int, kind: Any, filters: _Filters | None, message: Any)
         warnings.warn_explicit(message, kind, *place)
 
 
-def _is_error(filters: tuple[Any, ...], message: Any, kind: Any, about: Place | int) -> bool:
+def _is_error(filters: tuple[Any, ...], message: object, kind: type[Warning], about: Place | int) -> bool:
     """Whether the first filter that fits makes an error of it."""
     for action, text, category, module, line in filters:
         if issubclass(kind, category) and (text is None or text.match(str(at_once(message)))):
@@ -144,6 +152,3 @@ def _place(frame: FrameType) -> Place:
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     return Place(frame.f_code.co_filename, frame.f_lineno, names.get("__name__", "<string>"), registry)
-
-
-__all__ = ["ToldWarnings", "issue"]

@@ -26,7 +26,7 @@ from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.records import record
 from autojit.core.size_expressions import Expression, symbol
-from autojit.core.source import SourceLocation, here, here_inside
+from autojit.core.source import SourceLocation, here
 from autojit.history.saved import accumulator_of
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
@@ -109,7 +109,7 @@ class Trace(
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
         if late_interrupts.kept is not None:
             late_interrupts.poll()  # a function that loops for ever is stopped here
-        place = here_inside() if place is None else place
+        place = here(is_inside=True) if place is None else place
         if self.taken:
             self.look_at_taken()
         if may_raise(op, values):
@@ -131,7 +131,9 @@ class Trace(
             value = self.builder.input(array_type(array))
             self.known[value] = array
             wanted = owner is not None and owner._requires_grad
-            found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
+            found = self.state[id(array)] = StateEntry(
+                storage, array, value, value, here(is_inside=True), owner, wanted
+            )
         elif owner is not None and owner._array is array and self._was_met_by_alias(found, owner):
             found.owner, found.storage, found.requires_grad = owner, storage, owner._requires_grad
         found.meet(way)

@@ -96,11 +96,11 @@ def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | N
         return TracedNumber(x.trace, rule.function(x.as_operand().to(float64)), float, values)
 
 
-def _is_traced(x: Any) -> bool:
+def _is_traced(x: object) -> bool:
     return isinstance(x, TracedNumber) or is_symbolic(x) or (isinstance(x, Tensor) and x._array is None)
 
 
-def _number(x: Any) -> Any:
+def _number(x: object) -> Any:
     """An open size, or a tensor of one element, as a number that a step computes."""
     if is_symbolic(x):
         assert state.trace is not None
@@ -122,7 +122,7 @@ def _instead(original: Callable[..., Any], count: int, ours: Callable[..., Any])
 def _of_number(original: Callable[..., Any], function: Callable[[TracedNumber], Any]) -> Callable[..., Any]:
     """A function or a question of one number, which ``function`` computes in a step."""
 
-    def ours(x: Any) -> Any:
+    def ours(x: object) -> Any:
         x = _number(x)
         return function(x) if isinstance(x, TracedNumber) else original(x)
 
@@ -150,7 +150,7 @@ def _choice(original: Callable[..., Any], relation: str) -> Callable[..., Any]:
     """``min`` or ``max`` of numbers of one kind: chosen in the step, where ``if`` would split it."""
 
     @functools.wraps(original)
-    def replaced(*values: Any, **options: Any) -> Any:
+    def replaced(*values: object, **options: object) -> Any:
         is_traced = TracedNumber in map(type, values)
         if is_traced and len(values) > 1 and not options and len({_kind(v) for v in values} | {None}) == 2:
             return functools.reduce(lambda a, b: _chosen(a, b, relation), values)
@@ -159,7 +159,7 @@ def _choice(original: Callable[..., Any], relation: str) -> Callable[..., Any]:
     return replaced
 
 
-def _kind(x: Any) -> Any:
+def _kind(x: object) -> Any:
     if isinstance(x, TracedNumber):
         return x.kind
     return type(x) if type(x) in (int, float) else object()
@@ -187,7 +187,7 @@ def _length(original: Callable[[Any], int]) -> Callable[..., Any]:
     """``len``, which as C code would take the digits of a length that is open."""
 
     @functools.wraps(original)
-    def replaced(x: Any, /) -> int:
+    def replaced(x: object, /) -> int:
         if isinstance(x, Tensor) and type(x).__len__ is Tensor.__len__:
             return x.__len__()
         return original(x)
@@ -287,7 +287,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _array_ufunc(self: TracedNumber, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+def _array_ufunc(self: TracedNumber, ufunc: np.ufunc, method: str, *inputs: Any, **options: object) -> Any:
     """A NumPy function of numbers, some of them traced; with arrays the digits are used."""
     name = _OF_ARRAYS.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and not options and not any(isinstance(x, np.ndarray) and x.ndim for x in inputs):

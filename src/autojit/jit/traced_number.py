@@ -30,6 +30,8 @@ from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from autojit.jit.trace import Trace
 
 WHEN_MADE: list[Callable[[], None]] = []
@@ -113,7 +115,7 @@ class TracedNumber:
         """``function`` of another operand and this one, whose digits count unless the other is a tensor."""
         return function(other, self._beside(other) if isinstance(other, Tensor) else self.concrete())
 
-    def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
+    def _combine(self, other: object, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):
             mine = self._beside(other)
             return function(other, mine) if swapped else function(mine, other)
@@ -139,7 +141,7 @@ class TracedNumber:
             span = exact(self.trace, function.__name__, a, b, found, spans, span)
         return TracedNumber(self.trace, found, wide, span)
 
-    def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+    def _compare(self, other: object, function: Callable[[Any, Any], Any]) -> Any:
         if isinstance(other, Tensor):
             return function(self._beside(other), other)
         if isinstance(other, _OTHERS) and function not in (operator.eq, operator.ne):
@@ -273,10 +275,10 @@ class TracedNumber:
     def __format__(self, spec: str) -> str:
         return format(self.concrete(), spec)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.asarray(self.concrete(), dtype)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return self.kind, (self.concrete(),)
 
     def __getattr__(self, name: str) -> Any:
@@ -299,7 +301,7 @@ def span_of(x: Any) -> Range:
     return ANY if is_symbolic(x) or x != x else Range(float(x), float(x))
 
 
-def _operand(x: Any, kind: type) -> Any:
+def _operand(x: object, kind: type) -> Any:
     if is_symbolic(x):
         assert state.trace is not None
         x = state.trace.size_number(x)
@@ -311,10 +313,10 @@ def _operand(x: Any, kind: type) -> Any:
 def _arithmetic(name: str, kind: type | None = None) -> None:
     function = getattr(operator, name)
 
-    def forward(self: TracedNumber, other: Any) -> Any:
+    def forward(self: TracedNumber, other: object) -> Any:
         return self._combine(other, function, kind, swapped=False)
 
-    def reflected(self: TracedNumber, other: Any) -> Any:
+    def reflected(self: TracedNumber, other: object) -> Any:
         return self._combine(other, function, kind, swapped=True)
 
     setattr(TracedNumber, f"__{name}__", forward)
@@ -350,7 +352,7 @@ def _on_digits(name: str) -> None:
 def _on_bits(name: str, function: Callable[[Any, Any], Any]) -> None:
     """Operators of ints: with a plain int that is not negative as arithmetic where it is, else of the digits."""
 
-    def forward(self: TracedNumber, other: Any) -> Any:
+    def forward(self: TracedNumber, other: object) -> Any:
         if isinstance(other, Tensor):
             return function(self._beside(other), other)
         if self.kind is int and type(other) is int and other >= 0:
@@ -362,7 +364,7 @@ def _on_bits(name: str, function: Callable[[Any, Any], Any]) -> None:
                 return operator.mod(self, other + 1)
         return function(self.concrete(), other.concrete() if isinstance(other, TracedNumber) else other)
 
-    def reflected(self: TracedNumber, other: Any) -> Any:
+    def reflected(self: TracedNumber, other: object) -> Any:
         return forward(self, other) if name == "and" and type(other) is int else self._behind(other, function)
 
     setattr(TracedNumber, f"__{name}__", forward)
@@ -380,12 +382,12 @@ _POWER = "__pow__"
 _power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
 
 
-def _power(self: TracedNumber, exponent: Any, modulus: Any = None) -> Any:
+def _power(self: TracedNumber, exponent: object, modulus: object = None) -> Any:
     """``self ** exponent`` where its type does not depend on the digits: a float to a whole power, or not negative."""
     if modulus is not None:
         return pow(self.concrete(), exponent, modulus)
     is_whole = type(exponent) is int and exponent >= 0
-    if self.kind is int and is_whole:
+    if self.kind is int and isinstance(exponent, int) and is_whole:
         span = power(self.span.magnitude(), span_of(exponent))
         if fits(span):
             return _raised(self, exponent, int)
@@ -399,7 +401,7 @@ def _power(self: TracedNumber, exponent: Any, modulus: Any = None) -> Any:
     return _power_by_digits(self, exponent)
 
 
-def _raised(self: TracedNumber, exponent: Any, kind: type) -> TracedNumber:
+def _raised(self: TracedNumber, exponent: float, kind: type) -> TracedNumber:
     self._check()
     with grad_mode(False):
         found = self.tensor.to(int64 if kind is int else float64) ** exponent

@@ -25,7 +25,7 @@ from autojit.jit.call import CompiledCall
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.eager_mode import set_modes
 from autojit.jit.followed_tensors import root_array
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard
+from autojit.jit.guards import Guard, WordsGuard
 from autojit.jit.histories import nodes_from
 from autojit.jit.line_by_line import GivenUp, LineByLine
 from autojit.jit.observed_functions import is_user_class
@@ -214,38 +214,38 @@ class _OfBackward(Observer):
         self.before = before
         self.outside.update((key, value) for key, value in before.items() if is_a(value, (*CONTAINERS, CellType)))
 
-    def enter_part(self, part: Any) -> None:
+    def enter_part(self, part: object) -> None:
         """A hook, or the node of a custom function, from which users' code is reached."""
         self.enter(part, _name_of(part))
         if isinstance(part, BackwardCFunction):
             self.enter(part._forward_cls)
             self.enter(part._forward_cls.user_backward())
 
-    def is_made_inside(self, function: Any) -> bool:
+    def is_made_inside(self, function: object) -> bool:
         """No function: those that the step has made serve for all passes."""
         return False
 
-    def meet(self, *values: Any) -> None:
+    def meet(self, *values: object) -> None:
         """Objects are used which may be known from the step's capture alone."""
         for value in values:
             if id(value) not in self.outside and id(value) in self.before and type(value) not in PLAIN:
                 self.enter(value)
 
-    def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
+    def attribute(self, obj: object, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
         self.meet(obj)
         return super().attribute(obj, name, read)
 
-    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """What is drawn is another value at every pass: nothing is fetched for one that is given up."""
         raise GivenUp(_Drawn(f"reads what {own(function, '__qualname__', type(function).__name__)} gives"))
 
     draw_unless_of_tensors = draw
 
-    def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+    def changing_attribute(self, obj: object, name: str, change: Callable[[], None]) -> None:
         self.meet(obj)
         super().changing_attribute(obj, name, change)
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         self.meet(function, *arguments)
         return super().replacement(function, arguments)
 
@@ -256,7 +256,7 @@ class Reads:
     """
 
     def __init__(self, guards: Sequence[Guard]) -> None:
-        words = [g.native.words() if isinstance(g.native, ClassGuard | CodeGuard | TypeGuard) else [] for g in guards]
+        words = [g.native.words() if isinstance(g.native, WordsGuard) else [] for g in guards]
         self._read = [guard for guard, found in zip(guards, words, strict=True) if not found]
         self._by_words = [(guard, found) for guard, found in zip(guards, words, strict=True) if found]
 
@@ -327,7 +327,7 @@ def _leave(observer: Observer, snapshot: Snapshot) -> None:
         snapshot.restore_hooks()
 
 
-def _name_of(part: Any) -> str:
+def _name_of(part: object) -> str:
     if isinstance(part, BackwardCFunction):
         cls = part._forward_cls
         return f"{cls.__qualname__}.backward" if is_user_class(cls) else f"the backward of {cls.__name__}"

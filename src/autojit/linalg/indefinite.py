@@ -12,6 +12,8 @@ from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
+__all__ = ["ldl_factor", "ldl_factor_ex", "ldl_solve"]
+
 
 class LdlFactors(NamedTuple):
     """``L`` and ``D`` in one (LAPACK's packed form) and the pivots: negative ones in pairs for blocks of two rows."""

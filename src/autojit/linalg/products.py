@@ -22,6 +22,11 @@ from autojit.tensor import Tensor
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
+__all__ = [
+    "cond", "cross", "det", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm",
+    "slogdet", "vander", "vecdot", "vector_norm",
+]  # fmt: skip
+
 Dims = int | Sequence[int] | None
 
 

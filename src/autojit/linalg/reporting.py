@@ -21,6 +21,8 @@ from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
+__all__ = ["cholesky_ex", "inv_ex", "solve_ex"]
+
 
 class CholeskyWithInfo(NamedTuple):
     """The factor and per matrix 0, or the order of the first leading minor that is not positive."""

@@ -17,6 +17,8 @@ from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
+__all__ = ["householder_product", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "tensorinv", "tensorsolve"]
+
 
 class Lu(NamedTuple):
     """``A = P @ L @ U``."""
@@ -151,8 +153,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     if type_of(pivots).dtype is not int32:
         raise UsageError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32", {"pivots": pivots})
     if not left:
-        transposed: Tensor = lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
-        return transposed
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     shape = type_of(require_floating(LU, "lu_solve")).shape
     if shape[-1] != shape[-2]:
         raise ShapeError("linalg.lu_solve: LU must be batches of square matrices", {"LU": LU})
@@ -239,8 +240,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
             f"{prod(columns)} != {prod(rows)}",
             {"A": A},
         )
-    found: Tensor = inv(A.reshape(prod(rows), prod(rows))).reshape(*columns, *rows)
-    return found
+    return inv(A.reshape(prod(rows), prod(rows))).reshape(*columns, *rows)
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
@@ -264,5 +264,4 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
             f"but got {prod(unknowns)} != {size}",
             {"A": A, "B": B},
         )
-    found: Tensor = solve(moved.reshape(size, size), B.flatten()).reshape(unknowns)
-    return found
+    return solve(moved.reshape(size, size), B.flatten()).reshape(unknowns)

@@ -34,6 +34,8 @@ __all__ = [
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
+Axis = int | None
+Mask = Tensor | None
 
 
 def _converted(input: Tensor, dtype: DType | None, widens: bool = False) -> Tensor:
@@ -41,7 +43,7 @@ def _converted(input: Tensor, dtype: DType | None, widens: bool = False) -> Tens
     return cast(input, dtype or (int64 if widens and own.category < 2 else own))
 
 
-def _kept(input: Tensor, mask: Tensor | None, other: Any) -> Tensor:
+def _kept(input: Tensor, mask: Mask, other: Any) -> Tensor:
     """The operand with ``other`` where the mask leaves an element out."""
     if mask is None:
         return input
@@ -69,12 +71,7 @@ def _least(dtype: DType, greatest: bool = False) -> Any:
 
 
 def sum(
-    input: Tensor,
-    dim: Axes = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axes = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The sum over ``dim`` (all axes by default); 0 where nothing is kept."""
     x = _converted(input, dtype, widens=True)
@@ -82,12 +79,7 @@ def sum(
 
 
 def prod(
-    input: Tensor,
-    dim: Axes = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axes = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The product over ``dim``; 1 where nothing is kept."""
     x = _converted(input, dtype, widens=True)
@@ -97,25 +89,20 @@ def prod(
     return found
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The running sum along ``dim``."""
     x = _converted(input, dtype)
     return order.cumsum(_kept(x, mask, 0), dim, dtype=type_of(x).dtype)
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The running product along ``dim``."""
     x = _converted(input, dtype)
     return order.cumprod(_kept(x, mask, 1), dim, dtype=type_of(x).dtype)
 
 
 def amax(
-    input: Tensor,
-    dim: Axes = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axes = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The largest kept element over ``dim``; the dtype's least number where nothing is kept."""
     x = _converted(input, dtype)
@@ -123,12 +110,7 @@ def amax(
 
 
 def amin(
-    input: Tensor,
-    dim: Axes = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axes = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The smallest kept element over ``dim``; the dtype's greatest number where nothing is kept."""
     x = _converted(input, dtype)
@@ -136,12 +118,7 @@ def amin(
 
 
 def argmax(
-    input: Tensor,
-    dim: int | None = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axis = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The position of the largest kept element, in the operand's dtype as in torch."""
     x = _converted(input, dtype)
@@ -150,12 +127,7 @@ def argmax(
 
 
 def argmin(
-    input: Tensor,
-    dim: int | None = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axis = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The position of the smallest kept element, in the operand's dtype as in torch."""
     x = _converted(input, dtype)
@@ -163,7 +135,7 @@ def argmin(
     return cast(found, type_of(x).dtype)
 
 
-def _count(x: Tensor, mask: Tensor | None, axes: tuple[int, ...]) -> Tensor:
+def _count(x: Tensor, mask: Mask, axes: tuple[int, ...]) -> Tensor:
     """How many elements are kept over the axes, which stay with extent 1."""
     ones = _kept(full_like(x.detach(), 1, dtype=int64), mask, 0)
     return reduction.sum(ones, axes, True)
@@ -174,12 +146,7 @@ def _shaped(found: Tensor, axes: tuple[int, ...], keepdim: bool | None) -> Tenso
 
 
 def mean(
-    input: Tensor,
-    dim: Axes = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axes = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The mean over ``dim``; NaN where nothing is kept."""
     x = _converted(input, dtype)
@@ -189,12 +156,7 @@ def mean(
 
 
 def median(
-    input: Tensor,
-    dim: int = -1,
-    *,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The lower median along ``dim`` of floats; NaN where nothing is kept, or a NaN is."""
     x = _converted(input, dtype)
@@ -216,7 +178,7 @@ def var(
     correction: float | None = None,
     keepdim: bool | None = False,
     dtype: DType | None = None,
-    mask: Tensor | None = None,
+    mask: Mask = None,
 ) -> Tensor:
     """The variance over ``dim``: squares divided by the number of kept elements less ``correction`` (1 by default)."""
     if unbiased is not None and correction is not None:
@@ -243,7 +205,7 @@ def std(
     correction: int | None = None,
     keepdim: bool | None = False,
     dtype: DType | None = None,
-    mask: Tensor | None = None,
+    mask: Mask = None,
 ) -> Tensor:
     """The square root of ``var``."""
     spread = var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask)
@@ -257,7 +219,7 @@ def norm(
     *,
     keepdim: bool | None = False,
     dtype: DType | None = None,
-    mask: Tensor | None = None,
+    mask: Mask = None,
 ) -> Tensor:
     """The vector norm of order ``ord`` over ``dim``; 0 where nothing is kept."""
     x = _converted(input, dtype)
@@ -267,13 +229,7 @@ def norm(
 
 
 def normalize(
-    input: Tensor,
-    ord: float,
-    dim: int,
-    *,
-    eps: float = 1e-12,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The operand over its norm along ``dim``, at least ``eps``; 0 where the mask leaves out."""
     x = _converted(input, dtype)
@@ -281,28 +237,23 @@ def normalize(
     return elementwise.div(_kept(x, mask, 0), comparison.clamp(size, min=eps))
 
 
-def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The softmax along ``dim`` of the kept elements, 0 elsewhere; NaN where nothing is kept."""
     return _kept(_converted(input, dtype), mask, -math.inf).softmax(dim)
 
 
-def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The logarithm of ``softmax``."""
     return _kept(_converted(input, dtype), mask, -math.inf).log_softmax(dim)
 
 
-def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The softmax of the negated operand."""
     return (-_kept(_converted(input, dtype), mask, math.inf)).softmax(dim)
 
 
 def logsumexp(
-    input: Tensor,
-    dim: Axes = None,
-    *,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Tensor | None = None,
+    input: Tensor, dim: Axes = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """``log(sum(exp(x)))`` over ``dim``; minus infinity where nothing is kept."""
     x = _converted(input, dtype)
@@ -313,12 +264,7 @@ def logsumexp(
 
 
 def logaddexp(
-    input: Tensor,
-    other: Tensor,
-    *,
-    dtype: DType | None = None,
-    input_mask: Tensor | None = None,
-    other_mask: Tensor | None = None,
+    input: Tensor, other: Tensor, *, dtype: DType | None = None, input_mask: Mask = None, other_mask: Mask = None
 ) -> Tensor:
     """``log(exp(x) + exp(y))`` of what both masks keep; minus infinity where neither does."""
     x, y = _converted(input, dtype), _converted(other, dtype)

@@ -16,12 +16,12 @@ from functools import partial, wraps
 from types import FunctionType
 from typing import Any, ClassVar
 
-from autojit.core.dtypes import DType, bool_
+from autojit.core.dtypes import DType
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
 from autojit.core.sizes import agree, is_symbolic, seems_equal, surely_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, Rule, bind
+from autojit.ir.op import O, Op, Operands, Rule, bind, linear_jvp
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.loop_orders import settled
 
@@ -131,7 +131,8 @@ def _settled_rule(eager: Rule) -> Rule:
 class Elementwise(Op, abstract=True):
     """One output element from the operands' elements at the same (broadcast) position.
 
-    A subclass gives ``eager``, ``partials`` (or its own vjp and jvp) and ``lower(emit, *scalars) -> scalar``.
+    A subclass gives ``eager``, ``partials`` (or its own vjp and jvp) and ``lower(emit, *scalars) -> scalar``, unless
+    that is the emitter's method of the op's name.
     ``accepts`` restricts operand dtypes by kind; ``result_dtype`` maps the operand dtype to the result's.
     """
 
@@ -166,7 +167,7 @@ class Elementwise(Op, abstract=True):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         def cotangent(partial: Any) -> Callable[[], Any]:
-            return lambda: cotangent_product(y_bar, _conj(resolve(partial)))
+            return lambda: cotangent_product(y_bar, conjugate(resolve(partial)))
 
         return tuple(None if p is None else cotangent(p) for p in self.partials(primals, result))
 
@@ -175,8 +176,7 @@ class Elementwise(Op, abstract=True):
         for slope, x_dot in zip(self.partials(primals, result), tangents, strict=True):
             if slope is None or x_dot is None:
                 continue
-            term = _mul(resolve(slope), x_dot)
-            total = term if total is None else _add(total, term)
+            total = tangent_sum(total, _mul(resolve(slope), x_dot))
         return total
 
     def unbroadcast(self, x_bar: Any, x: Any) -> Any:
@@ -191,14 +191,14 @@ class Elementwise(Op, abstract=True):
         return bind(self, *aligned)
 
     def lower(self, emit: Any, *scalars: Any) -> Any:
-        raise NotImplementedError(self.name)
+        return getattr(emit, self.name)(*scalars)
 
 
 class Reindex(Op, abstract=True):
     """Every output element is one element of the only operand: ``y[i] = x[source_index(i)]``. Linear.
 
     ``source_index`` states the map; ``valid`` (for padding) lists (index, low, high) conditions under which the
-    element exists at all, else it is ``fill``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``:
+    element exists at all, else it is ``value``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``:
     base with the viewed elements replaced.
     """
 
@@ -208,9 +208,7 @@ class Reindex(Op, abstract=True):
     def valid(self, index: tuple[Index, ...], x: TensorType) -> tuple[tuple[Index, int, int], ...]:
         return ()
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else bind(self, x_dot)
+    jvp = linear_jvp
 
     def unview(self, base: O, piece: O) -> O:
         raise NotImplementedError(self.name)
@@ -229,8 +227,8 @@ class Reduction(Op, abstract=True):
         return bind(type(self)(tuple(a + 1 for a in self.axes)), x)
 
 
-class Source(Op, abstract=True):
-    """No operands. ``lower(emit, index)`` gives the element at an index."""
+class Constants(Op, abstract=True):
+    """No operands, and so no derivative."""
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return ()
@@ -240,6 +238,10 @@ class Source(Op, abstract=True):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         raise AssertionError("a source has no operands to batch")
+
+
+class Source(Constants, abstract=True):
+    """No operands. ``lower(emit, index)`` gives the element at an index."""
 
 
 class Structured(Op, abstract=True):
@@ -261,12 +263,6 @@ def is_expandable(shape: Shape, wanted: Shape) -> bool:
     return added >= 0 and all(n is m or seems_equal(n, 1) or seems_equal(n, m) for n, m in pairs)
 
 
-def slice_ends(starts: Sequence[int], shape: Shape, steps: Sequence[int]) -> tuple[int, ...]:
-    """Where slices of ``shape`` end that begin at ``starts``: behind their last element."""
-    spans = zip(starts, shape, steps, strict=True)
-    return tuple(start if seems_equal(n, 0) else start + (n - 1) * step + 1 for start, n, step in spans)
-
-
 def sum_to(x: O, shape: Shape) -> O:
     """Sum the axes that broadcasting ``shape`` to ``x`` added or stretched: the transpose of broadcasting."""
     if surely_equal(x.spec.shape, shape):
@@ -281,21 +277,34 @@ def _is_stretched(before: int, after: int) -> bool:
     return not surely_equal(before, after) and seems_equal(before, 1)
 
 
-def is_bool(x: O) -> bool:
-    """Whether an operand holds truth values."""
-    return x.spec.dtype is bool_
-
-
 def _mul(a: O, b: O) -> O:
     return bind(Op.registry["mul"](), a, b)
 
 
-def _add(a: O, b: O) -> O:
+def tangent_sum(a: Any, b: Any) -> Any:
+    """``a + b`` of tangents, or cotangents, of which None is zero."""
+    if a is None or b is None:
+        return a if b is None else b
     return bind(Op.registry["add"](), a, b)
 
 
-def _conj(x: O) -> O:
-    return bind(Op.registry["conj"](), x) if x.spec.dtype.kind == "complex" else x
+def product_jvp(self: Op, primals: Operands, result: O, tangents: Operands) -> Any:
+    """The ``jvp`` of an op that is linear in each of its two operands."""
+    (x, y), (x_dot, y_dot) = primals, tangents
+    by_x = None if x_dot is None else bind(self, x_dot, y)
+    return tangent_sum(by_x, None if y_dot is None else bind(self, x, y_dot))
+
+
+def tangent_difference(a: Any, b: Any) -> Any:
+    """``a - b`` of tangents, of which None is zero."""
+    if b is None:
+        return a
+    return bind(Op.registry["neg"](), b) if a is None else bind(Op.registry["sub"](), a, b)
+
+
+def conjugate(x: O) -> O:
+    """The complex conjugate; real operands are returned as they are."""
+    return bind(Op.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 
 def _lead(x: O, count: int) -> O:

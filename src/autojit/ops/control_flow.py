@@ -23,7 +23,7 @@ from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.base import EqualByText, Structured
 from autojit.ops.elementwise_arithmetic import where
-from autojit.ops.graph_op import as_tuple, batched_graph
+from autojit.ops.graph_op import as_tuple, batched_graph, one_or_all, placed
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
 
@@ -46,9 +46,6 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
     def may_refuse(self, *types: TensorType) -> bool:
         """A graph that nobody reads refuses what eager mode refuses in it."""
         return any(node.is_asked for graph in self.graphs() for node in graph.nodes)
-
-    def _results(self, types: Sequence[TensorType]) -> Any:
-        return types[0] if self.n_outputs == 1 else tuple(types)
 
     def _check_operands(self, graph: Graph, types: Sequence[TensorType], what: str) -> None:
         expected = [v.type for v in graph.inputs]
@@ -125,11 +122,10 @@ class Cond(HoldsGraphs):
         self._check_operands(self.on_false, rest, "the false branch")
         for place, (a, b) in enumerate(zip(self.on_true.outputs, self.on_false.outputs, strict=True)):
             check_type(f"cond: output {place} of the false branch", b.type, a.type)
-        return self._results([v.type for v in self.on_true.outputs])
+        return one_or_all([v.type for v in self.on_true.outputs])
 
     def eager(self, predicate: Any, *arrays: Any) -> Any:
-        found = evaluate(self.on_true if predicate else self.on_false, arrays)
-        return found[0] if self.n_outputs == 1 else tuple(found)
+        return one_or_all(evaluate(self.on_true if predicate else self.on_false, arrays))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         predicate, *operands = primals
@@ -140,10 +136,7 @@ class Cond(HoldsGraphs):
             return (None,) * len(primals)
         adjoints = [ports.transforms.adjoint(only_outputs(g, kept), wanted) for g in self.graphs()]
         found = bind(Cond(*adjoints), predicate, *operands, *[bars[k] for k in kept])
-        placed: list[Any] = [None] * len(primals)
-        for k, bar in zip(wanted, as_tuple(found, len(wanted)), strict=True):
-            placed[k + 1] = bar
-        return tuple(placed)
+        return (None, *placed(len(primals) - 1, wanted, as_tuple(found, len(wanted))))
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         predicate, *operands = primals
@@ -155,10 +148,7 @@ class Cond(HoldsGraphs):
             return None
         branches = [only_outputs(g, [count + k for k in kept]) for g in pushed]
         found = as_tuple(bind(Cond(*branches), predicate, *operands, *[tangents[k + 1] for k in moving]), len(kept))
-        placed: list[Any] = [None] * count
-        for k, y_dot in zip(kept, found, strict=True):
-            placed[k] = y_dot
-        return placed[0] if count == 1 else tuple(placed)
+        return one_or_all(placed(count, kept, found))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         (predicate, *operands), (is_mask, *flags) = args, batched
@@ -171,7 +161,7 @@ class Cond(HoldsGraphs):
         for graph in self.graphs():
             results = inline(batched_graph(graph, flags, size, everything), operands, predicate)
             both.append(results if any(flags) else [with_batch_axis(y, size) for y in results])
-        return self._results([select(predicate, a, b) for a, b in zip(*both, strict=True)])
+        return one_or_all([select(predicate, a, b) for a, b in zip(*both, strict=True)])
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -9,7 +9,7 @@ where x counts as zero outside. Leaving out one factor gives an op: ``Convolutio
 ``ConvolutionInput`` (x from y and w: the transposed convolution) and ``ConvolutionWeight`` (w from x and y). So the
 derivatives of each are the two others, to any order, and every stride and dilation goes through the same code.
 
-How to read: ``Trilinear`` has the rules of all three, ``_batched`` folds a batch axis into an existing one, and
+How to read: ``Trilinear`` has the rules of all three, its ``batch`` folds a batch axis into an existing one, and
 ``convolve`` and ``convolve_transposed`` check operands as torch does.
 """
 
@@ -17,26 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.base import Structured
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
+from autojit.ops.base import Structured, conjugate, product_jvp
 from autojit.ops.convolution_reference import Geometry, evaluate, evaluate_input, evaluate_weight
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Convolution", "ConvolutionInput", "ConvolutionWeight", "convolve", "convolve_transposed"]
 
 Integers = tuple[int, ...]
 
 
+@record
 class Trilinear(Structured, abstract=True):
     """The three ops' common rules. ``extents`` are the spatial extents of the result.
 
@@ -80,7 +78,7 @@ class Trilinear(Structured, abstract=True):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         """The cotangent takes the result's place in the sum; the operand asked for is left out."""
-        known = dict(zip(self.roles, (*(_conjugate(p) for p in primals), y_bar), strict=True))
+        known = dict(zip(self.roles, (*(conjugate(p) for p in primals), y_bar), strict=True))
         return tuple(self._cotangent(known, role, primals[k].spec.shape) for k, role in enumerate(self.roles[:2]))
 
     def _cotangent(self, known: dict[str, Any], role: str, shape: Shape) -> Any:
@@ -88,35 +86,35 @@ class Trilinear(Structured, abstract=True):
         op = self._other(roles, shape[2:])
         return lambda: bind(op, known[roles[0]], known[roles[1]])
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (a, b), (a_dot, b_dot) = primals, tangents
-        left = None if a_dot is None else bind(self, a_dot, b)
-        right = None if b_dot is None else bind(self, a, b_dot)
-        if left is None or right is None:
-            return left if right is None else right
-        return bind(Op.registry["add"](), left, right)
+    jvp = product_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return _batched(self, args, batched)
+        """With one operand batched, the batch joins the axis that it shares with the result; else the groups."""
+        roles = self.roles
+        if all(batched):
+            a, b = (_groups_in(x, AXES[r], self.groups) for x, r in zip(args, roles, strict=False))
+            count = args[0].spec.shape[0]
+            wide = type(self)(self.extents, self.stride, self.padding, self.dilation, self.groups * count)
+            return _groups_out(bind(wide, a, b), AXES[roles[2]], count, self.groups)
+        which = batched.index(True)
+        (shared,) = set(AXES[roles[which]]) & set(AXES[roles[2]])
+        count = args[which].spec.shape[0]
+        operands = list(args)
+        operands[which] = _join(args[which], AXES[roles[which]], shared, self.groups)
+        return _split(bind(self, *operands), AXES[roles[2]], shared, count, self.groups)
 
 
-@record
 class Convolution(Trilinear):
     """``y[n, o, p] = sum over c, k of x[n, c, p * stride + k * dilation - padding] w[o, c, k]``."""
 
     roles: ClassVar[str] = "xwy"
-    extents: Shape
-    stride: Integers
-    padding: Integers
-    dilation: Integers
-    groups: int
 
     def result_shape(self, a: Shape, b: Shape) -> Shape:
         if len(a) != len(b) or a[1] != b[1] * self.groups or b[0] % self.groups:
             raise ShapeError("convolution: channels do not fit", {"x": a, "w": b, "groups": self.groups})
         return (a[0], b[0], *self.extents)
 
-    def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, w: Ndarray) -> Ndarray:
         return evaluate(x, w, self.geometry(), self.extents)
 
     @staticmethod
@@ -135,7 +133,6 @@ class Convolution(Trilinear):
         ]  # fmt: skip
 
 
-@record
 class ConvolutionInput(Trilinear):
     """``x[n, c, p * stride + k * dilation - padding] = sum over o, p, k of y[n, o, p] w[o, c, k]``.
 
@@ -143,18 +140,13 @@ class ConvolutionInput(Trilinear):
     """
 
     roles: ClassVar[str] = "ywx"
-    extents: Shape
-    stride: Integers
-    padding: Integers
-    dilation: Integers
-    groups: int
 
     def result_shape(self, a: Shape, b: Shape) -> Shape:
         if len(a) != len(b) or a[1] != b[0] or b[0] % self.groups:
             raise ShapeError("convolution_input: channels do not fit", {"y": a, "w": b, "groups": self.groups})
         return (a[0], b[1] * self.groups, *self.extents)
 
-    def eager(self, y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, y: Ndarray, w: Ndarray) -> Ndarray:
         return evaluate_input(y, w, self.geometry(), self.extents)
 
     @staticmethod
@@ -168,23 +160,17 @@ class ConvolutionInput(Trilinear):
         ]  # fmt: skip
 
 
-@record
 class ConvolutionWeight(Trilinear):
     """``w[o, c, k] = sum over n, p of x[n, c, p * stride + k * dilation - padding] y[n, o, p]``."""
 
     roles: ClassVar[str] = "xyw"
-    extents: Shape
-    stride: Integers
-    padding: Integers
-    dilation: Integers
-    groups: int
 
     def result_shape(self, a: Shape, b: Shape) -> Shape:
         if len(a) != len(b) or a[0] != b[0] or a[1] % self.groups or b[1] % self.groups:
             raise ShapeError("convolution_weight: channels do not fit", {"x": a, "y": b, "groups": self.groups})
         return (b[1], a[1] // self.groups, *self.extents)
 
-    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, y: Ndarray) -> Ndarray:
         return evaluate_weight(x, y, self.geometry(), self.extents)
 
     @staticmethod
@@ -201,22 +187,6 @@ class ConvolutionWeight(Trilinear):
 # -- a batch axis
 
 AXES = {"x": "nc", "w": "oc", "y": "no"}
-
-
-def _batched(op: Trilinear, args: Operands, batched: tuple[bool, ...]) -> Any:
-    """With one operand batched, the batch joins the axis which that operand shares with the result; else the groups."""
-    roles = op.roles
-    if all(batched):
-        a, b = (_groups_in(x, AXES[r], op.groups) for x, r in zip(args, roles, strict=False))
-        count = args[0].spec.shape[0]
-        wide = type(op)(op.extents, op.stride, op.padding, op.dilation, op.groups * count)
-        return _groups_out(bind(wide, a, b), AXES[roles[2]], count, op.groups)
-    which = batched.index(True)
-    (shared,) = set(AXES[roles[which]]) & set(AXES[roles[2]])
-    count = args[which].spec.shape[0]
-    operands = list(args)
-    operands[which] = _join(args[which], AXES[roles[which]], shared, op.groups)
-    return _split(bind(op, *operands), AXES[roles[2]], shared, count, op.groups)
 
 
 def _has_groups(axes: str, axis: str) -> bool:
@@ -263,10 +233,6 @@ def _groups_out(x: O, axes: str, count: int, groups: int) -> O:
         return reshape(x, (count, first // count, second, *rest))
     parts = reshape(x, (first, count, second // count, *rest))
     return permute(parts, (1, 0, *range(2, parts.spec.ndim)))
-
-
-def _conjugate(x: O) -> O:
-    return bind(Op.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 
 # -- with torch's checks

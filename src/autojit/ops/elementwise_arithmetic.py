@@ -14,15 +14,13 @@ from autojit.core.dtypes import DType, bool_, float8_e4m3fn, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, not_differentiable
-from autojit.ops.base import broadcast_shapes
-from autojit.ops.elementwise_base import FLOATS, Pointwise, conjugate, sample_inputs
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
+from autojit.ops.base import broadcast_shapes, conjugate, product_jvp, tangent_difference, tangent_sum
+from autojit.ops.elementwise_base import FLOATS, Binary, Pointwise, Slope, binary, sample_inputs, unary
 from autojit.ops.samples import Samples
 from autojit.ops.sources import Number, pair
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -32,68 +30,61 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Add(Pointwise):
+class Add(Binary):
     """``x + y``; on bools "or"."""
 
     ufunc = np.add
-    arity: ClassVar[int] = 2
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return y_bar, y_bar
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        x_dot, y_dot = tangents
-        if x_dot is None or y_dot is None:
-            return x_dot if y_dot is None else y_dot
-        return add(x_dot, y_dot)
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.add(x, y)
+        return tangent_sum(*tangents)
 
 
-class Sub(Pointwise):
+class Sub(Binary):
     """``x - y``."""
 
     ufunc = np.subtract
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return y_bar, lambda: neg(y_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        x_dot, y_dot = tangents
-        if y_dot is None:
-            return x_dot
-        return neg(y_dot) if x_dot is None else sub(x_dot, y_dot)
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.sub(x, y)
+        return tangent_difference(*tangents)
 
 
-class Mul(Pointwise):
+class Mul(Binary):
     """``x * y``; on bools "and"."""
 
     ufunc = np.multiply
-    arity: ClassVar[int] = 2
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
         x, y = primals
         return y, x
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.mul(x, y)
+
+class Fraction(Binary, abstract=True):
+    """``x / y``."""
+
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+    times: ClassVar[Op]  # the product of the same kind
+
+    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
+        (_, y), (x_dot, y_dot) = primals, tangents
+        change = tangent_difference(x_dot, None if y_dot is None else bind(self.times, result, y_dot))
+        return None if change is None else bind(self, change, y)
 
 
-class Div(Pointwise):
+class Div(Fraction):
     """``x / y`` of floats or complex numbers."""
 
     node_constants: ClassVar[Mapping[str, object]] = {"rounding_mode": None}
 
     ufunc = np.true_divide
-    arity: ClassVar[int] = 2
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
-    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+    times: ClassVar[Op] = Mul()
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
@@ -104,18 +95,8 @@ class Div(Pointwise):
         shared = guarded_div(y_bar, conjugate(y))  # the numerator's cotangent: one division serves both
         return neg(guarded_mul(shared, conjugate(div(x, y))))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (_, y), (x_dot, y_dot) = primals, tangents
-        if y_dot is None:
-            return None if x_dot is None else div(x_dot, y)
-        change = mul(result, y_dot)
-        return div(neg(change) if x_dot is None else sub(x_dot, change), y)
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.div(x, y)
-
-
-def _guarded_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _guarded_product(x: Ndarray, y: Ndarray) -> Any:
     """The product, mended only if it holds a NaN: one pass more over what is in the cache, instead of three."""
     with np.errstate(invalid="ignore"):
         product = np.multiply(x, y)
@@ -124,75 +105,54 @@ def _guarded_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
     return np.where((x == 0) & np.isnan(product), np.zeros((), product.dtype), product)
 
 
-def _has_nan(x: NDArray[Any]) -> bool:
+def _has_nan(x: Ndarray) -> bool:
     """Whether an array may hold a NaN: a sum of squares is NaN only if it does (infinite complex ones may, too)."""
     with np.errstate(all="ignore"):
         total = np.vdot(x, x)
     return bool(total != total)
 
 
-class GuardedMul(Pointwise):
-    """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN; the sign of other zeros is the product's."""
+class MaskingProduct(Binary, abstract=True):
+    """A product that is 0, not NaN, where a factor that may be a masked cotangent is 0."""
 
     node_class: ClassVar[str] = "MulBackward0"
 
     masks_cotangents: ClassVar[bool] = True
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
-
-    ufunc = staticmethod(_guarded_product)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         x, y = primals
-        return lambda: guarded_mul(y_bar, conjugate(y)), lambda: bind(MASKED_MUL, conjugate(x), y_bar)
+        return lambda: bind(self, y_bar, conjugate(y)), lambda: bind(MASKED_MUL, conjugate(x), y_bar)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x, y), (x_dot, y_dot) = primals, tangents
-        by_x = None if x_dot is None else guarded_mul(x_dot, y)
-        by_y = None if y_dot is None else guarded_mul(x, y_dot)
-        if by_x is None or by_y is None:
-            return by_x if by_y is None else by_y
-        return add(by_x, by_y)
+    jvp = product_jvp
+
+
+class GuardedMul(MaskingProduct):
+    """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN; the sign of other zeros is the product's."""
+
+    ufunc = staticmethod(_guarded_product)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return _mended(emit, emit.eq(x, emit.zero(x)), emit.mul(x, y))
 
 
-def _masked_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _masked_product(x: Ndarray, y: Ndarray) -> Any:
     with np.errstate(invalid="ignore"):
         product = np.multiply(x, y)
     return np.where(((x == 0) | (y == 0)) & np.isnan(product), np.zeros((), product.dtype), product)
 
 
-class MaskedMul(Pointwise):
+class MaskedMul(MaskingProduct):
     """``x * y``, and 0 where one of them is 0 even if the other is infinite or NaN: two cotangents, both maskable."""
 
-    node_class: ClassVar[str] = "MulBackward0"
-
-    masks_cotangents: ClassVar[bool] = True
-    arity: ClassVar[int] = 2
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
-
     ufunc = staticmethod(_masked_product)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, y = primals
-        return lambda: bind(self, y_bar, conjugate(y)), lambda: bind(self, conjugate(x), y_bar)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x, y), (x_dot, y_dot) = primals, tangents
-        by_x = None if x_dot is None else bind(self, x_dot, y)
-        by_y = None if y_dot is None else bind(self, x, y_dot)
-        if by_x is None or by_y is None:
-            return by_x if by_y is None else by_y
-        return add(by_x, by_y)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         zero = emit.zero(x)
         return _mended(emit, emit.logical_or(emit.eq(x, zero), emit.eq(y, zero)), emit.mul(x, y))
 
 
-def _guarded_quotient(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _guarded_quotient(x: Ndarray, y: Ndarray) -> Any:
     quotient = np.true_divide(x, y)
     return np.where((x == 0) & np.isnan(quotient), np.zeros((), quotient.dtype), quotient)
 
@@ -202,17 +162,15 @@ def _mended(emit: Emitter[S], is_zero: S, found: S) -> S:
     return emit.select(emit.logical_and(is_zero, emit.isnan(found)), emit.zero(found), found)
 
 
-class GuardedDiv(Pointwise):
+class GuardedDiv(Fraction):
     """``x / y``, and 0 where ``x`` is 0 even if ``y`` is 0 or NaN."""
 
     node_class: ClassVar[str] = "DivBackward0"
 
     masks_cotangents: ClassVar[bool] = True
-    arity: ClassVar[int] = 2
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
-    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     ufunc = staticmethod(_guarded_quotient)
+    times: ClassVar[Op] = GuardedMul()
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         _, y = primals
@@ -221,13 +179,6 @@ class GuardedDiv(Pointwise):
     def _denominator_bar(self, y: O, result: O, y_bar: O) -> O:
         """0 where the cotangent or the result is, whatever y is; as for ``Div``, one division serves both operands."""
         return neg(bind(MASKED_MUL, conjugate(result), guarded_div(y_bar, conjugate(y))))
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (_, y), (x_dot, y_dot) = primals, tangents
-        if y_dot is None:
-            return None if x_dot is None else guarded_div(x_dot, y)
-        change = guarded_mul(result, y_dot)
-        return guarded_div(neg(change) if x_dot is None else sub(x_dot, change), y)
 
     def lower(self, emit: Emitter[S], x: S, y: S) -> S:
         return _mended(emit, emit.eq(x, emit.zero(x)), emit.div(x, y))
@@ -242,53 +193,47 @@ class Neg(Pointwise):
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: neg(y_bar),)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else neg(x_dot)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.neg(x)
+    jvp = linear_jvp
 
 
-class Reciprocal(Pointwise):
+class Reciprocal(Slope):
     """``1 / x`` of floats or complex numbers."""
 
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    is_cheap: ClassVar[bool] = True
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
     ufunc = np.reciprocal
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: neg(square(result)),)
+    def slope(self, x: O, y: O) -> O:
+        return neg(square(y))
 
     def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.div(emit.one(x), x)
 
 
-class Square(Pointwise):
+class Square(Slope):
     """``x * x``."""
 
     node_class: ClassVar[str] = "PowBackward0"
 
+    is_cheap: ClassVar[bool] = True
     ufunc = np.square
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: mul(x, 2),)
+    def slope(self, x: O, y: O) -> O:
+        return mul(x, 2)
 
     def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.mul(x, x)
 
 
-class SquaredDeviation(Pointwise):
+class SquaredDeviation(Binary):
     """``(x - mean) ** 2``, to be summed over the elements ``mean`` is the mean of.
 
     The derivative of that sum with respect to ``mean`` is zero, and the rules leave it out: the adjoint of a variance
     needs no second reduction. Every order stays exact, since the rules keep the mean inside ``x - mean``.
     """
 
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
     ufunc = staticmethod(lambda x, mean: np.square(np.subtract(x, mean)))
@@ -361,7 +306,7 @@ class Cast(Pointwise):
     def result_dtype(self, dtype: DType) -> DType:
         return self.dtype
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         if self.dtype is float8_e4m3fn:  # has no infinity: what is too large becomes the largest, as in torch
             wide = x.real.astype(np.float32) if x.dtype != np.float64 else x
@@ -369,7 +314,7 @@ class Cast(Pointwise):
         if x.dtype.kind == "c" and self.dtype.kind not in ("complex", "bool"):
             x = x.real
         if 0 in x.strides and x.size > 1:  # a ufunc, unlike astype, leaves broadcast axes where they are in memory
-            made: NDArray[Any] = np.empty_like(np.equal(x, x), self.dtype.numpy)
+            made: Ndarray = np.empty_like(np.equal(x, x), self.dtype.numpy)
             np.copyto(made, x, casting="unsafe")
             return made
         return x.astype(self.dtype.numpy)
@@ -388,9 +333,6 @@ class Cast(Pointwise):
     def _keeps_derivative(self, origin: DType) -> bool:
         return origin.is_differentiable and self.dtype.is_differentiable
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, *args)
-
     def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.cast(x, self.dtype)
 
@@ -404,67 +346,25 @@ class StopGradient(Pointwise):
     """``x`` itself, with derivative zero: a constant to every transform."""
 
     ufunc = staticmethod(lambda x: x)
-    vjp = not_differentiable("stop_gradient asks for none")
-    jvp = not_differentiable("stop_gradient asks for none")
+    vjp = jvp = not_differentiable("stop_gradient asks for none")
 
     def lower(self, emit: Emitter[S], x: S) -> S:
         return x
 
 
 ADD, SUB, MUL, DIV, NEG = Add(), Sub(), Mul(), Div(), Neg()
-GUARDED_MUL, MASKED_MUL, GUARDED_DIV = GuardedMul(), MaskedMul(), GuardedDiv()
-SQUARED_DEVIATION = SquaredDeviation()
-RECIPROCAL, SQUARE, WHERE, STOP_GRADIENT = Reciprocal(), Square(), Where(), StopGradient()
+RECIPROCAL, MASKED_MUL, WHERE, STOP_GRADIENT = Reciprocal(), MaskedMul(), Where(), StopGradient()
 
-
-def add(x: O | Number, y: O | Number) -> O:
-    """``x + y``; operands of one dtype, or a Python number on one side."""
-    return bind(ADD, *pair(x, y))
-
-
-def sub(x: O | Number, y: O | Number) -> O:
-    """``x - y``."""
-    return bind(SUB, *pair(x, y))
-
-
-def mul(x: O | Number, y: O | Number) -> O:
-    """``x * y``."""
-    return bind(MUL, *pair(x, y))
-
-
-def div(x: O | Number, y: O | Number) -> O:
-    """``x / y`` of floats or complex numbers."""
-    return bind(DIV, *pair(x, y))
-
-
-def guarded_mul(x: O | Number, y: O | Number) -> O:
-    """``x * y``, 0 where ``x`` is 0."""
-    return bind(GUARDED_MUL, *pair(x, y))
-
-
-def guarded_div(x: O | Number, y: O | Number) -> O:
-    """``x / y``, 0 where ``x`` is 0."""
-    return bind(GUARDED_DIV, *pair(x, y))
-
-
-def neg(x: O) -> O:
-    """``-x``."""
-    return bind(NEG, x)
-
-
-def reciprocal(x: O) -> O:
-    """``1 / x``."""
-    return bind(RECIPROCAL, x)
-
-
-def square(x: O) -> O:
-    """``x * x``."""
-    return bind(SQUARE, x)
-
-
-def squared_deviation(x: O, mean: O) -> O:
-    """``(x - mean) ** 2`` of a real operand, to be summed over the elements ``mean`` is the mean of."""
-    return bind(SQUARED_DEVIATION, x, mean)
+add = binary(ADD)
+sub = binary(SUB)
+mul = binary(MUL)
+div = binary(DIV)
+guarded_mul = binary(GuardedMul())
+guarded_div = binary(GuardedDiv())
+neg = unary(NEG)
+reciprocal = unary(RECIPROCAL)
+square = unary(Square())
+squared_deviation = binary(SquaredDeviation())
 
 
 def where(condition: O, a: O | Number, b: O | Number) -> O:

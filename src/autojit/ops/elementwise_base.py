@@ -13,27 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.records import record
 from autojit.core.types import Shape
-from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.base import Elementwise, resolve
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
+from autojit.ops.base import Elementwise, conjugate, resolve
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
+from autojit.ops.sources import Number, pair
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["FLOATS", "REALS", "Divisor", "Pointwise", "Predicate", "is_complex", "widened"]
+__all__ = ["FLOATS", "REALS", "Binary", "Divisor", "Pointwise", "Predicate", "Slope", "is_complex", "widened"]
 
 FLOATS = ("float", "complex")
 REALS = ("bool", "uint", "int", "float")
 Ufunc = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., object])
 
 _SHAPES: dict[int, list[tuple[Shape, ...]]] = {
     1: [((2, 3),), ((),), ((0, 3),)],
@@ -46,7 +45,7 @@ def widened(function: Ufunc) -> Ufunc:
     """Compute 2-byte floats in float32 and round once."""
 
     @wraps(function)
-    def wide(*arrays: NDArray[Any]) -> Any:
+    def wide(*arrays: Ndarray) -> Any:
         narrow = arrays[0].dtype
         if narrow.itemsize != 2 or narrow.kind in "iu":
             return function(*arrays)
@@ -55,7 +54,7 @@ def widened(function: Ufunc) -> Ufunc:
     return wide
 
 
-def sample_array(shape: Shape, dtype: DType, domain: tuple[float, float], seed: int) -> NDArray[Any]:
+def sample_array(shape: Shape, dtype: DType, domain: tuple[float, float], seed: int) -> Ndarray:
     """Seeded uniform numbers in the domain; integers are its whole numbers, bools fair coins."""
     generator = np.random.default_rng(seed)
     low, high = domain
@@ -70,7 +69,7 @@ def sample_array(shape: Shape, dtype: DType, domain: tuple[float, float], seed: 
     return np.asarray(np.asarray(values).astype(dtype.numpy))
 
 
-def sample_inputs(arity: int, domain: tuple[float, float], dtype: DType) -> list[tuple[NDArray[Any], ...]]:
+def sample_inputs(arity: int, domain: tuple[float, float], dtype: DType) -> list[tuple[Ndarray, ...]]:
     """Inputs of every layout: full, 0-d, empty, broadcast against each other, and (last) transposed."""
     found = [
         tuple(sample_array(shape, dtype, domain, 7 * case + k) for k, shape in enumerate(shapes))
@@ -101,7 +100,7 @@ class Pointwise(Elementwise, abstract=True):
     def __hash__(self) -> int:
         return hash(type(self))
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return type(self).ufunc(*arrays)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
@@ -128,9 +127,30 @@ def _scaled(name: str, y_bar: O, slope: O) -> O:
 _MULTIPLY: dict[str, Op] = {}
 
 
+class Binary(Pointwise, abstract=True):
+    """An op of two operands."""
+
+    arity: ClassVar[int] = 2
+
+
+class Slope(Pointwise, abstract=True):
+    """A unary op stated by its derivative: ``dy/dx = slope(x, y)``."""
+
+    is_cheap: ClassVar[bool] = False
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+
+    def slope(self, x: O, y: O) -> O:
+        raise NotImplementedError(self.name)
+
+    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
+        (x,) = primals
+        return (partial(self.slope, x, result),)
+
+
 class Divisor(Pointwise, abstract=True):
     """A unary op stated by the reciprocal of its derivative: ``dy/dx = 1 / divisor(x, y)``."""
 
+    is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
     def divisor(self, x: O, y: O) -> O:
@@ -160,6 +180,26 @@ def is_complex(x: O) -> bool:
     return bool(x.spec.dtype.kind == "complex")
 
 
-def conjugate(x: O) -> O:
-    """The conjugate; real operands are returned as they are."""
-    return bind(Op.registry["conj"](), x) if is_complex(x) else x
+def unary(op: Op) -> Callable[[O], O]:
+    """The function that applies an op to an operand; its name and what it says of itself are the op's."""
+
+    def apply(x: O) -> O:
+        return bind(op, x)
+
+    return _named(op, apply)
+
+
+def binary(op: Op) -> Callable[[O | Number, O | Number], O]:
+    """The same for two operands, of which one may be a Python number."""
+
+    def apply(x: O | Number, y: O | Number) -> O:
+        return bind(op, *pair(x, y))
+
+    return _named(op, apply)
+
+
+def _named(op: Op, function: F) -> F:
+    made: Any = function
+    made.__module__, made.__doc__ = type(op).__module__, type(op).__doc__
+    made.__name__ = made.__qualname__ = op.name
+    return function

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
 from autojit.ops.elementwise_arithmetic import cast, guarded_div, mul, sub, where
-from autojit.ops.elementwise_base import Pointwise, is_complex
+from autojit.ops.elementwise_base import Binary, Pointwise, binary, is_complex, unary
 from autojit.ops.elementwise_logic import lt, ne
-from autojit.ops.sources import Number, literal, pair, zeros_like
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from autojit.ir.emitter import Emitter, S
+from autojit.ops.sources import literal, zeros_like
 
 __all__ = [
     "Abs", "Angle", "Complex", "Conj", "Imag", "Real", "Sign", "abs", "angle", "complex", "conj", "imag", "real",
@@ -39,9 +34,7 @@ class Conj(Pointwise):
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (lambda: conj(y_bar),)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else conj(x_dot)
+    jvp = linear_jvp
 
 
 class Part(Pointwise, abstract=True):
@@ -53,9 +46,7 @@ class Part(Pointwise, abstract=True):
     def result_dtype(self, dtype: DType) -> DType:
         return dtype.to_real()
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else bind(self, x_dot)
+    jvp = linear_jvp
 
     def shifted(self, extent: int) -> Op:
         """The same op on an operand with a leading batch axis."""
@@ -96,12 +87,11 @@ def _complex(re: Any, im: Any) -> Any:
     return made
 
 
-class Complex(Pointwise):
+class Complex(Binary):
     """``re + i im`` of two float32 or float64 operands."""
 
     operand_names: ClassVar[tuple[str, ...]] = ("real", "imag")
 
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     ufunc = staticmethod(_complex)
 
@@ -124,7 +114,7 @@ class Complex(Pointwise):
         return super().samples(dtype) if dtype.size_bytes >= 4 else []
 
 
-def _sign(x: NDArray[Any]) -> Any:
+def _sign(x: Ndarray) -> Any:
     found = np.sign(x)
     if x.dtype.kind in "biuc":
         return found
@@ -151,13 +141,10 @@ class Sign(Pointwise):
         (x,), (x_dot,) = primals, tangents
         return None if x_dot is None or not is_complex(x) else self._turn(x, result, x_dot)
 
-    def _turn(self, x: Any, result: Any, change: Any) -> Any:
+    def _turn(self, x: O, result: O, change: O) -> O:
         """The part of a change across the direction of ``x``, over ``|x|``: a self-adjoint map."""
         along = cast(real(mul(conj(result), change)), x.spec.dtype)
         return _except_at_zero(x, sub(change, mul(result, along)), cast(abs(x), x.spec.dtype))
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.sign(x)
 
 
 class Abs(Pointwise):
@@ -179,9 +166,6 @@ class Abs(Pointwise):
             return None
         return real(mul(conj(sign(x)), x_dot))
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.abs(x)
-
 
 class Angle(Pointwise):
     """The argument of complex numbers, in radians."""
@@ -201,8 +185,8 @@ class Angle(Pointwise):
         return None if x_dot is None else imag(_except_at_zero(x, x_dot, x))
 
 
-CONJ, REAL, IMAG, COMPLEX = Conj(), Real(), Imag(), Complex()
-SIGN, ABS, ANGLE = Sign(), Abs(), Angle()
+CONJ, REAL, IMAG = Conj(), Real(), Imag()
+ANGLE = Angle()
 
 
 def conj(x: O) -> O:
@@ -220,19 +204,9 @@ def imag(x: O) -> O:
     return bind(IMAG, x) if is_complex(x) else zeros_like(x)
 
 
-def complex(re: O | Number, im: O | Number) -> O:
-    """``re + i im``."""
-    return bind(COMPLEX, *pair(re, im))
-
-
-def sign(x: O) -> O:
-    """-1, 0 or 1; for complex numbers the direction."""
-    return bind(SIGN, x)
-
-
-def abs(x: O) -> O:
-    """The magnitude."""
-    return bind(ABS, x)
+complex = binary(Complex())
+sign = unary(Sign())
+abs = unary(Abs())
 
 
 def angle(x: O) -> O:

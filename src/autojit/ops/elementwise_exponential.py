@@ -14,16 +14,14 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.elementwise_arithmetic import RECIPROCAL, add, mul, reciprocal, square, sub, where
-from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
+from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, sample_inputs, unary, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
 from autojit.ops.samples import Samples
-from autojit.ops.sources import NUMBERS, Number, literal, ones_like, pair
+from autojit.ops.sources import NUMBERS, literal, ones_like, pair
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -32,162 +30,120 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Exp(Pointwise):
+class Exp(Slope):
     """``e ** x``."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.exp
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (result,)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.exp(x)
+    def slope(self, x: O, y: O) -> O:
+        return y
 
 
-class Exp2(Pointwise):
+class Exp2(Slope):
     """``2 ** x``."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.exp2
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: mul(result, math.log(2.0)),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.exp2(x)
+    def slope(self, x: O, y: O) -> O:
+        return mul(y, math.log(2.0))
 
 
-class Expm1(Pointwise):
+class Expm1(Slope):
     """``e ** x - 1``, accurate near 0."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.expm1
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: add(result, 1),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.expm1(x)
+    def slope(self, x: O, y: O) -> O:
+        return add(y, 1)
 
 
 class Log(Divisor):
     """Natural logarithm."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.log
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
     def divisor(self, x: O, y: O) -> O:
         return x
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.log(x)
-
 
 class Log2(Divisor):
     """Logarithm to base 2."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.log2
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
     def divisor(self, x: O, y: O) -> O:
         return mul(x, math.log(2.0))
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.log2(x)
-
 
 class Log10(Divisor):
     """Logarithm to base 10."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.log10
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
     def divisor(self, x: O, y: O) -> O:
         return mul(x, math.log(10.0))
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.log10(x)
-
 
 class Log1p(Divisor):
     """``log(1 + x)``, accurate near 0."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = np.log1p
     domain: ClassVar[tuple[float, float]] = (-0.7, 2.0)
 
     def divisor(self, x: O, y: O) -> O:
         return add(x, 1)
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.log1p(x)
-
 
 class Sqrt(Divisor):
     """Square root; its derivative at 0 is infinite, and 0 under a zero cotangent."""
 
+    is_cheap: ClassVar[bool] = True
     ufunc = np.sqrt
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
     def divisor(self, x: O, y: O) -> O:
         return mul(y, 2)
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.sqrt(x)
 
-
-class Rsqrt(Pointwise):
+class Rsqrt(Slope):
     """``1 / sqrt(x)``."""
 
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    is_cheap: ClassVar[bool] = True
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
     ufunc = staticmethod(widened(lambda x: np.reciprocal(np.sqrt(x))))
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: mul(mul(result, square(result)), -0.5),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.rsqrt(x)
+    def slope(self, x: O, y: O) -> O:
+        return mul(mul(y, square(y)), -0.5)
 
 
-def _sigmoid(x: NDArray[Any]) -> Any:
+def _sigmoid(x: Ndarray) -> Any:
     if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
     tail = np.exp(-np.abs(x))  # never overflows
     return np.where(x >= 0, x.dtype.type(1), tail) / (1 + tail)
 
 
-class Sigmoid(Pointwise):
+class Sigmoid(Slope):
     """``1 / (1 + e ** -x)``."""
 
-    is_cheap: ClassVar[bool] = False
-    accepts: ClassVar[tuple[str, ...]] = FLOATS
     ufunc = staticmethod(widened(_sigmoid))
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: mul(result, sub(1, result)),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.sigmoid(x)
+    def slope(self, x: O, y: O) -> O:
+        return mul(y, sub(1, y))
 
 
-class Logaddexp(Pointwise):
+class Logaddexp(Binary):
     """``log(e ** x + e ** y)`` without overflow."""
 
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
-    arity: ClassVar[int] = 2
     ufunc = staticmethod(widened(np.logaddexp))
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
@@ -199,14 +155,14 @@ class Logaddexp(Pointwise):
         return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
 
 
-def _power(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _power(x: Ndarray, y: Ndarray) -> Any:
     if y.dtype.kind != "i" or not np.any(y < 0):
         return np.power(x, y)
     fraction = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
     return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
-class Pow(Pointwise):
+class Pow(Binary):
     """``x ** y``. Integers wrap; to a negative power they are the whole part of the fraction: 0, 1 or -1."""
 
     node_class: ClassVar[str] = "PowBackward1"
@@ -215,7 +171,6 @@ class Pow(Pointwise):
     is_cheap: ClassVar[bool] = False
     ufunc = staticmethod(_power)
     is_one_loop: ClassVar[bool] = True
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
@@ -224,22 +179,18 @@ class Pow(Pointwise):
         x, y = primals
         return lambda: self._by_base(x, y), lambda: self._by_exponent(x, y, result)
 
-    def _by_base(self, x: Any, y: Any) -> Any:
+    def _by_base(self, x: O, y: O) -> O:
         return where(eq(y, 0), 0, mul(y, pow(x, sub(y, 1))))
 
-    def _by_exponent(self, x: Any, y: Any, result: Any) -> Any:
+    def _by_exponent(self, x: O, y: O, result: O) -> O:
         flat = eq(x, 0) if y.spec.dtype.is_complex else logical_and(eq(x, 0), ge(y, 0))
         return where(flat, 0, mul(result, log(where(flat, 1, x))))
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.pow(x, y)
-
 
 @record
-class PowNumber(Pointwise):
+class PowNumber(Slope):
     """``x ** exponent`` for a number known when the graph is built."""
 
-    is_cheap: ClassVar[bool] = False
     exponent: int | float | complex
     node_class: ClassVar[str] = "PowBackward0"
 
@@ -247,7 +198,7 @@ class PowNumber(Pointwise):
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
     singular: ClassVar[bool] = True
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         if x.dtype.kind not in "iu" and self.exponent in (
             0.5,
@@ -258,14 +209,8 @@ class PowNumber(Pointwise):
             return op.eager(x)
         return np.power(x, np.asarray(self.exponent).astype(x.dtype))
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        if self.exponent == 0:
-            return (lambda: literal(x, 0),)
-        return (lambda: mul(pow(x, self.exponent - 1), self.exponent),)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, *args)
+    def slope(self, x: O, y: O) -> O:
+        return literal(x, 0) if self.exponent == 0 else mul(pow(x, self.exponent - 1), self.exponent)
 
     def lower(self, emit: Emitter[S], x: Any) -> Any:
         if self.exponent == int(self.exponent.real) and abs(self.exponent) <= _LONGEST_CHAIN:
@@ -297,63 +242,20 @@ def _chain(emit: Emitter[S], x: S, exponent: int) -> S:
     return emit.div(emit.one(x), result) if exponent < 0 else result
 
 
-EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log10(), Log1p()
-SQRT, RSQRT, SIGMOID, LOGADDEXP, POW = Sqrt(), Rsqrt(), Sigmoid(), Logaddexp(), Pow()
+SQRT, RSQRT, POW = Sqrt(), Rsqrt(), Pow()
 
 
-def exp(x: O) -> O:
-    """``e ** x``."""
-    return bind(EXP, x)
-
-
-def exp2(x: O) -> O:
-    """``2 ** x``."""
-    return bind(EXP2, x)
-
-
-def expm1(x: O) -> O:
-    """``e ** x - 1``, accurate near 0."""
-    return bind(EXPM1, x)
-
-
-def log(x: O) -> O:
-    """Natural logarithm."""
-    return bind(LOG, x)
-
-
-def log2(x: O) -> O:
-    """Logarithm to base 2."""
-    return bind(LOG2, x)
-
-
-def log10(x: O) -> O:
-    """Logarithm to base 10."""
-    return bind(LOG10, x)
-
-
-def log1p(x: O) -> O:
-    """``log(1 + x)``, accurate near 0."""
-    return bind(LOG1P, x)
-
-
-def sqrt(x: O) -> O:
-    """Square root."""
-    return bind(SQRT, x)
-
-
-def rsqrt(x: O) -> O:
-    """``1 / sqrt(x)``."""
-    return bind(RSQRT, x)
-
-
-def sigmoid(x: O) -> O:
-    """``1 / (1 + e ** -x)``."""
-    return bind(SIGMOID, x)
-
-
-def logaddexp(x: O | Number, y: O | Number) -> O:
-    """``log(e ** x + e ** y)`` without overflow."""
-    return bind(LOGADDEXP, *pair(x, y))
+exp = unary(Exp())
+exp2 = unary(Exp2())
+expm1 = unary(Expm1())
+log = unary(Log())
+log2 = unary(Log2())
+log10 = unary(Log10())
+log1p = unary(Log1p())
+sqrt = unary(SQRT)
+rsqrt = unary(RSQRT)
+sigmoid = unary(Sigmoid())
+logaddexp = binary(Logaddexp())
 
 
 def power_of(x: O, y: Any) -> O:

@@ -11,8 +11,8 @@ import numpy as np
 
 from autojit.core.dtypes import bool_
 from autojit.ir.op import O, bind, not_differentiable
-from autojit.ops.elementwise_base import REALS, Pointwise, Predicate
-from autojit.ops.sources import Number, full, pair
+from autojit.ops.elementwise_base import REALS, Binary, Predicate, binary, unary
+from autojit.ops.sources import full
 
 if TYPE_CHECKING:
     from autojit.ir.emitter import Emitter, S
@@ -29,8 +29,7 @@ class Comparison(Predicate, abstract=True):
     """A relation between two operands."""
 
     arity: ClassVar[int] = 2
-    vjp = not_differentiable("a comparison is piecewise constant")
-    jvp = not_differentiable("a comparison is piecewise constant")
+    vjp = jvp = not_differentiable("a comparison is piecewise constant")
 
 
 class Eq(Comparison):
@@ -38,17 +37,11 @@ class Eq(Comparison):
 
     ufunc = np.equal
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.eq(x, y)
-
 
 class Ne(Comparison):
     """``x != y``; NaN differs from everything."""
 
     ufunc = np.not_equal
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.ne(x, y)
 
 
 class Order(Comparison, abstract=True):
@@ -62,17 +55,11 @@ class Lt(Order):
 
     ufunc = np.less
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.lt(x, y)
-
 
 class Le(Order):
     """``x <= y``."""
 
     ufunc = np.less_equal
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.le(x, y)
 
 
 class Gt(Order):
@@ -80,27 +67,19 @@ class Gt(Order):
 
     ufunc = np.greater
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.gt(x, y)
-
 
 class Ge(Order):
     """``x >= y``."""
 
     ufunc = np.greater_equal
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.ge(x, y)
 
-
-class Bitwise(Pointwise, abstract=True):
+class Bitwise(Binary, abstract=True):
     """Acts on the bits of integers and on bools."""
 
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int")
     domain: ClassVar[tuple[float, float]] = (-9.0, 9.0)
-    vjp = not_differentiable("integers have no derivative")
-    jvp = not_differentiable("integers have no derivative")
+    vjp = jvp = not_differentiable("integers have no derivative")
 
 
 class BitwiseAnd(Bitwise):
@@ -108,17 +87,11 @@ class BitwiseAnd(Bitwise):
 
     ufunc = np.bitwise_and
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.bitwise_and(x, y)
-
 
 class BitwiseOr(Bitwise):
     """``x | y``."""
 
     ufunc = np.bitwise_or
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.bitwise_or(x, y)
 
 
 class BitwiseXor(Bitwise):
@@ -126,18 +99,12 @@ class BitwiseXor(Bitwise):
 
     ufunc = np.bitwise_xor
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.bitwise_xor(x, y)
-
 
 class BitwiseNot(Bitwise):
     """``~x``; on bools the logical negation."""
 
     ufunc = np.invert
     arity: ClassVar[int] = 1
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.bitwise_not(x)
 
 
 class Shift(Bitwise, abstract=True):
@@ -152,25 +119,18 @@ class ShiftLeft(Shift):
 
     ufunc = np.left_shift
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.shift_left(x, y)
-
 
 class ShiftRight(Shift):
     """``x >> y``; the sign bit is repeated in signed dtypes."""
 
     ufunc = np.right_shift
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.shift_right(x, y)
-
 
 class FloatTest(Predicate, abstract=True):
     """A question about special values of floats."""
 
     accepts: ClassVar[tuple[str, ...]] = ("float", "complex")
-    vjp = not_differentiable("a test is piecewise constant")
-    jvp = not_differentiable("a test is piecewise constant")
+    vjp = jvp = not_differentiable("a test is piecewise constant")
 
 
 class IsNan(FloatTest):
@@ -210,70 +170,22 @@ class Signbit(FloatTest):
         return emit.lt(emit.copysign(emit.one(x), x), emit.zero(x))
 
 
-EQ, NE, LT, LE, GT, GE = Eq(), Ne(), Lt(), Le(), Gt(), Ge()
 BITWISE_AND, BITWISE_OR, BITWISE_XOR, BITWISE_NOT = BitwiseAnd(), BitwiseOr(), BitwiseXor(), BitwiseNot()
-SHIFT_LEFT, SHIFT_RIGHT = ShiftLeft(), ShiftRight()
 IS_NAN, IS_INF, IS_FINITE, SIGNBIT = IsNan(), IsInf(), IsFinite(), Signbit()
 
 
-def eq(x: O | Number, y: O | Number) -> O:
-    """``x == y`` as bool."""
-    return bind(EQ, *pair(x, y))
-
-
-def ne(x: O | Number, y: O | Number) -> O:
-    """``x != y`` as bool."""
-    return bind(NE, *pair(x, y))
-
-
-def lt(x: O | Number, y: O | Number) -> O:
-    """``x < y`` as bool."""
-    return bind(LT, *pair(x, y))
-
-
-def le(x: O | Number, y: O | Number) -> O:
-    """``x <= y`` as bool."""
-    return bind(LE, *pair(x, y))
-
-
-def gt(x: O | Number, y: O | Number) -> O:
-    """``x > y`` as bool."""
-    return bind(GT, *pair(x, y))
-
-
-def ge(x: O | Number, y: O | Number) -> O:
-    """``x >= y`` as bool."""
-    return bind(GE, *pair(x, y))
-
-
-def bitwise_and(x: O | Number, y: O | Number) -> O:
-    """``x & y`` of integers or bools."""
-    return bind(BITWISE_AND, *pair(x, y))
-
-
-def bitwise_or(x: O | Number, y: O | Number) -> O:
-    """``x | y`` of integers or bools."""
-    return bind(BITWISE_OR, *pair(x, y))
-
-
-def bitwise_xor(x: O | Number, y: O | Number) -> O:
-    """``x ^ y`` of integers or bools."""
-    return bind(BITWISE_XOR, *pair(x, y))
-
-
-def bitwise_not(x: O) -> O:
-    """``~x`` of integers or bools."""
-    return bind(BITWISE_NOT, x)
-
-
-def shift_left(x: O | Number, y: O | Number) -> O:
-    """``x << y`` of integers."""
-    return bind(SHIFT_LEFT, *pair(x, y))
-
-
-def shift_right(x: O | Number, y: O | Number) -> O:
-    """``x >> y`` of integers."""
-    return bind(SHIFT_RIGHT, *pair(x, y))
+eq = binary(Eq())
+ne = binary(Ne())
+lt = binary(Lt())
+le = binary(Le())
+gt = binary(Gt())
+ge = binary(Ge())
+bitwise_and = binary(BITWISE_AND)
+bitwise_or = binary(BITWISE_OR)
+bitwise_xor = binary(BITWISE_XOR)
+bitwise_not = unary(BITWISE_NOT)
+shift_left = binary(ShiftLeft())
+shift_right = binary(ShiftRight())
 
 
 def to_bool(x: O) -> O:

@@ -10,16 +10,14 @@ import numpy as np
 from autojit.core.dtypes import int32
 from autojit.core.errors import UsageError
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
+from autojit.ops.base import tangent_difference
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
-from autojit.ops.elementwise_base import Pointwise, Ufunc, widened
+from autojit.ops.elementwise_base import Binary, Pointwise, Ufunc, binary, widened
 from autojit.ops.refused_values import refused_facts
-from autojit.ops.sources import Number, pair
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -42,17 +40,11 @@ class Floor(Step):
 
     ufunc = np.floor
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.floor(x)
-
 
 class Ceil(Step):
     """The smallest whole number not below."""
 
     ufunc = np.ceil
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.ceil(x)
 
 
 class Trunc(Step):
@@ -60,20 +52,14 @@ class Trunc(Step):
 
     ufunc = np.trunc
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.trunc(x)
-
 
 class Round(Step):
     """The nearest whole number; halves go to the even one."""
 
     ufunc = np.rint
 
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.round(x)
 
-
-def division_by_zero(divisor: NDArray[Any] | None = None) -> Exception:
+def division_by_zero(divisor: Ndarray | None = None) -> Exception:
     """The error of a whole number divided by zero: torch's, a RuntimeError; where the divisor is known, its place."""
     facts = {} if divisor is None else refused_facts(divisor == 0, "the divisor", "any whole number but 0", divisor)
     return UsageError("ZeroDivisionError: integer division or remainder by zero", facts)
@@ -83,7 +69,7 @@ def _checked(function: Ufunc) -> Ufunc:
     """The function, refusing integer division by zero as torch does; 2-byte floats are computed in float32."""
     wide = widened(function)
 
-    def divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    def divide(x: Ndarray, y: Ndarray) -> Any:
         if y.dtype.kind in "iu" and x.size and not y.all():
             raise division_by_zero(np.asarray(y))
         return wide(x, y)
@@ -91,7 +77,7 @@ def _checked(function: Ufunc) -> Ufunc:
     return divide
 
 
-def _trunc_divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _trunc_divide(x: Ndarray, y: Ndarray) -> Any:
     if x.dtype.kind in "iu":
         quotient = np.floor_divide(x, y)
         inexact = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
@@ -99,10 +85,9 @@ def _trunc_divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
     return np.trunc(np.true_divide(x, y))
 
 
-class Quotient(Pointwise, abstract=True):
+class Quotient(Binary, abstract=True):
     """Division with a whole result, or its remainder."""
 
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
     domain: ClassVar[tuple[float, float]] = (1.0, 6.0)
 
@@ -156,13 +141,10 @@ class Rest(Quotient, abstract=True):
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
-        if y_dot is None:
-            return x_dot
-        change = mul(y_dot, self.quotient(x, y))
-        return neg(change) if x_dot is None else sub(x_dot, change)
+        return tangent_difference(x_dot, None if y_dot is None else mul(y_dot, self.quotient(x, y)))
 
 
-def _remainder(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _remainder(x: Ndarray, y: Ndarray) -> Any:
     if x.dtype.kind in "iu":
         return np.remainder(x, y)
     rest = np.asarray(np.fmod(x, y))
@@ -195,7 +177,6 @@ class Fmod(Rest):
 
 
 FLOOR, CEIL, TRUNC, ROUND = Floor(), Ceil(), Trunc(), Round()
-FLOOR_DIVIDE, TRUNC_DIVIDE, REMAINDER, FMOD = FloorDivide(), TruncDivide(), Remainder(), Fmod()
 
 
 def _whole(x: Operand) -> bool:
@@ -231,21 +212,7 @@ def frac(x: O) -> O:
     return sub(x, trunc(x))
 
 
-def floor_divide(x: O | Number, y: O | Number) -> O:
-    """``floor(x / y)``."""
-    return bind(FLOOR_DIVIDE, *pair(x, y))
-
-
-def trunc_divide(x: O | Number, y: O | Number) -> O:
-    """``trunc(x / y)``."""
-    return bind(TRUNC_DIVIDE, *pair(x, y))
-
-
-def remainder(x: O | Number, y: O | Number) -> O:
-    """The remainder with the sign of the divisor."""
-    return bind(REMAINDER, *pair(x, y))
-
-
-def fmod(x: O | Number, y: O | Number) -> O:
-    """The remainder with the sign of the dividend."""
-    return bind(FMOD, *pair(x, y))
+floor_divide = binary(FloorDivide())
+trunc_divide = binary(TruncDivide())
+remainder = binary(Remainder())
+fmod = binary(Fmod())

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands
+from autojit.ops.base import tangent_sum
 from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
-from autojit.ops.elementwise_base import REALS, Pointwise
+from autojit.ops.elementwise_base import REALS, Binary, Pointwise, binary, unary
 from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
-from autojit.ops.sources import NUMBERS, Number, literal, pair
+from autojit.ops.sources import NUMBERS, Number, literal
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -30,14 +29,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Extremum(Pointwise, abstract=True):
+class Extremum(Binary, abstract=True):
     """The larger or smaller of two; NaN if one is."""
 
     masks_cotangents: ClassVar[bool] = True
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
-    def is_beaten(self, x: O, y: O) -> Any:
+    def is_beaten(self, x: O, y: O) -> O:
         """Where ``x`` loses to ``y``."""
         raise NotImplementedError(self.name)
 
@@ -45,17 +43,14 @@ class Extremum(Pointwise, abstract=True):
         x, y = primals
         return lambda: self._part(x, y, y_bar), lambda: self._part(y, x, y_bar)
 
-    def _part(self, x: Any, y: Any, y_bar: Any) -> Any:
+    def _part(self, x: O, y: O, y_bar: O) -> O:
         """The share of ``x`` in ``y_bar``: none where beaten, half where tied."""
         return where(self.is_beaten(x, y), 0, where(eq(x, y), mul(y_bar, 0.5), y_bar))
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
         by_x = None if x_dot is None else self._part(x, y, x_dot)
-        by_y = None if y_dot is None else self._part(y, x, y_dot)
-        if by_x is None or by_y is None:
-            return by_x if by_y is None else by_y
-        return add(by_x, by_y)
+        return tangent_sum(by_x, None if y_dot is None else self._part(y, x, y_dot))
 
 
 class Maximum(Extremum):
@@ -63,11 +58,8 @@ class Maximum(Extremum):
 
     ufunc = np.maximum
 
-    def is_beaten(self, x: O, y: O) -> Any:
+    def is_beaten(self, x: O, y: O) -> O:
         return lt(x, y)
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.maximum(x, y)
 
 
 class Minimum(Extremum):
@@ -75,21 +67,17 @@ class Minimum(Extremum):
 
     ufunc = np.minimum
 
-    def is_beaten(self, x: O, y: O) -> Any:
+    def is_beaten(self, x: O, y: O) -> O:
         return gt(x, y)
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.minimum(x, y)
 
-
-class NumberExtremum(Pointwise, abstract=True):
+class NumberExtremum(Binary, abstract=True):
     """The larger or smaller of two; a NaN gives way to a number."""
 
     masks_cotangents: ClassVar[bool] = True
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
-    def wins(self, x: O, y: O) -> Any:
+    def wins(self, x: O, y: O) -> O:
         """Where the first operand is the result."""
         raise NotImplementedError(self.name)
 
@@ -109,11 +97,8 @@ class Fmax(NumberExtremum):
 
     ufunc = np.fmax
 
-    def wins(self, x: O, y: O) -> Any:
+    def wins(self, x: O, y: O) -> O:
         return logical_or(ge(x, y), isnan(y))
-
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.fmax(x, y)
 
 
 class Fmin(NumberExtremum):
@@ -121,14 +106,11 @@ class Fmin(NumberExtremum):
 
     ufunc = np.fmin
 
-    def wins(self, x: O, y: O) -> Any:
+    def wins(self, x: O, y: O) -> O:
         return logical_or(le(x, y), isnan(y))
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.fmin(x, y)
 
-
-def _relu(x: NDArray[Any]) -> Any:
+def _relu(x: Ndarray) -> Any:
     found = np.asarray(np.maximum(x, np.zeros((), x.dtype)))
     if x.dtype.kind not in "iu":  # which of two zeros NumPy takes depends on the machine
         np.copyto(found, x, where=x == 0)
@@ -154,11 +136,10 @@ class Relu(Pointwise):
         return emit.maximum(x, emit.zero(x))
 
 
-class Copysign(Pointwise):
+class Copysign(Binary):
     """The magnitude of the first operand with the sign of the second."""
 
     ufunc = np.copysign
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
@@ -166,15 +147,11 @@ class Copysign(Pointwise):
         x, y = primals
         return lambda: where(eq(x, 0), 0, copysign(copysign(literal(x, 1), x), mul(x, y))), None
 
-    def lower(self, emit: Emitter[S], x: S, y: S) -> S:
-        return emit.copysign(x, y)
 
-
-class Nextafter(Pointwise):
+class Nextafter(Binary):
     """The next representable number after the first operand in the direction of the second."""
 
     ufunc = np.nextafter
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
@@ -182,67 +159,32 @@ class Nextafter(Pointwise):
         return lambda: where(eq(x, y), 0, literal(x, 1)), None
 
 
-MAXIMUM, MINIMUM, FMAX, FMIN, RELU = Maximum(), Minimum(), Fmax(), Fmin(), Relu()
-COPYSIGN, NEXTAFTER = Copysign(), Nextafter()
-
-
-def maximum(x: O | Number, y: O | Number) -> O:
-    """The larger of two; NaN if one is."""
-    return bind(MAXIMUM, *pair(x, y))
-
-
-def minimum(x: O | Number, y: O | Number) -> O:
-    """The smaller of two; NaN if one is."""
-    return bind(MINIMUM, *pair(x, y))
-
-
-def fmax(x: O | Number, y: O | Number) -> O:
-    """The larger of two; a NaN gives way to a number."""
-    return bind(FMAX, *pair(x, y))
-
-
-def fmin(x: O | Number, y: O | Number) -> O:
-    """The smaller of two; a NaN gives way to a number."""
-    return bind(FMIN, *pair(x, y))
-
-
-def relu(x: O) -> O:
-    """``max(x, 0)``."""
-    return bind(RELU, x)
-
-
-def copysign(x: O | Number, y: O | Number) -> O:
-    """The magnitude of ``x`` with the sign of ``y``."""
-    return bind(COPYSIGN, *pair(x, y))
-
-
-def nextafter(x: O | Number, y: O | Number) -> O:
-    """The next representable number after ``x`` towards ``y``."""
-    return bind(NEXTAFTER, *pair(x, y))
+maximum = binary(Maximum())
+minimum = binary(Minimum())
+fmax = binary(Fmax())
+fmin = binary(Fmin())
+relu = unary(Relu())
+copysign = binary(Copysign())
+nextafter = binary(Nextafter())
 
 
 def clamp_min(x: O, low: O | Number) -> O:
     """``x`` but at least ``low``; NaN if either is. ``x`` receives the derivative where ``x >= low``."""
-    outside = lt(x, low)
-    if not isinstance(low, NUMBERS):
-        outside = logical_or(outside, isnan(low))
-    elif hasattr(type(low), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
-        outside = logical_or(outside, isnan(literal(x, low)))
-    elif low != low:
-        outside = ne(x, literal(x, low))
-    return where(outside, low, x)
+    return where(_or_nan(lt(x, low), x, low), low, x)
 
 
 def clamp_max(x: O, high: O | Number) -> O:
     """``x`` but at most ``high``; NaN if either is. ``x`` receives the derivative where ``x <= high``."""
-    outside = gt(x, high)
-    if not isinstance(high, NUMBERS):
-        outside = logical_or(outside, isnan(high))
-    elif hasattr(type(high), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
-        outside = logical_or(outside, isnan(literal(x, high)))
-    elif high != high:
-        outside = ne(x, literal(x, high))
-    return where(outside, high, x)
+    return where(_or_nan(gt(x, high), x, high), high, x)
+
+
+def _or_nan(is_outside: O, x: O, bound: O | Number) -> O:
+    """Where ``x`` is outside of a bound, or the bound is NaN."""
+    if not isinstance(bound, NUMBERS):
+        return logical_or(is_outside, isnan(bound))
+    if hasattr(type(bound), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
+        return logical_or(is_outside, isnan(literal(x, bound)))
+    return ne(x, literal(x, bound)) if bound != bound else is_outside
 
 
 def clamp(x: O, low: Any = None, high: Any = None) -> O:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,15 +12,13 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, bind
 from autojit.ops.elementwise_arithmetic import mul, neg, square
-from autojit.ops.elementwise_base import Pointwise, Ufunc, sample_inputs
+from autojit.ops.elementwise_base import Slope, Ufunc, sample_inputs, unary
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -49,7 +47,7 @@ def _rounded(name: str, of_number: Callable[[float], float] | None = None) -> Uf
     are exact to an ulp of float64, so they round to the same number.
     """
 
-    def compute(x: NDArray[Any]) -> NDArray[Any]:
+    def compute(x: Ndarray) -> Ndarray:
         if of_number is not None and x.size <= _FEW and x.dtype.itemsize < 8:
             return np.array([of_number(number) for number in x.ravel().tolist()], x.dtype).reshape(x.shape)
         return np.asarray(getattr(_reference(), name)(x)).astype(x.dtype)
@@ -57,7 +55,7 @@ def _rounded(name: str, of_number: Callable[[float], float] | None = None) -> Uf
     return staticmethod(compute)
 
 
-class Special(Pointwise, abstract=True):
+class Special(Slope, abstract=True):
     """A function of real floats."""
 
     accepts: ClassVar[tuple[str, ...]] = ("float",)
@@ -66,76 +64,52 @@ class Special(Pointwise, abstract=True):
 class Erf(Special):
     """The error function."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = _rounded("erf", math.erf)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: mul(exp(neg(square(x))), _TWO_OVER_ROOT_PI),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.erf(x)
+    def slope(self, x: O, y: O) -> O:
+        return mul(exp(neg(square(x))), _TWO_OVER_ROOT_PI)
 
 
 class Erfc(Special):
     """``1 - erf(x)``, accurate in the tail."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = _rounded("erfc", math.erfc)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: mul(exp(neg(square(x))), -_TWO_OVER_ROOT_PI),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.erfc(x)
+    def slope(self, x: O, y: O) -> O:
+        return mul(exp(neg(square(x))), -_TWO_OVER_ROOT_PI)
 
 
 class Erfinv(Special):
-    """The inverse of ``erf``."""
+    """The inverse of ``erf``; NaN outside [-1, 1]."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = _rounded("erfinv")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: mul(exp(square(result)), 1 / _TWO_OVER_ROOT_PI),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.erfinv(x)
+    def slope(self, x: O, y: O) -> O:
+        return mul(exp(square(y)), 1 / _TWO_OVER_ROOT_PI)
 
 
 class Lgamma(Special):
     """``log |gamma(x)|``."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = _rounded("lgamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: digamma(x),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.lgamma(x)
+    def slope(self, x: O, y: O) -> O:
+        return digamma(x)
 
 
 class Digamma(Special):
     """The derivative of ``lgamma``."""
 
-    is_cheap: ClassVar[bool] = False
     ufunc = _rounded("digamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: polygamma(1, x),)
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return emit.digamma(x)
+    def slope(self, x: O, y: O) -> O:
+        return polygamma(1, x)
 
 
 @record
@@ -144,17 +118,15 @@ class Polygamma(Special):
 
     n: int
 
-    is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.6, 4.0)
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: polygamma(self.n + 1, x),)
+    def slope(self, x: O, y: O) -> O:
+        return polygamma(self.n + 1, x)
 
     def lower(self, emit: Emitter[S], x: S) -> S:
         return emit.polygamma(self.n, x)
@@ -166,32 +138,11 @@ class Polygamma(Special):
         return [(cls(n), arrays) for n in (1, 3) for arrays in sample_inputs(1, cls.domain, dtype)]
 
 
-ERF, ERFC, ERFINV, LGAMMA, DIGAMMA = Erf(), Erfc(), Erfinv(), Lgamma(), Digamma()
-
-
-def erf(x: O) -> O:
-    """The error function."""
-    return bind(ERF, x)
-
-
-def erfc(x: O) -> O:
-    """``1 - erf(x)``, accurate in the tail."""
-    return bind(ERFC, x)
-
-
-def erfinv(x: O) -> O:
-    """The inverse of ``erf``; NaN outside [-1, 1]."""
-    return bind(ERFINV, x)
-
-
-def lgamma(x: O) -> O:
-    """``log |gamma(x)|``."""
-    return bind(LGAMMA, x)
-
-
-def digamma(x: O) -> O:
-    """The derivative of ``lgamma``."""
-    return bind(DIGAMMA, x)
+erf = unary(Erf())
+erfc = unary(Erfc())
+erfinv = unary(Erfinv())
+lgamma = unary(Lgamma())
+digamma = unary(Digamma())
 
 
 def polygamma(n: int, x: O) -> O:

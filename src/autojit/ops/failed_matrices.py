@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LinAlgError"]
 
+DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or has NaN."
+
 
 class LinAlgError(AutojitError, RuntimeError):
     """A matrix has no inverse or no factorization (torch.linalg.LinAlgError)."""

@@ -14,6 +14,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
+from autojit.ir.emitter import Emitter
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
 from autojit.ir.op import O, Op
@@ -148,7 +149,12 @@ def _is_elementwise(step: Step) -> bool:
         or types[0].dtype.kind not in ("float", "int", "uint", "bool")
     ):
         return False
-    return type(op).lower is not Elementwise.lower and not isinstance(op, Formula)
+    return is_lowered(type(op)) and not isinstance(op, Formula)
+
+
+def is_lowered(op: type[Elementwise]) -> bool:
+    """Whether generated code can compute an op: by a ``lower`` of its own, or as emitters do what has its name."""
+    return op.lower is not Elementwise.lower or hasattr(Emitter, op.name)
 
 
 def _cone(root: int, made: dict[int, Step], inside: set[int]) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.ports import ports
@@ -19,17 +19,19 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.inline import inline, live
 from autojit.ir.interpreter import evaluate
-from autojit.ir.op import O, Op, Operands, Rule
+from autojit.ir.op import Ndarray, O, Op, Operands, Rule
 from autojit.ir.result_types import holds_plain
 from autojit.ops.base import Elementwise
 from autojit.ops.cotangent_masks import masking
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["Composite", "ElementwiseGraph", "GraphOp"]
 
 Transform = Callable[..., Graph]
+
+
+def one_or_all(results: Sequence[Any]) -> Any:
+    """Results as an op gives them: one alone, several as a tuple."""
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 class GraphOp(Op, abstract=True):
@@ -63,9 +65,7 @@ class GraphOp(Op, abstract=True):
         graph = self.graph_of([x.spec for x in operands])
         return self.one_or_all(inline(graph, self.fitted(operands), operands[0]))
 
-    def one_or_all(self, results: Sequence[Any]) -> Any:
-        """Results as an op gives them: one alone, several as a tuple."""
-        return results[0] if self.n_outputs == 1 else tuple(results)
+    one_or_all = staticmethod(one_or_all)
 
     def types_of_outputs(self, *types: TensorType) -> Any:
         """The types that the graph's results have."""
@@ -73,7 +73,7 @@ class GraphOp(Op, abstract=True):
 
     result_type: Rule = types_of_outputs
 
-    def line_by_line(self, *arrays: NDArray[Any]) -> Any:
+    def line_by_line(self, *arrays: Ndarray) -> Any:
         """The results by the interpreter."""
         return self.one_or_all(evaluate(self.graph_of(types_of(arrays)), arrays))
 
@@ -101,12 +101,7 @@ class GraphOp(Op, abstract=True):
         wanted = self.wanted_of(primals)
         given = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self.kept_of(results)]
         found = self.pulled(wanted, primals, given) if wanted else ()
-        if len(wanted) == len(primals):
-            return found
-        placed: list[Any] = [None] * len(primals)
-        for k, x_bar in zip(wanted, found, strict=True):
-            placed[k] = x_bar
-        return placed
+        return found if len(wanted) == len(primals) else placed(len(primals), wanted, found)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         moving = tuple([k for k, t in enumerate(tangents) if t is not None])
@@ -180,7 +175,7 @@ def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Seque
     return ports.transforms.vmap(graph, flags, size, leading) if any(flags) else graph
 
 
-def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:
+def types_of(arrays: Sequence[Ndarray]) -> list[TensorType]:
     """The types of arrays on the CPU."""
     return [TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays]
 
@@ -188,6 +183,14 @@ def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:
 def as_tuple(results: Any, count: int) -> tuple[Any, ...]:
     """The results of an op as a tuple, also of one."""
     return (results,) if count == 1 else tuple(results)
+
+
+def placed(count: int, places: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
+    """Values at their places among ``count``; elsewhere None, a symbolic zero."""
+    found: list[Any] = [None] * count
+    for k, value in zip(places, values, strict=True):
+        found[k] = value
+    return tuple(found)
 
 
 def filled(like: Any, given: Sequence[Any], types: Sequence[TensorType]) -> list[Any]:

@@ -17,14 +17,12 @@ from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, bind, bind_all, not_differentiable
+from autojit.ir.op import Ndarray, O, bind, bind_all, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, positive_definite
 from autojit.ops.samples import Samples, draws
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    Array = Ndarray
 
 __all__ = ["LdlFactor", "LdlSolve", "ldl_factor", "ldl_solve"]
 
@@ -55,8 +53,7 @@ class LdlFactor(MatrixOp):
             info[k] = _factor(matrix, pivots[k], self.hermitian and np.iscomplexobj(a))
         return packed.reshape(a.shape), pivots.reshape(a.shape[:-1]), info.reshape(a.shape[:-2])
 
-    vjp = not_differentiable("torch defines no derivative of the packed factors; use linalg.solve")
-    jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.solve")
+    vjp = jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.solve")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -168,8 +165,7 @@ class LdlSolve(MatrixOp):
             _solve(factors, order, x, hermitian)
         return found
 
-    vjp = not_differentiable("torch defines no derivative by the packed factors; use linalg.solve")
-    jvp = not_differentiable("torch defines no derivative by the packed factors; use linalg.solve")
+    vjp = jvp = not_differentiable("torch defines no derivative by the packed factors; use linalg.solve")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

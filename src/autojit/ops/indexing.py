@@ -7,7 +7,7 @@ from the end (once), anything outside raises IndexOutOfRangeError. The transpose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,15 +17,12 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.base import broadcast_shapes, normalize_axis
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
+from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply, source
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, permute, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Gather", "GatherNd", "Gathering", "IndexSelect", "embedding", "gather", "gather_nd", "index_select", "take",
@@ -43,29 +40,51 @@ class Gathering(Op, abstract=True):
     for the run-time part.
     """
 
-    is_gather: ClassVar[bool] = True
     looks_up: ClassVar[bool] = True
+    transposed: ClassVar[str]  # the name of the op that adds up where this one looks
 
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         raise NotImplementedError(self.name)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        x, *indices = primals
+        zero, given = x.spec, {**dict(self.parameters()), "combine": "add"}
+        x_bar = lambda: apply(self.transposed, y_bar._literal(0, zero), y_bar, *indices, **given)
+        return (x_bar, *(None for _ in indices))
+
+    jvp = linear_jvp
 
 
 @record
-class Gather(Gathering):
-    """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
+class AlongAxis(Gathering, abstract=True):
+    """Looks up along one axis, by one index operand."""
 
     axis: int
     operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
+
+    def position(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """Where in the index operand the place for an element of the result is."""
+        raise NotImplementedError(self.name)
+
+    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        place = fetch(1, self.position(index), types[0].shape[self.axis])
+        return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        return ((1, self.axis, types[0].shape[self.axis]),)
+
+
+class Gather(AlongAxis):
+    """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
+
+    transposed: ClassVar[str] = "scatter"
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
         check_aligned(self.name, x, index, self.axis)
         return x.with_shape(index.shape)
 
-    def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, index: Ndarray) -> Ndarray:
         within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
         try:
             found = np.take_along_axis(x[within], index, self.axis)
@@ -77,17 +96,8 @@ class Gather(Gathering):
             return np.empty(index.shape, x.dtype)
         return found
 
-    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        place = fetch(1, index, types[0].shape[self.axis])
-        return (*index[: self.axis], place, *index[self.axis + 1 :])
-
-    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
-        return ((1, self.axis, types[0].shape[self.axis]),)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, index = primals
-        zero = x.spec
-        return (lambda: apply("scatter", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"), None)
+    def position(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        return index
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(Gather(self.axis + 1), *batch_all(args, batched))
@@ -101,12 +111,10 @@ class Gather(Gathering):
         ]
 
 
-@record
-class IndexSelect(Gathering):
+class IndexSelect(AlongAxis):
     """``y = x.take(index, axis)`` for a vector of positions: embedding rows are ``axis`` 0."""
 
-    axis: int
-    operand_names: ClassVar[tuple[str, ...]] = ("self", "index")
+    transposed: ClassVar[str] = "index_update"
 
     def result_type(self, x: TensorType, index: TensorType) -> TensorType:
         require_index(self.name, index)
@@ -114,7 +122,7 @@ class IndexSelect(Gathering):
             raise ShapeError("index_select(): Index is supposed to be a vector", {"index": index})
         return x.with_shape((*x.shape[: self.axis], index.shape[0], *x.shape[self.axis + 1 :]))
 
-    def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, index: Ndarray) -> Ndarray:
         extent = x.shape[self.axis]
         try:
             found = np.take(x, index, self.axis)
@@ -124,20 +132,8 @@ class IndexSelect(Gathering):
             raise out_of_range(self.name, index, self.axis, extent)
         return found
 
-    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        place = fetch(1, (index[self.axis],), types[0].shape[self.axis])
-        return (*index[: self.axis], place, *index[self.axis + 1 :])
-
-    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
-        return ((1, self.axis, types[0].shape[self.axis]),)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, index = primals
-        zero = x.spec
-        return (
-            lambda: apply("index_update", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"),
-            None,
-        )
+    def position(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        return (index[self.axis],)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, index = args
@@ -169,6 +165,7 @@ class GatherNd(Gathering):
     """
 
     node_class: ClassVar[str] = "IndexBackward0"
+    transposed: ClassVar[str] = "index_put"
 
     def result_type(self, x: TensorType, *indices: TensorType) -> TensorType:
         for index in indices:
@@ -178,7 +175,7 @@ class GatherNd(Gathering):
         shape = broadcast_shapes(*(i.shape for i in indices), op="indexing")
         return x.with_shape((*shape, *x.shape[len(indices) :]))
 
-    def eager(self, x: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, *indices: Ndarray) -> Ndarray:
         try:
             return np.asarray(x[indices])
         except IndexError:
@@ -195,12 +192,6 @@ class GatherNd(Gathering):
 
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         return tuple((k + 1, k, types[0].shape[k]) for k in range(len(types) - 1))
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        x, *indices = primals
-        zero = x.spec
-        x_bar = lambda: apply("index_put", y_bar._literal(0, zero), y_bar, *indices, combine="add")
-        return (x_bar, *(None for _ in indices))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, *indices = args
@@ -222,6 +213,25 @@ class GatherNd(Gathering):
             (GatherNd(), (ramp((4, 3), dtype).T, positions([2, 0, 2]))),
             (GatherNd(), (ramp((2, 3), dtype), positions([[0], [1]]), positions([0, -1]))),
         ]
+
+
+class Picking(Structured, abstract=True):
+    """(some elements along ``axis``, their positions): chosen by their values, at places that do not move with them."""
+
+    n_outputs: ClassVar[int] = 2
+    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
+    axis: int
+
+    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
+        values_bar = y_bar[0]
+        if values_bar is None:
+            return (None,)
+        zero = values_bar._literal(0, primals[0].spec)
+        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
+
+    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
 
 GATHER_ND = GatherNd()
@@ -318,7 +328,7 @@ FROM_THE_FRONT = 1 << 62
 the error can still name the index that the user gave."""
 
 
-def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexOutOfRangeError:
+def out_of_range(op: str, index: Ndarray, axis: int, extent: int) -> IndexOutOfRangeError:
     """The error naming the first bad entry of an index along an axis of ``extent``, its position and what is valid."""
     bad = (index < -extent) | (index >= extent)
     position = tuple(np.argwhere(bad)[0].tolist()) if bad.any() else ()
@@ -328,7 +338,7 @@ def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexO
     return IndexOutOfRangeError(f"index {worst} is out of bounds for dimension {axis} with size {extent}", facts, op=op)
 
 
-def out_of_range_nd(op: str, shape: Shape, indices: Sequence[NDArray[Any]]) -> IndexOutOfRangeError:
+def out_of_range_nd(op: str, shape: Shape, indices: Sequence[Ndarray]) -> IndexOutOfRangeError:
     """The same for several indices on leading axes."""
     for axis, index in enumerate(indices):
         if np.any((index < -shape[axis]) | (index >= shape[axis])):

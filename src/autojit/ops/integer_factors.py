@@ -7,22 +7,19 @@ from typing import ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, bind, not_differentiable
-from autojit.ops.elementwise_base import Pointwise
+from autojit.ir.op import not_differentiable
+from autojit.ops.elementwise_base import Binary, binary
 from autojit.ops.samples import Samples, ramp
 
 __all__ = ["Gcd", "Lcm", "gcd", "lcm"]
 
 
-class _OfIntegers(Pointwise, abstract=True):
+class _OfIntegers(Binary, abstract=True):
     """A function of two integers."""
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int")
-    arity: ClassVar[int] = 2
     is_cheap: ClassVar[bool] = False
-
-    vjp = not_differentiable("integers have no derivative")
-    jvp = not_differentiable("integers have no derivative")
+    vjp = jvp = not_differentiable("integers have no derivative")
 
     @classmethod
     def samples(cls, dtype: DType) -> Samples:
@@ -43,11 +40,5 @@ class Lcm(_OfIntegers):
     ufunc = np.lcm
 
 
-def gcd(x: O, y: O) -> O:
-    """The greatest common divisor of two integers."""
-    return bind(Gcd(), x, y)
-
-
-def lcm(x: O, y: O) -> O:
-    """The least common multiple of two integers."""
-    return bind(Lcm(), x, y)
+gcd = binary(Gcd())
+lcm = binary(Lcm())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOf
 from autojit.core.records import record
 from autojit.core.sizes import agree, agree_on, is_symbolic, size_max, size_min
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
 from autojit.ops.samples import Samples, ramp
-from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, permute, reshape, slice_axis
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from autojit.ops.shape import batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, slice_axis
 
 __all__ = [
     "Concatenate", "chunk", "concatenate", "expand", "flatten", "moveaxis", "narrow", "repeat", "repeat_interleave",
@@ -51,7 +48,7 @@ class Concatenate(Structured):
         shape[self.axis] = sum(t.shape[self.axis] for t in types)
         return first.with_shape(tuple(shape))
 
-    def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, *arrays: Ndarray) -> Ndarray:
         return np.concatenate(arrays, self.axis)
 
     def offsets(self, types: Sequence[TensorType]) -> list[int]:
@@ -69,8 +66,7 @@ class Concatenate(Structured):
 
         return tuple(part(k) for k in range(len(primals)))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
+    jvp = jointly_linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(Concatenate(self.axis + 1), *batch_all(args, batched))
@@ -185,6 +181,13 @@ def select(x: O, axis: int, index: int) -> O:
     place = index % extent
     piece = slice_axis(x, axis, place, place + 1)
     return reshape(piece, (*x.spec.shape[:axis], *x.spec.shape[axis + 1 :]))
+
+
+def one_by_one(op: Op, args: Operands, batched: tuple[bool, ...]) -> Any:
+    """An op on the examples of a batch one after the other: they are few, so they stay separate nodes."""
+    pairs = list(zip(args, batched, strict=True))
+    extent = next(a.spec.shape[0] for a, flag in pairs if flag)
+    return stack([bind(op, *[select(a, 0, k) if flag else a for a, flag in pairs]) for k in range(extent)])
 
 
 def narrow(x: O, axis: int, start: int, length: int) -> O:

@@ -7,34 +7,51 @@ derivative results for forward and reverse mode algorithmic differentiation, 200
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
-from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, bind_all
-from autojit.ops.base import Structured, broadcast_shapes
-from autojit.ops.by_name import apply
+from autojit.core.types import Shape, TensorType
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, bind_all
+from autojit.ops.base import Structured, broadcast_shapes, conjugate, tangent_difference
 from autojit.ops.dense_matrices import cofactors, substituted
-from autojit.ops.elementwise_exponential import PowNumber
+from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, sub
+from autojit.ops.elementwise_base import unary
+from autojit.ops.elementwise_complex import complex, imag, real
+from autojit.ops.elementwise_exponential import PowNumber, log
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.reductions import sum
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, broadcast_to, reshape
+from autojit.ops.sources import zeros_like
 from autojit.ops.triangles import eye, tril, triu
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Cholesky", "Cofactor", "Det", "Inv", "MatrixOp", "Slogdet", "Solve", "TriangularSolve",
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inv", "logdet", "matrix_power", "slogdet", "solve",
     "triangular_solve",
 ]  # fmt: skip
+
+
+def has(dtype: DType) -> bool:
+    """Whether LAPACK has routines for the dtype."""
+    return dtype in (float32, float64) or dtype.is_complex
+
+
+def well_conditioned(shape: tuple[int, ...], dtype: DType) -> Ndarray:
+    """Sample matrices far from singular."""
+    return np.asarray((draws(shape, dtype, 3) * 0.5 + 2 * np.eye(shape[-1])).astype(dtype.numpy))
+
+
+def positive_definite(shape: tuple[int, ...], dtype: DType) -> Ndarray:
+    """Sample Hermitian matrices with eigenvalues of at least 1."""
+    x = draws(shape, dtype, 4)
+    return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
 
 
 @record
@@ -53,6 +70,13 @@ class MatrixOp(Structured, abstract=True):
     def may_refuse(self, *types: TensorType) -> bool:
         return self.refuses or self.name in ("inv", "solve", "triangular_solve", "cholesky")
 
+    sampled: ClassVar[Callable[..., Ndarray]] = staticmethod(well_conditioned)
+    sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3), (2, 2, 2))
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        return [(cls(), (cls.sampled(shape, dtype),)) for shape in cls.sampled_shapes] if has(dtype) else []
+
     def _require_square(self, x: TensorType) -> None:
         require_matrix(self.name, x)
         if x.shape[-1] != x.shape[-2]:
@@ -61,6 +85,14 @@ class MatrixOp(Structured, abstract=True):
                 f"{x.shape[-1]} matrices",
                 {"A": x},
             )
+
+
+class SquareOp(MatrixOp, abstract=True):
+    """Square matrices of square matrices."""
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a
 
 
 def require_matrix(op: str, x: TensorType) -> None:
@@ -74,48 +106,56 @@ def require_matrix(op: str, x: TensorType) -> None:
 SINGULAR = "The computation could not be completed because the input matrix is singular."
 
 
-class Inv(MatrixOp):
-    """The inverse matrix."""
+class Inv(SquareOp):
+    """The inverse matrix; LinAlgError if one is singular."""
 
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
-
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         return np.asarray(lapack("inv", SINGULAR, np.linalg.inv, a))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         inverse = adjoint_matrix(result)
-        return (negative(matmul(matmul(inverse, y_bar), inverse)),)
+        return (neg(matmul(matmul(inverse, y_bar), inverse)),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
-        return None if a_dot is None else negative(matmul(matmul(result, a_dot), result))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Inv(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+        return None if a_dot is None else neg(matmul(matmul(result, a_dot), result))
 
 
-class Solve(MatrixOp):
-    """``x`` with ``a @ x = b``: ``(..., n, n), (..., n, k) -> (..., n, k)``, equal batch shapes."""
+class System(MatrixOp, abstract=True):
+    """A system of equations; a subclass says what it reads of its matrices."""
+
+    torch_name: ClassVar[str]
 
     def result_type(self, a: TensorType, b: TensorType) -> TensorType:
         self._require_square(a)
-        check_system("solve", a, b)
+        check_system(self.torch_name, a, b)
         return b
 
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(lapack("solve", SINGULAR, lambda m: np.linalg.solve(m, b), a))
+    def adjoint(self) -> Op:
+        """The op that solves systems with the adjoint matrix."""
+        return self
+
+    def read(self, a: O) -> O:
+        """What the op reads of a matrix, zeros elsewhere."""
+        return a
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        b_bar = bind(self, adjoint_matrix(primals[0]), y_bar)
-        return (lambda: negative(matmul(b_bar, adjoint_matrix(result))), b_bar)
+        b_bar = bind(self.adjoint(), adjoint_matrix(primals[0]), y_bar)
+        return (lambda: neg(self.read(matmul(b_bar, adjoint_matrix(result)))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
-        right = right_side(a_dot, b_dot, result)
+        right = tangent_difference(b_dot, None if a_dot is None else matmul(self.read(a_dot), result))
         return None if right is None else bind(self, a, right)
+
+
+class Solve(System):
+    """``x`` with ``a @ x = b``: ``(..., n, n), (..., n, k) -> (..., n, k)``, equal batch shapes."""
+
+    torch_name: ClassVar[str] = "solve"
+
+    def eager(self, a: Ndarray, b: Ndarray) -> Ndarray:
+        return np.asarray(lapack("solve", SINGULAR, lambda m: np.linalg.solve(m, b), a))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -128,37 +168,26 @@ class Solve(MatrixOp):
 
 
 @record
-class TriangularSolve(MatrixOp):
+class TriangularSolve(System):
     """``Solve`` reading one triangle of ``a`` only; ``unit``: its diagonal counts as ones."""
 
+    torch_name: ClassVar[str] = "solve_triangular"
     upper: bool
     unit: bool = False
 
-    def result_type(self, a: TensorType, b: TensorType) -> TensorType:
-        self._require_square(a)
-        check_system("solve_triangular", a, b)
-        return b
-
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray, b: Ndarray) -> Ndarray:
         a = np.triu(a) if self.upper else np.tril(a)
         if self.unit:
             ones = np.eye(a.shape[-1], dtype=a.dtype)
             a = np.where(ones != 0, ones, a)
         return np.asarray(lapack("solve_triangular", SINGULAR, lambda m: substituted(m, b, self.upper), a))
 
-    def _triangle(self, x: Any) -> Any:
+    def adjoint(self) -> Op:
+        return TriangularSolve(not self.upper, self.unit)
+
+    def read(self, a: O) -> O:
         offset = int(self.unit)
-        return triu(x, offset) if self.upper else tril(x, -offset)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        transposed = TriangularSolve(not self.upper, self.unit)
-        b_bar = bind(transposed, adjoint_matrix(primals[0]), y_bar)
-        return (lambda: negative(self._triangle(matmul(b_bar, adjoint_matrix(result)))), b_bar)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        a, (a_dot, b_dot) = primals[0], tangents
-        right = right_side(None if a_dot is None else self._triangle(a_dot), b_dot, result)
-        return None if right is None else bind(self, a, right)
+        return triu(a, offset) if self.upper else tril(a, -offset)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -175,58 +204,48 @@ class Det(MatrixOp):
         self._require_square(a)
         return a.with_shape(a.shape[:-2])
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         return np.asarray(np.linalg.det(a))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         cofactors = bind(Cofactor(), primals[0])
-        return (apply("mul", _as_matrices(y_bar), conjugate(cofactors)),)
+        return (mul(_as_matrices(y_bar), conjugate(cofactors)),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
-        terms = apply("mul", bind(Cofactor(), primals[0]), a_dot)
-        return apply("sum", terms, axes=(terms.spec.ndim - 2, terms.spec.ndim - 1))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Det(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+        terms = mul(bind(Cofactor(), primals[0]), a_dot)
+        return sum(terms, (-2, -1))
 
 
-class Cofactor(MatrixOp):
+class Cofactor(SquareOp):
     """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
 
     Its own derivative is NaN for singular matrices, as in torch.
     """
 
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
+    sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3),)
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         return cofactors(a)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b
-        b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
-        inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.spec.ndim - 2, y_bar.spec.ndim - 1))
-        first = apply("mul", _as_matrices(inner), conjugate(b))
+        b = div(result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
+        inner = sum(mul(y_bar, conjugate(result)), (-2, -1))
+        first = mul(_as_matrices(inner), conjugate(b))
         second = matmul(matmul(conjugate(result), _transpose(y_bar)), conjugate(b))
-        return (apply("sub", first, second),)
+        return (sub(first, second),)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         (a_dot,) = tangents
         if a_dot is None:
             return None
-        b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
-        inner = apply("sum", apply("mul", b, a_dot), axes=(b.spec.ndim - 2, b.spec.ndim - 1))
-        first = apply("mul", _as_matrices(inner), result)
-        return apply("sub", first, matmul(matmul(b, _transpose(a_dot)), result))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Cofactor(), (well_conditioned((3, 3), dtype),))] if has(dtype) else []
+        b = div(result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
+        inner = sum(mul(b, a_dot), (-2, -1))
+        first = mul(_as_matrices(inner), result)
+        return sub(first, matmul(matmul(b, _transpose(a_dot)), result))
 
 
 class Slogdet(MatrixOp):
@@ -241,7 +260,7 @@ class Slogdet(MatrixOp):
         sign = a.with_shape(a.shape[:-2])
         return sign, sign.with_dtype(a.dtype.to_real())
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         sign, logarithm = np.linalg.slogdet(a)
         return np.asarray(sign), np.asarray(logarithm)
 
@@ -255,32 +274,26 @@ class Slogdet(MatrixOp):
             factor = logarithm_bar
         else:
             factor = _slogdet_factor(a.spec.dtype, result[0], sign_bar, logarithm_bar)
-        return (apply("mul", _as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
+        return (mul(_as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
 
     def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
         (a,), (a_dot,) = primals, tangents
         if a_dot is None:
             return (None, None)
-        terms = apply("mul", _transposed_inverse(a), a_dot)
-        trace = apply("sum", terms, axes=(terms.spec.ndim - 2, terms.spec.ndim - 1))
+        terms = mul(_transpose(bind(Inv(), a)), a_dot)
+        trace = sum(terms, (-2, -1))
         if not a.spec.dtype.is_complex:
             return (None, trace)
-        turn = apply("complex", zeros_like(apply("imag", trace)), apply("imag", trace))
-        return (apply("mul", turn, result[0]), apply("real", trace))
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Slogdet(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+        turn = complex(zeros_like(imag(trace)), imag(trace))
+        return (mul(turn, result[0]), real(trace))
 
 
-class Cholesky(MatrixOp):
+class Cholesky(SquareOp):
     """Lower triangular ``l`` with ``l @ l.mH`` the Hermitian part of the operand, which must be positive definite."""
 
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
+    sampled = staticmethod(positive_definite)
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
         why = "The factorization could not be completed because the input is not positive-definite."
         return np.asarray(lapack("cholesky", why, np.linalg.cholesky, hermitian))
@@ -302,10 +315,6 @@ class Cholesky(MatrixOp):
         whole = adjoint_matrix(bind(forward, result, adjoint_matrix(left)))
         return matmul(result, _half_triangle(whole))
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Cholesky(), (positive_definite(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
-
 
 def check_system(op: str, a: TensorType, b: TensorType) -> None:
     """Raise unless ``b`` is a right side for ``a``: equal batch axes, rows and dtype."""
@@ -313,14 +322,6 @@ def check_system(op: str, a: TensorType, b: TensorType) -> None:
         raise DTypeError(f"linalg.{op}: Expected A and B to have the same dtype", {"A": a, "B": b})
     if b.ndim != a.ndim or b.shape[:-1] != a.shape[:-1]:
         raise ShapeError(f"linalg.{op}: Incompatible shapes of A and B for the equation AX = B", {"A": a, "B": b})
-
-
-def right_side(a_dot: Any, b_dot: Any, x: Any) -> Any:
-    """``b_dot - a_dot @ x``, the right side of the system for the tangent of its solution; None is zero."""
-    if a_dot is None:
-        return b_dot
-    product = matmul(a_dot, x)
-    return negative(product) if b_dot is None else apply("sub", b_dot, product)
 
 
 def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) -> Any:
@@ -331,80 +332,32 @@ def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) 
     if sign_bar is None:
         imaginary = like._literal(0, real_type)
     else:
-        imaginary = apply("neg", apply("imag", apply("mul", conjugate(sign_bar), sign)))
-    return apply("complex", real, imaginary)
+        imaginary = neg(imag(mul(conjugate(sign_bar), sign)))
+    return complex(real, imaginary)
 
 
 def _half_triangle(x: O) -> O:
     """The lower triangle with half the (real part of the) diagonal: the projection of the Cholesky derivative."""
     n = x.spec.shape[-1]
-    half = scaled(eye(x, n, n, x.spec.dtype), 0.5)
-    lower = tril(x)
-    diagonal_part = apply("mul", half, x)
-    return apply("sub", lower, diagonal_part)
+    half = mul(eye(x, n, n, x.spec.dtype), 0.5)
+    return sub(tril(x), mul(half, x))
 
 
 def hermitian_part(x: O) -> O:
     """``(x + x.mH) / 2``."""
-    return scaled(apply("add", x, adjoint_matrix(x)), 0.5)
+    return mul(add(x, adjoint_matrix(x)), 0.5)
 
 
 def _transpose(x: O) -> O:
     return conjugate(adjoint_matrix(x))
 
 
-def _transposed_inverse(a: O) -> O:
-    return _transpose(bind(Inv(), a))
-
-
 def _as_matrices(x: O) -> O:
     return reshape(x, (*x.spec.shape, 1, 1))
 
 
-def conjugate(x: O) -> O:
-    """The complex conjugate; real operands as they are."""
-    return apply("conj", x) if x.spec.dtype.is_complex else x
-
-
-def negative(x: O) -> O:
-    """``-x``."""
-    return apply("neg", x)
-
-
-def zeros_like(x: O) -> O:
-    """Zeros of the operand's type."""
-    return x._literal(0, x.spec)
-
-
-def scaled(x: O, factor: float) -> O:
-    """``factor * x``."""
-    return apply("mul", x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))
-
-
-def has(dtype: DType) -> bool:
-    """Whether LAPACK has routines for the dtype."""
-    return dtype in (float32, float64) or dtype.is_complex
-
-
-def well_conditioned(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Sample matrices far from singular."""
-    return np.asarray((draws(shape, dtype, 3) * 0.5 + 2 * np.eye(shape[-1])).astype(dtype.numpy))
-
-
-def positive_definite(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Sample Hermitian matrices with eigenvalues of at least 1."""
-    x = draws(shape, dtype, 4)
-    return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
-
-
-def inv(a: O) -> O:
-    """The inverse of square matrices; LinAlgError if one is singular."""
-    return bind(Inv(), a)
-
-
-def det(a: O) -> O:
-    """The determinant of square matrices."""
-    return bind(Det(), a)
+inv = unary(Inv())
+det = unary(Det())
 
 
 def slogdet(a: O) -> tuple[O, O]:
@@ -416,9 +369,7 @@ def slogdet(a: O) -> tuple[O, O]:
 def logdet(a: O) -> O:
     """Log of a determinant: NaN where a real one is negative."""
     sign, logarithm = slogdet(a)
-    if a.spec.dtype.is_complex:
-        logarithm = apply("cast", logarithm, dtype=a.spec.dtype)
-    return apply("add", logarithm, apply("log", sign))
+    return add(cast(logarithm, a.spec.dtype), log(sign))
 
 
 def cholesky(a: O, upper: bool = False) -> O:
@@ -472,7 +423,7 @@ def matrix_power(a: O, exponent: int) -> O:
         exponent >>= 1
         square = matmul(square, square) if exponent else square
     if result is None:  # depends on the matrix, with derivative 0
-        return apply("mul", bind(PowNumber(0), a), broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape))
+        return mul(bind(PowNumber(0), a), broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape))
     return result
 
 

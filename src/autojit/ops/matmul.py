@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,14 +13,12 @@ from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree, seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Op, Operand, Operands, bind
-from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
+from autojit.ops.base import Structured, broadcast_shapes, conjugate, normalize_axis, product_jvp, tangent_sum
 from autojit.ops.by_name import apply
+from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Permute, batch_all, broadcast_to, permute, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Matmul", "addbmm", "addmm", "addmv", "addr", "adjoint_matrix", "baddbmm", "bmm", "dot", "inner", "kron",
@@ -54,7 +52,7 @@ class Matmul(Structured):
             )
         return x.with_shape((*x.shape[:-1], w.shape[-1]))
 
-    def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, w: Ndarray) -> Ndarray:
         dtype = x.dtype
         if dtype != w.dtype or dtype.kind == "b":
             raise TypeError("matmul: NumPy would promote; the type rule says what is wrong")
@@ -66,13 +64,7 @@ class Matmul(Structured):
         x, w = primals
         return (lambda: bind(self, y_bar, adjoint_matrix(w)), lambda: bind(self, adjoint_matrix(x), y_bar))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x, w), (x_dot, w_dot) = primals, tangents
-        left = None if x_dot is None else bind(self, x_dot, w)
-        right = None if w_dot is None else bind(self, x, w_dot)
-        if left is None or right is None:
-            return left if right is None else right
-        return bind(Op.registry["add"](), left, right)
+    jvp = product_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, w = args
@@ -109,17 +101,14 @@ class MatmulAdd(Structured):
             raise ShapeError("matmul_add: the summand is not like the product", {"product": product, "c": c})
         return c
 
-    def eager(self, x: NDArray[Any], w: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, w: Ndarray, c: Ndarray) -> Ndarray:
         return np.asarray(MATMUL.eager(x, w) + c)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (*MATMUL.vjp(primals[:2], result, y_bar), y_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        product = MATMUL.jvp(primals[:2], result, tangents[:2])
-        if product is None or tangents[2] is None:
-            return tangents[2] if product is None else product
-        return bind(Op.registry["add"](), product, tangents[2])
+        return tangent_sum(MATMUL.jvp(primals[:2], result, tangents[:2]), tangents[2])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *batch_all(args, batched))
@@ -161,8 +150,7 @@ def swap_last(x: O) -> O:
 
 def adjoint_matrix(x: O) -> O:
     """The conjugate transpose of the last two axes: the transpose for real operands."""
-    swapped = swap_last(x)
-    return bind(Op.registry["conj"](), swapped) if x.spec.dtype.is_complex else swapped
+    return conjugate(swap_last(x))
 
 
 def matmul(x: O, w: O) -> O:
@@ -240,19 +228,19 @@ def dot(x: O, y: O) -> O:
 
 def vdot(x: O, y: O) -> O:
     """``dot`` with the first vector conjugated."""
-    return dot(bind(Op.registry["conj"](), x) if x.spec.dtype.is_complex else x, y)
+    return dot(conjugate(x), y)
 
 
 def outer(x: O, y: O) -> O:
     """All products of two vectors: ``(m,), (n,) -> (m, n)``."""
     _require_rank("outer", (x, 1), (y, 1))
-    return bind(Op.registry["mul"](), reshape(x, (x.spec.shape[0], 1)), y)
+    return mul(reshape(x, (x.spec.shape[0], 1)), y)
 
 
 def inner(x: O, y: O) -> O:
     """Contract the last axes: ``(*a, k), (*b, k) -> (*a, *b)``; rank 0 multiplies."""
     if x.spec.ndim == 0 or y.spec.ndim == 0:
-        return bind(Op.registry["mul"](), x, y)
+        return mul(x, y)
     return tensordot(x, y, ((-1,), (-1,)))
 
 
@@ -295,7 +283,7 @@ def kron(x: O, y: O) -> O:
     y_shape = (*(1,) * (ndim - y.spec.ndim), *y.spec.shape)
     left = reshape(x, [n for extent in x_shape for n in (extent, 1)])
     right = reshape(y, [n for extent in y_shape for n in (1, extent)])
-    product = bind(Op.registry["mul"](), left, right)
+    product = mul(left, right)
     return reshape(product, [m * n for m, n in zip(x_shape, y_shape, strict=True)])
 
 
@@ -343,16 +331,10 @@ def require_base(what: str, base: O, product: O) -> None:
 
 def _scaled_sum(what: str, base: O, product: O, beta: float, alpha: float) -> O:
     require_base(what, base, product)
-    scaled = _times(product, alpha)
+    scaled = product if alpha == 1 else mul(product, alpha)
     if beta == 0:
         return scaled
-    return bind(Op.registry["add"](), _times(base, beta), scaled)
-
-
-def _times(x: O, factor: float) -> O:
-    if factor == 1:
-        return x
-    return bind(Op.registry["mul"](), x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))
+    return add(base if beta == 1 else mul(base, beta), scaled)
 
 
 def _require_rank(what: str, *operands: tuple[Any, int]) -> None:

@@ -8,21 +8,18 @@ of degree 13); Mathias, SIAM J. Matrix Anal. Appl. 17(3), 1996 (the block form).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType
-from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
+from autojit.ops.elementwise_base import unary
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate, narrow
-from autojit.ops.linalg import MatrixOp, has, zeros_like
+from autojit.ops.linalg import SquareOp
 from autojit.ops.matmul import adjoint_matrix
-from autojit.ops.samples import Samples, draws
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from autojit.ops.samples import draws
+from autojit.ops.sources import zeros_like
 
 __all__ = ["MatrixExp", "matrix_exp"]
 
@@ -33,7 +30,7 @@ _DEGREE_13 = (
 _LARGEST_NORM = 5.371920351148152  # up to which the approximant is exact to float64
 
 
-def _approximant(a: NDArray[Any]) -> NDArray[Any]:
+def _approximant(a: Ndarray) -> Ndarray:
     """``exp(a)`` for matrices of small norm."""
     b, unit = _DEGREE_13, np.eye(a.shape[-1], dtype=a.dtype)
     two = a @ a
@@ -46,16 +43,13 @@ def _approximant(a: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-class MatrixExp(MatrixOp):
+class MatrixExp(SquareOp):
     """``exp(A)``, the sum of ``A**k / k!``."""
 
     refuses: ClassVar[bool] = True
+    sampled = staticmethod(draws)
 
-    def result_type(self, a: TensorType) -> TensorType:
-        self._require_square(a)
-        return a
-
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
         norm = float(np.abs(wide).sum(-2).max(initial=0.0))
         squarings = max(0, int(np.ceil(np.log2(norm / _LARGEST_NORM)))) if np.isfinite(norm) and norm else 0
@@ -71,10 +65,6 @@ class MatrixExp(MatrixOp):
         (a_dot,) = tangents
         return None if a_dot is None else _directional(primals[0], a_dot)
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(MatrixExp(), (draws(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
-
 
 def _directional(a: O, direction: O) -> O:
     """The derivative of ``exp`` at ``a`` in a direction."""
@@ -85,6 +75,4 @@ def _directional(a: O, direction: O) -> O:
     return narrow(narrow(found, last - 1, 0, n), last, n, n)
 
 
-def matrix_exp(a: O) -> O:
-    """``exp(A)`` of square matrices, any batch axes in front."""
-    return bind(MatrixExp(), a)
+matrix_exp = unary(MatrixExp())

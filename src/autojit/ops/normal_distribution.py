@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.elementwise_arithmetic import add, mul, neg, square, sub
-from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.elementwise_base import Binary, binary, unary
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_special import Special
 from autojit.ops.samples import Samples
-from autojit.ops.sources import pair
 from autojit.ops.special_reference import BERNOULLI, erfinv, far_tail, near_tail
 
 if TYPE_CHECKING:
@@ -95,39 +94,34 @@ def _zeta(s: Doubles, q: Doubles) -> Doubles:
 class Erfcx(Special):
     """``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``."""
 
-    is_cheap: ClassVar[bool] = False
-
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_erfcx(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: sub(mul(mul(x, result), 2), 2.0 / math.sqrt(math.pi)),)
+    def slope(self, x: O, y: O) -> O:
+        return sub(mul(mul(x, y), 2), 2.0 / math.sqrt(math.pi))
 
 
 class Ndtri(Special):
     """The ``x`` that a standard normal variable stays below with probability ``p``; NaN outside of [0, 1]."""
 
-    is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.05, 0.95)
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_ndtri(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        return (lambda: mul(exp(mul(square(result), 0.5)), math.sqrt(2.0 * math.pi)),)
+    def slope(self, x: O, y: O) -> O:
+        return mul(exp(mul(square(y), 0.5)), math.sqrt(2.0 * math.pi))
 
 
-class Zeta(Pointwise):
+class Zeta(Binary):
     """The Hurwitz zeta function: the sum of ``(q + k) ** -s`` over k >= 0."""
 
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_zeta(*(np.asarray(x, np.float64) for x in arrays))).astype(arrays[0].dtype)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:
@@ -143,16 +137,6 @@ def _by_exponent() -> Any:
     raise NotImplementedError("the derivative for 'zeta: self' is not implemented.")
 
 
-def erfcx(x: O) -> O:
-    """``exp(x**2) * erfc(x)``."""
-    return bind(Erfcx(), x)
-
-
-def ndtri(p: O) -> O:
-    """The quantile of the standard normal distribution."""
-    return bind(Ndtri(), p)
-
-
-def zeta(s: O, q: O) -> O:
-    """The Hurwitz zeta function."""
-    return bind(Zeta(), *pair(s, q))
+erfcx = unary(Erfcx())
+ndtri = unary(Ndtri())
+zeta = binary(Zeta())

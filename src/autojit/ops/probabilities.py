@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
-from autojit.ops.elementwise_base import Divisor, Pointwise, sample_inputs, widened
+from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, unary, widened
 from autojit.ops.elementwise_exponential import log
 from autojit.ops.elementwise_logic import gt, logical_or, lt
 from autojit.ops.elementwise_selection import clamp_min
-from autojit.ops.samples import Samples
-from autojit.ops.sources import pair
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = ["Entropy", "Logit", "ProbabilityLoss", "entropy", "logit", "probability_loss"]
@@ -37,7 +32,7 @@ _INSIDE = (0.2, 0.8)
 def _quiet(function: Any) -> Any:
     """The NumPy function without warnings of infinities at the ends, in float32 for 2-byte floats."""
 
-    def compute(*arrays: NDArray[Any]) -> Any:
+    def compute(*arrays: Ndarray) -> Any:
         with np.errstate(all="ignore"):
             return function(*arrays)
 
@@ -45,9 +40,8 @@ def _quiet(function: Any) -> Any:
 
 
 class Logit(Divisor):
-    """``log(x / (1 - x))``: infinite at 0 and 1, NaN outside, and so is its derivative ``1 / (x (1 - x))``."""
+    """Log-odds ``log(x / (1 - x))``: infinite at 0 and 1, NaN outside, and so is its derivative ``1 / (x (1 - x))``."""
 
-    is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = _INSIDE
     ufunc = _quiet(lambda x: np.log(x / (1 - x)))
@@ -59,17 +53,15 @@ class Logit(Divisor):
         return emit.log(emit.div(x, emit.sub(emit.one(x), x)))
 
 
-class Entropy(Pointwise):
+class Entropy(Slope):
     """``-x log(x)``: 0 at 0, minus infinity below; its derivative is infinite at 0 and NaN below."""
 
-    is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = _INSIDE
     ufunc = _quiet(lambda x: np.where(x > 0, -x * np.log(x), np.where(x < 0, x.dtype.type(-np.inf), x * 0)))
 
-    def partials(self, primals: Operands, result: O) -> Sequence[Any]:
-        (x,) = primals
-        return (lambda: neg(add(log(x), 1)),)
+    def slope(self, x: O, y: O) -> O:
+        return neg(add(log(x), 1))
 
     def lower(self, emit: Emitter[S], x: Any) -> Any:
         zero = emit.zero(x)
@@ -78,16 +70,15 @@ class Entropy(Pointwise):
         return emit.select(emit.gt(x, zero), inside, ends)
 
 
-def _loss(p: NDArray[Any], target: NDArray[Any]) -> Any:
+def _loss(p: Ndarray, target: Ndarray) -> Any:
     least = p.dtype.type(_LEAST_LOG)
     return (target - 1) * np.maximum(np.log(1 - p), least) - target * np.maximum(np.log(p), least)
 
 
-class ProbabilityLoss(Pointwise):
+class ProbabilityLoss(Binary):
     """``-(t log p + (1 - t) log(1 - p))``, each logarithm at least -100; derivative ``(p - t) / (p (1 - p))``."""
 
     is_cheap: ClassVar[bool] = False
-    arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = _INSIDE
     ufunc = _quiet(_loss)
@@ -96,10 +87,10 @@ class ProbabilityLoss(Pointwise):
         p, target = primals
         return lambda: self._by_probability(p, target), lambda: self._by_target(p)
 
-    def _by_probability(self, p: Any, target: Any) -> Any:
+    def _by_probability(self, p: O, target: O) -> O:
         return div(sub(p, target), clamp_min(mul(sub(1, p), p), _LEAST_VARIANCE))
 
-    def _by_target(self, p: Any) -> Any:
+    def _by_target(self, p: O) -> O:
         return sub(clamp_min(log(sub(1, p)), _LEAST_LOG), clamp_min(log(p), _LEAST_LOG))
 
     def lower(self, emit: Emitter[S], p: Any, target: Any) -> Any:
@@ -108,24 +99,7 @@ class ProbabilityLoss(Pointwise):
         of_one = emit.maximum(emit.log(p), least)
         return emit.sub(emit.mul(emit.sub(target, one), of_zero), emit.mul(target, of_one))
 
-    @classmethod
-    def samples(cls, dtype: DType) -> Samples:
-        return [(cls(), inputs) for inputs in sample_inputs(2, cls.domain, dtype)] if dtype.kind == "float" else []
 
-
-LOGIT, ENTROPY, PROBABILITY_LOSS = Logit(), Entropy(), ProbabilityLoss()
-
-
-def logit(x: O) -> O:
-    """The log-odds of probabilities."""
-    return bind(LOGIT, x)
-
-
-def entropy(x: O) -> O:
-    """``-x log(x)`` of probabilities."""
-    return bind(ENTROPY, x)
-
-
-def probability_loss(p: O, target: O) -> O:
-    """Per element: the cross-entropy of ``target`` and the probability ``p``."""
-    return bind(PROBABILITY_LOSS, *pair(p, target))
+logit = unary(Logit())
+entropy = unary(Entropy())
+probability_loss = binary(ProbabilityLoss())

@@ -8,7 +8,7 @@ coincide or vanish and those of the singular vectors do not exist. Source: Golub
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,21 +16,20 @@ from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operand, Operands, bind
-from autojit.ops.by_name import apply
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.decompositions import eigvalsh, svdvals
-from autojit.ops.failed_matrices import lapack
-from autojit.ops.linalg import MatrixOp, has, require_matrix, scaled
+from autojit.ops.elementwise_arithmetic import add, cast, mul, sub
+from autojit.ops.elementwise_complex import abs
+from autojit.ops.elementwise_logic import gt
+from autojit.ops.elementwise_selection import maximum
+from autojit.ops.failed_matrices import DIVERGED, lapack
+from autojit.ops.linalg import MatrixOp, has, require_matrix
 from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.reductions import amax, sum
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["PseudoInverse", "matrix_rank", "pinv"]
-
-_DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or has NaN."
 
 
 @record
@@ -52,8 +51,8 @@ class PseudoInverse(MatrixOp):
             raise ShapeError("linalg.pinv: one tolerance per matrix is needed", {"A": a, "tolerance": cutoff})
         return a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))
 
-    def eager(self, a: NDArray[Any], cutoff: NDArray[Any]) -> NDArray[Any]:
-        left, s, right = lapack("pinv", _DIVERGED, lambda m: _factors(m, self.is_hermitian), a)
+    def eager(self, a: Ndarray, cutoff: Ndarray) -> Ndarray:
+        left, s, right = lapack("pinv", DIVERGED, lambda m: _factors(m, self.is_hermitian), a)
         magnitude = np.abs(s)
         largest = magnitude.max(-1, initial=0.0, keepdims=True)
         keeps = magnitude > np.maximum(largest * self.relative, cutoff[..., None])
@@ -67,10 +66,10 @@ class PseudoInverse(MatrixOp):
         p_adjoint, g = adjoint_matrix(p), adjoint_matrix(y_bar)
         k = matmul(g, p)
         k_p = matmul(k, p_adjoint)
-        terms = apply("sub", k_p, adjoint_matrix(matmul(p, k)))
-        terms = apply("sub", terms, matmul(matmul(a, p), k_p))
-        rest = apply("sub", g, matmul(k, a))
-        return (apply("add", terms, matmul(matmul(p_adjoint, p), rest)), None)
+        terms = sub(k_p, adjoint_matrix(matmul(p, k)))
+        terms = sub(terms, matmul(matmul(a, p), k_p))
+        rest = sub(g, matmul(k, a))
+        return (add(terms, matmul(matmul(p_adjoint, p), rest)), None)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         """``-p a' p + p p^H a'^H (1 - a p) + (1 - p a) a'^H p^H p``."""
@@ -80,9 +79,9 @@ class PseudoInverse(MatrixOp):
         p_adjoint, turned = adjoint_matrix(p), adjoint_matrix(a_dot)
         row = matmul(matmul(p, p_adjoint), turned)
         column = matmul(matmul(turned, p_adjoint), p)
-        found = apply("sub", row, matmul(matmul(row, a), p))
-        found = apply("add", found, apply("sub", column, matmul(p, matmul(a, column))))
-        return apply("sub", found, matmul(matmul(p, a_dot), p))
+        found = sub(row, matmul(matmul(row, a), p))
+        found = add(found, sub(column, matmul(p, matmul(a, column))))
+        return sub(found, matmul(matmul(p, a_dot), p))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -92,7 +91,7 @@ class PseudoInverse(MatrixOp):
         return [(op, (draws(s, dtype, 8), np.zeros(s[:-2], real))) for s in ((3, 3), (4, 2), (2, 2, 3))]
 
 
-def _factors(a: NDArray[Any], is_hermitian: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _factors(a: Ndarray, is_hermitian: bool) -> tuple[Ndarray, Ndarray, Ndarray]:
     """(u, s, vh) with ``a = u @ diag(s) @ vh``; of a Hermitian matrix ``s`` are its eigenvalues."""
     if not is_hermitian:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
@@ -112,7 +111,7 @@ def _cutoff(a: O, cutoff: Any) -> O:
     if cutoff is None or isinstance(cutoff, int | float):
         return a._literal(float(cutoff or 0.0), TensorType(shape, real, a.spec.device))
     given: O = cutoff
-    return broadcast_to(apply("cast", given, dtype=real), shape)
+    return broadcast_to(cast(given, real), shape)
 
 
 def pinv(a: O, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> O:
@@ -128,12 +127,12 @@ def pinv(a: O, relative: float | None = None, cutoff: Any = None, hermitian: boo
 
 def matrix_rank(a: O, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> O:
     """How many singular values ``pinv`` would invert: int64."""
-    s = apply("abs", eigvalsh(a)) if hermitian else svdvals(a)
+    s = abs(eigvalsh(a)) if hermitian else svdvals(a)
     count = s.spec.shape[-1]
     if count == 0:
-        return apply("sum", apply("cast", s, dtype=int64), axes=(s.spec.ndim - 1,))
-    largest = apply("amax", s, axes=(s.spec.ndim - 1,))
-    tolerance = scaled(largest, _default_tolerance(a) if relative is None else float(relative))
-    tolerance = apply("maximum", tolerance, _cutoff(a, cutoff))
-    keeps = apply("gt", s, broadcast_to(reshape(tolerance, (*tolerance.spec.shape, 1)), s.spec.shape))
-    return apply("sum", apply("cast", keeps, dtype=int64), axes=(s.spec.ndim - 1,))
+        return sum(cast(s, int64), -1)
+    largest = amax(s, -1)
+    tolerance = mul(largest, _default_tolerance(a) if relative is None else float(relative))
+    tolerance = maximum(tolerance, _cutoff(a, cutoff))
+    keeps = gt(s, broadcast_to(reshape(tolerance, (*tolerance.spec.shape, 1)), s.spec.shape))
+    return sum(cast(keeps, int64), -1)

@@ -20,12 +20,15 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int6
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
-from autojit.ops.by_name import apply
-from autojit.ops.joining import select
+from autojit.ops.elementwise_arithmetic import add, cast, mul, neg, sub
+from autojit.ops.elementwise_exponential import log, sqrt
+from autojit.ops.elementwise_logic import bitwise_or, lt, shift_left, shift_right
+from autojit.ops.elementwise_rounding import remainder
+from autojit.ops.elementwise_trigonometric import cos
+from autojit.ops.joining import one_by_one, select
 from autojit.ops.samples import Samples, positions
-from autojit.ops.shape import reshape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,18 +81,16 @@ class RandomBits(Structured):
             raise DTypeError("random_bits: a key is int64[2]: (seed, offset)", {"key": key})
         return TensorType(self.shape, uint32, key.device)
 
-    def eager(self, key: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, key: Ndarray) -> Ndarray:
         words = prod(self.shape)
         seed, offset = int(key[0]), int(key[1])
         counter = np.arange(blocks_of(words), dtype=np.uint64) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
         return philox(counter, seed).reshape(-1)[:words].reshape(self.shape)
 
-    vjp = not_differentiable("random bits do not depend on their key smoothly")
-    jvp = not_differentiable("random bits do not depend on their key smoothly")
+    vjp = jvp = not_differentiable("random bits do not depend on their key smoothly")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        (keys,) = args
-        return apply_each(self, keys)
+        return one_by_one(self, args, batched)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -100,12 +101,6 @@ class RandomBits(Structured):
             (RandomBits((7,)), (positions([-1, 2**33]),)),
             (RandomBits((0,)), (positions([1, 2]),)),
         ]
-
-
-def apply_each(op: RandomBits, keys: O) -> O:
-    """One request per row of a batch of keys; the rows are few, so they stay separate nodes."""
-    rows = [bind(op, select(keys, 0, k)) for k in range(keys.spec.shape[0])]
-    return apply("concatenate", *(reshape(row, (1, *op.shape)) for row in rows), axis=0)
 
 
 def random_bits(key: O, shape: Sequence[int]) -> O:
@@ -133,13 +128,13 @@ def uniform(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
 def _unit(bits: O, dtype: DType) -> O:
     """Words to [0, 1); float64 takes its two words from the last axis: 27 high bits and 26 low ones."""
     if dtype is float64:
-        high = _cast(_shift(select(bits, -1, 0), 5), float64)
-        low = _cast(_shift(select(bits, -1, 1), 6), float64)
-        return _scale(apply("add", _scale(high, 2.0**26), low), 2.0**-53)
+        high = cast(shift_right(select(bits, -1, 0), 5), float64)
+        low = cast(shift_right(select(bits, -1, 1), 6), float64)
+        return mul(add(mul(high, 2.0**26), low), 2.0**-53)
     if dtype not in _BITS:
         raise UnsupportedDTypeError(f'"uniform" not implemented for {dtype}')
     count = _BITS[dtype]
-    return _cast(_scale(_cast(_shift(bits, 32 - count), float32), 2.0**-count), dtype)
+    return cast(mul(cast(shift_right(bits, 32 - count), float32), 2.0**-count), dtype)
 
 
 def normal(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
@@ -149,21 +144,21 @@ def normal(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
         raise UnsupportedDTypeError(f'"normal" not implemented for {dtype}')
     both = _unit(random_bits(key, (*shape, 2, 2) if wide is float64 else (*shape, 2)), wide)
     # 1 - u is in (0, 1], so that the logarithm is finite
-    radius = apply("sqrt", _scale(apply("log", _one_minus(select(both, -1, 0))), -2.0))
-    angle = _scale(select(both, -1, 1), 2 * pi)
-    return _cast(apply("mul", radius, apply("cos", angle)), dtype)
+    radius = sqrt(mul(log(sub(1, select(both, -1, 0))), -2.0))
+    angle = mul(select(both, -1, 1), 2 * pi)
+    return cast(mul(radius, cos(angle)), dtype)
 
 
 def exponential(key: O, shape: Sequence[int], dtype: DType = float32) -> O:
     """Exponential numbers of rate 1: ``-log(1 - u)``."""
     wide = dtype if dtype is float64 else float32
-    return _cast(apply("neg", apply("log", _one_minus(uniform(key, shape, wide)))), dtype)
+    return cast(neg(log(sub(1, uniform(key, shape, wide)))), dtype)
 
 
 def bernoulli(key: O, probability: O) -> O:
     """True with the given probability, per element: compared in float32 or float64."""
     dtype = float64 if probability.spec.dtype is float64 else float32
-    return apply("lt", uniform(key, probability.spec.shape, dtype), _cast(probability, dtype))
+    return lt(uniform(key, probability.spec.shape, dtype), cast(probability, dtype))
 
 
 def randint(key: O, low: int, high: int, shape: Sequence[int], dtype: DType = int64) -> O:
@@ -178,37 +173,15 @@ def randint(key: O, low: int, high: int, shape: Sequence[int], dtype: DType = in
     if span <= 0:
         raise ArgumentError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     if span <= 2**32:
-        product = _scale(_cast(random_bits(key, shape), uint64), span)
-        drawn = apply("shift_right", product, _number(product, 32))
+        drawn = shift_right(mul(cast(random_bits(key, shape), uint64), span), 32)
     else:
         wide = sixty_four(random_bits(key, (*shape, 2)))
-        drawn = apply("remainder", wide, _number(wide, span)) if span < 2**64 else wide
-    moved = _cast(drawn, int64)
-    return _cast(apply("add", moved, _number(moved, low)), dtype)
+        drawn = remainder(wide, span) if span < 2**64 else wide
+    return cast(add(cast(drawn, int64), low), dtype)
 
 
 def sixty_four(bits: O) -> O:
     """Two words on the last axis joined to one uint64."""
-    high = _cast(select(bits, -1, 0), uint64)
-    low = _cast(select(bits, -1, 1), uint64)
-    return apply("bitwise_or", apply("shift_left", high, _number(high, 32)), low)
-
-
-def _cast(x: O, dtype: DType) -> O:
-    return x if x.spec.dtype is dtype else apply("cast", x, dtype=dtype)
-
-
-def _number(x: O, value: int | float) -> O:
-    return x._literal(value, TensorType((), x.spec.dtype, x.spec.device))
-
-
-def _scale(x: O, factor: int | float) -> O:
-    return apply("mul", x, _number(x, factor))
-
-
-def _shift(bits: O, count: int) -> O:
-    return apply("shift_right", bits, _number(bits, count))
-
-
-def _one_minus(x: O) -> O:
-    return apply("sub", _number(x, 1), x)
+    high = cast(select(bits, -1, 0), uint64)
+    low = cast(select(bits, -1, 1), uint64)
+    return bitwise_or(shift_left(high, 32), low)

@@ -19,8 +19,8 @@ from autojit.core.errors import AxisError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, seems_equal
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op, Operands, bind, not_differentiable
-from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
+from autojit.ops.base import Axes, Reduction, conjugate, keep_axes, normalize_axes, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
@@ -32,8 +32,6 @@ from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import ones
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -75,7 +73,7 @@ class Fold(Reduction, abstract=True):
             )
         return x.drop(self.axes)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         return type(self).fold(x, self.axes)
 
     def accumulator(self, dtype: DType) -> DType:
@@ -93,14 +91,14 @@ class Fold(Reduction, abstract=True):
         return [*found, (cls((0,)), (_distinct((6, 4), dtype, 9)[::2].T,))]
 
 
-def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
+def _distinct(shape: Shape, dtype: DType, seed: int) -> Ndarray:
     return sample_array(shape, dtype, (-2.0, 2.0), seed)
 
 
 _add_up = np.add.reduce
 
 
-def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
+def _sum(x: Ndarray, axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.sum(x.astype(np.float32), axis=axis)).astype(x.dtype)
     return np.add.reduce(x, axis, x.dtype)
@@ -112,7 +110,7 @@ class Sum(Fold):
     masks_cotangents: ClassVar[bool] = False
     fold = staticmethod(_sum)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         dtype = x.dtype
         return _add_up(x, self.axes, dtype) if dtype.char in "fd" else _sum(x, self.axes)
 
@@ -120,15 +118,13 @@ class Sum(Fold):
         (x,) = primals  # only its shape is read, so x is not a residual
         return (lambda: spread(y_bar, x.spec.shape, self.axes),)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return None if x_dot is None else bind(self, x_dot)
+    jvp = linear_jvp
 
     def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(0, dtype), emit.add
 
 
-def _prod(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
+def _prod(x: Ndarray, axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.prod(x.astype(np.float32), axis=axis)).astype(x.dtype)
     return np.prod(x, axis=axis, dtype=x.dtype)
@@ -143,7 +139,7 @@ class Prod(Fold):
         (x,) = primals
         return (
             lambda: cotangent_product(
-                spread(y_bar, x.spec.shape, self.axes), _conjugate(product_of_others(x, self.axes))
+                spread(y_bar, x.spec.shape, self.axes), conjugate(product_of_others(x, self.axes))
             ),
         )
 
@@ -153,10 +149,6 @@ class Prod(Fold):
 
     def lower(self, emit: Emitter[S], dtype: DType) -> Lowering:
         return emit.constant(1, dtype), emit.mul
-
-
-def _conjugate(x: O) -> O:
-    return bind(Reduction.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 
 _LONG_ROW = 1024  # factors; beyond, two scans cost less than the ops of the tree
@@ -226,7 +218,7 @@ class Extreme(Fold, abstract=True):
     keeps_operand: ClassVar[bool] = True
     has_identity: ClassVar[bool] = False
 
-    def _shares(self, x: Any, result: Any) -> tuple[Any, Any]:
+    def _shares(self, x: O, result: O) -> tuple[O, O]:
         """(where the extremum is attained, how many times per fold)."""
         attained = eq(x, restore_axes(result, x.spec.shape, self.axes))
         if x.spec.dtype.is_floating_point:
@@ -237,7 +229,7 @@ class Extreme(Fold, abstract=True):
         (x,) = primals
         return (lambda: self._spread(x, result, y_bar),)
 
-    def _spread(self, x: Any, result: Any, y_bar: Any) -> Any:
+    def _spread(self, x: O, result: O, y_bar: O) -> O:
         attained, count = self._shares(x, result)
         return where(attained, restore_axes(div(y_bar, count), x.spec.shape, self.axes), 0)
 
@@ -285,8 +277,7 @@ class Truth(Fold, abstract=True):
     """A reduction of bools."""
 
     accepts: ClassVar[tuple[str, ...]] = ("bool",)
-    vjp = not_differentiable("truth values have no derivative")
-    jvp = not_differentiable("truth values have no derivative")
+    vjp = jvp = not_differentiable("truth values have no derivative")
 
 
 class AnyTrue(Truth):
@@ -313,15 +304,14 @@ class Position(Fold, abstract=True):
     accepts: ClassVar[tuple[str, ...]] = REALS
     is_pair: ClassVar[bool] = True
     has_identity: ClassVar[bool] = False
-    vjp = not_differentiable("an index is piecewise constant")
-    jvp = not_differentiable("an index is piecewise constant")
+    vjp = jvp = not_differentiable("an index is piecewise constant")
 
     def result_type(self, x: TensorType) -> TensorType:
         if len(self.axes) != 1:
             raise AxisError(f"{self.name}: one axis at a time", {"axes": self.axes}, "reshape to rank 1 for all axes")
         return super().result_type(x).with_dtype(int64)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         return np.asarray(type(self).fold(x, axis=self.axes[0]), dtype=np.int64)
 
     def accumulator(self, dtype: DType) -> DType:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.ir.op import O, bind_all, not_differentiable
+from autojit.ir.op import Ndarray, O, bind_all, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, require_matrix
 from autojit.ops.samples import Samples, draws
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Geqrf", "geqrf"]
 
@@ -27,14 +24,13 @@ class Geqrf(MatrixOp):
         require_matrix("geqrf", a)
         return a, a.with_shape((*a.shape[:-2], min(a.shape[-2:])))
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         if a.size == 0:
             return a.copy(), np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
         packed, tau = np.linalg.qr(a, mode="raw")
         return np.ascontiguousarray(packed.swapaxes(-1, -2)).astype(a.dtype), np.asarray(tau).astype(a.dtype)
 
-    vjp = not_differentiable("torch defines no derivative of the packed factors; use linalg.qr")
-    jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.qr")
+    vjp = jvp = not_differentiable("torch defines no derivative of the packed factors; use linalg.qr")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

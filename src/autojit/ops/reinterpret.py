@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as numpy_as_strided
@@ -17,7 +17,7 @@ from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import O, Op, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.elementwise_complex import complex, imag, real
@@ -25,10 +25,7 @@ from autojit.ops.joining import select, stack
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.shape import View, reshape
-from autojit.ops.sources import iota, literal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from autojit.ops.sources import iota
 
 __all__ = ["AsStrided", "Bitcast", "ViewAsComplex", "ViewAsReal"]
 
@@ -60,7 +57,7 @@ class AsStrided(View):
             )
         return x.with_shape(self.shape)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         flat = x.reshape(-1)[self.offset :] if prod(self.shape) else x.reshape(-1)[:0]
         return numpy_as_strided(flat, self.shape, [step * x.itemsize for step in self.strides])
 
@@ -70,18 +67,17 @@ class AsStrided(View):
             place = place + i * step
         return reshaped((place,), (self.span,), x.shape)
 
-    def _places(self, like: Any) -> Any:
+    def _places(self, like: O) -> O:
         """The element each position shows, as a vector."""
-        places: Any = None
+        places: O | None = None
         for axis, step in enumerate(self.strides):
-            steps = iota(like, self.shape, axis)
-            steps = mul(steps, literal(steps, step))
+            steps = mul(iota(like, self.shape, axis), step)
             places = steps if places is None else add(places, steps)
         if places is None:
             return reshape(like._literal(self.offset, TensorType((), int64, like.spec.device)), (1,))
-        return reshape(add(places, literal(places, self.offset)), (prod(self.shape),))
+        return reshape(add(places, self.offset), (prod(self.shape),))
 
-    def _spread(self, base: Any, piece: Any, combine: str) -> Any:
+    def _spread(self, base: O, piece: O, combine: str) -> O:
         flat = reshape(piece, (prod(self.shape),))
         return bind(IndexUpdate(0, combine), base, flat, self._places(piece))
 
@@ -91,7 +87,7 @@ class AsStrided(View):
             return (None,)
         return (lambda: reshape(self._spread(y_bar._literal(0, x.with_shape((self.span,))), y_bar, "add"), x.shape),)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         if not prod(self.shape):
             return base
         return reshape(self._spread(reshape(base, (self.span,)), piece, "set"), base.spec.shape)
@@ -109,18 +105,42 @@ class AsStrided(View):
         ]
 
 
-@record
-class ViewAsReal(Structured):
-    """Complex numbers as pairs: ``c[...] -> f[..., 2]``, real part first. An isometry, so its transpose inverts it."""
+class Retyped(Structured, abstract=True):
+    """A view of the whole memory as numbers of another dtype, linear where it says nothing else."""
 
     is_view: ClassVar[bool] = True
+
+    def inverse(self, origin: DType) -> Op:
+        """The op that shows the operand's numbers, of dtype ``origin``, again."""
+        raise NotImplementedError(self.name)
+
+    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
+        return (bind(self.inverse(primals[0].spec.dtype), y_bar),)
+
+    jvp = linear_jvp
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, args[0])
+
+    def unview(self, base: O, piece: O) -> O:
+        """The base with the viewed elements replaced: all of them."""
+        return bind(self.inverse(base.spec.dtype), piece)
+
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis."""
+        return self
+
+
+@record
+class ViewAsReal(Retyped):
+    """Complex numbers as pairs: ``c[...] -> f[..., 2]``, real part first. An isometry, so its transpose inverts it."""
 
     def result_type(self, x: TensorType) -> TensorType:
         if not x.dtype.is_complex:
             raise DTypeError("view_as_real is only supported for complex tensors", {"x": x})
         return TensorType((*x.shape, 2), x.dtype.to_real(), x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         parts = x.real
         return numpy_as_strided(parts, (*x.shape, 2), (*x.strides, parts.itemsize))
 
@@ -128,22 +148,8 @@ class ViewAsReal(Structured):
         """The same from the ops that code generation knows."""
         return stack([real(x), imag(x)], -1)
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return (bind(ViewAsComplex(), y_bar),)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0])
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, args[0])
-
-    def unview(self, base: O, piece: O) -> O:
-        """The base with the viewed elements replaced: all of them."""
-        return bind(ViewAsComplex(), piece)
-
-    def shifted(self, extent: int) -> Op:
-        """The same op on an operand with a leading batch axis."""
-        return self
+    def inverse(self, origin: DType) -> Op:
+        return ViewAsComplex()
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -153,10 +159,9 @@ class ViewAsReal(Structured):
 
 
 @record
-class ViewAsComplex(Structured):
+class ViewAsComplex(Retyped):
     """Pairs as complex numbers: ``f[..., 2] -> c[...]``. An isometry, so its transpose inverts it."""
 
-    is_view: ClassVar[bool] = True
     may_copy: ClassVar[bool] = True
 
     def result_type(self, x: TensorType) -> TensorType:
@@ -172,7 +177,7 @@ class ViewAsComplex(Structured):
             raise ShapeError("Tensor must have a last dimension of size 2", {"x": x})
         return TensorType(x.shape[:-1], x.dtype.to_complex(), x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.strides[-1] != x.itemsize and x.size:
             x = np.ascontiguousarray(x)
         return x.view(np.complex64 if x.itemsize == 4 else np.complex128)[..., 0]
@@ -181,22 +186,8 @@ class ViewAsComplex(Structured):
         """The same from the ops that code generation knows."""
         return complex(select(x, -1, 0), select(x, -1, 1))
 
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return (bind(ViewAsReal(), y_bar),)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0])
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, args[0])
-
-    def unview(self, base: O, piece: O) -> O:
-        """The base with the viewed elements replaced: all of them."""
-        return bind(ViewAsReal(), piece)
-
-    def shifted(self, extent: int) -> Op:
-        """The same op on an operand with a leading batch axis."""
-        return self
+    def inverse(self, origin: DType) -> Op:
+        return ViewAsReal()
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -206,10 +197,9 @@ class ViewAsComplex(Structured):
 
 
 @record
-class Bitcast(Structured):
+class Bitcast(Retyped):
     """The same bytes as numbers of another dtype; the last extent changes where the sizes differ."""
 
-    is_view: ClassVar[bool] = True
     dtype: DType
 
     def result_type(self, x: TensorType) -> TensorType:
@@ -230,24 +220,15 @@ class Bitcast(Structured):
             )
         return TensorType((*x.shape[:-1], total // want), self.dtype, x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize:
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)
 
-    vjp = not_differentiable("the bytes of a number are not a smooth function of it")
-    jvp = not_differentiable("the bytes of a number are not a smooth function of it")
+    vjp = jvp = not_differentiable("the bytes of a number are not a smooth function of it")
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(self, args[0])
-
-    def unview(self, base: O, piece: O) -> O:
-        """The base with the viewed elements replaced: all of them."""
-        return bind(Bitcast(base.spec.dtype), piece)
-
-    def shifted(self, extent: int) -> Op:
-        """The same op on an operand with a leading batch axis."""
-        return self
+    def inverse(self, origin: DType) -> Op:
+        return Bitcast(origin)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

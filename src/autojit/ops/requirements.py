@@ -21,10 +21,10 @@ from autojit.core.errors import (
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn_beside_error
-from autojit.ir.op import O, Op, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.indexing import out_of_range
-from autojit.ops.joining import select, stack
+from autojit.ops.joining import one_by_one
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 
@@ -117,12 +117,12 @@ class Witness(Elementwise):
         """The error where the value is not known (``number``: which of the op's failures; there is one)."""
         return KINDS[self.kind](self.refusal)
 
-    def eager(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> NDArray[np.bool_]:
+    def eager(self, holds: NDArray[np.bool_], value: Ndarray) -> NDArray[np.bool_]:
         if not holds.all():
             raise self.refused(holds, value)
         return np.broadcast_to(holds, np.broadcast_shapes(holds.shape, value.shape)).copy()
 
-    def refused(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> Exception:
+    def refused(self, holds: NDArray[np.bool_], value: Ndarray) -> Exception:
         """The error that names the first value for which ``holds`` is false."""
         kind = KINDS[self.kind]
         facts = refused_facts(~holds, self.named, self.valid, value)
@@ -193,8 +193,7 @@ class InRange(Elementwise):
     accepts: ClassVar[tuple[str, ...]] = ("int",)
     is_cheap: ClassVar[bool] = False
     refuses: ClassVar[bool] = True
-    vjp = not_differentiable("a condition is piecewise constant")
-    jvp = not_differentiable("a condition is piecewise constant")
+    vjp = jvp = not_differentiable("a condition is piecewise constant")
 
     def result_dtype(self, dtype: DType) -> DType:
         return bool_
@@ -237,14 +236,13 @@ class Refusal(Op):
 
     op: Op
 
-    vjp = not_differentiable("whether an op refuses is piecewise constant")
-    jvp = not_differentiable("whether an op refuses is piecewise constant")
+    vjp = jvp = not_differentiable("whether an op refuses is piecewise constant")
 
     def result_type(self, *operands: TensorType) -> TensorType:
         self.op.result_type(*operands)
         return TensorType((), int64, operands[0].device)
 
-    def eager(self, *operands: NDArray[Any]) -> NDArray[np.int64]:
+    def eager(self, *operands: Ndarray) -> NDArray[np.int64]:
         try:
             self.op.eager(*operands)
         except Exception as error:
@@ -252,9 +250,7 @@ class Refusal(Op):
         return np.zeros((), np.int64)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
-        pairs = list(zip(args, batched, strict=True))
-        return stack([bind(self, *[select(a, 0, k) if flag else a for a, flag in pairs]) for k in range(extent)])
+        return one_by_one(self, args, batched)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

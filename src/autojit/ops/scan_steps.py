@@ -29,7 +29,7 @@ from autojit.ops.control_flow import (
     with_batch_axis,
 )
 from autojit.ops.elementwise_arithmetic import add
-from autojit.ops.graph_op import as_tuple, batched_graph, filled
+from autojit.ops.graph_op import as_tuple, batched_graph, filled, one_or_all, placed
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute
 
@@ -73,7 +73,7 @@ class Scan(HoldsGraphs):
         for k in range(first):
             check_type(f"scan: carry {k} after a step", outputs[k], types[k])
         stacks = [t.with_shape((self.length, *t.shape)) for t in outputs[first:]]
-        return self._results([*outputs[:first], *stacks])
+        return one_or_all([*outputs[:first], *stacks])
 
     def eager(self, *arrays: Any) -> Any:
         first, rest = self.carries, self.carries + self.stacks
@@ -85,8 +85,7 @@ class Scan(HoldsGraphs):
             carried = found[:first]
             for stack, y in zip(results, found[first:], strict=True):
                 stack[step] = y
-        found = [*carried, *results]
-        return found[0] if self.n_outputs == 1 else tuple(found)
+        return one_or_all([*carried, *results])
 
     # -- derivatives
 
@@ -114,10 +113,7 @@ class Scan(HoldsGraphs):
         stacks = [*self.histories(primals), *primals[first:rest], *[bars[k] for k in kept if k >= first]]
         scan = Scan(backward, len(moving) + len(constants), len(stacks), self.length, not self.reverse)
         found = as_tuple(bind(scan, *starts, *sums, *stacks, *primals[rest:]), scan.n_outputs)
-        placed: list[Any] = [None] * len(primals)
-        for k, bar in zip([*moving, *constants, *slices], found, strict=True):
-            placed[k] = bar
-        return tuple(placed)
+        return placed(len(primals), [*moving, *constants, *slices], found)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         body, first, rest = self.body, self.carries, self.carries + self.stacks
@@ -140,10 +136,7 @@ class Scan(HoldsGraphs):
         fixed = [*primals[rest:], *[tangents[k] for k in moving if k >= rest]]
         scan = Scan(forward, len(starts), len(stacks), self.length, self.reverse)
         found = as_tuple(bind(scan, *starts, *stacks, *fixed), scan.n_outputs)
-        placed: list[Any] = [None] * self.n_outputs
-        for k, y_dot in zip(outputs, found, strict=True):
-            placed[k] = y_dot
-        return placed[0] if self.n_outputs == 1 else tuple(placed)
+        return one_or_all(placed(self.n_outputs, outputs, found))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         first, rest = self.carries, self.carries + self.stacks
@@ -170,7 +163,7 @@ class Scan(HoldsGraphs):
                 results[k] = with_batch_axis(y, size)
             elif k >= first:
                 results[k] = permute(y, (1, 0, *range(2, y.spec.ndim)))
-        return self._results(results)
+        return one_or_all(results)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -202,8 +195,7 @@ def _backward_body(adjoint: Graph, inputs: int, wanted: Sequence[int], first: in
     found = dict(zip(wanted, adjoint.outputs, strict=True))
     moving = [k for k in wanted if k < first]
     constants = [k for k in wanted if k >= rest]
-    builder = GraphBuilder()
-    builder.nodes = list(adjoint.nodes)
+    builder = GraphBuilder(nodes=adjoint.nodes)
     sums = [Value(primal[k].type) for k in constants]
     totals = [
         add(builder.tracer(total), builder.tracer(found[k])).value for total, k in zip(sums, constants, strict=True)

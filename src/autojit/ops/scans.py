@@ -7,7 +7,7 @@ product and logsumexp are recurrences too: no division, so zeros and any order o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,15 +16,12 @@ from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, bind_all
-from autojit.ops.base import Structured, normalize_axis
+from autojit.ir.op import Ndarray, O, Operands, bind, bind_all
+from autojit.ops.base import Structured, conjugate, normalize_axis
 from autojit.ops.by_name import apply
-from autojit.ops.indexing import Gather
+from autojit.ops.indexing import Picking
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, pad, slice_axis
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Cumulative", "CumulativeExtreme", "LinearRecurrence", "cummax", "cummin", "cumprod", "cumsum",
@@ -51,7 +48,7 @@ class Cumulative(Structured):
             raise UnsupportedDTypeError(f'"cumulative {self.kind}" not implemented for {x.dtype}', {"x": x})
         return x
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.dtype in _HALVES:
             return self.eager(x.astype(np.float32)).astype(x.dtype)
         if self.reverse:
@@ -75,7 +72,7 @@ class Cumulative(Structured):
             # x_bar[k] = before[k] * s[k] with s[k] = y_bar[k] + x[k + 1] * s[k + 1]
             before = _shifted(result, self.axis, self.reverse, 1)
             ratio = _shifted(x, self.axis, not self.reverse, 1)
-            return (apply("mul", _conj(before), bind(back, _conj(ratio), y_bar)),)
+            return (apply("mul", conjugate(before), bind(back, conjugate(ratio), y_bar)),)
         # x_bar[k] = exp(x[k] - y[k]) * s[k] with s[k] = y_bar[k] + exp(y[k] - y[k + 1]) * s[k + 1]
         after = _shifted(result, self.axis, not self.reverse, 0)
         return (apply("mul", _exp_difference(x, result), bind(back, _exp_difference(result, after), y_bar)),)
@@ -127,7 +124,7 @@ class LinearRecurrence(Structured):
             raise ShapeError("linear_recurrence: factors and terms must be of one type", {"a": a, "b": b})
         return b
 
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray, b: Ndarray) -> Ndarray:
         if b.dtype in _HALVES:
             return self.eager(a.astype(np.float32), b.astype(np.float32)).astype(b.dtype)
         order = -1 if self.reverse else 1
@@ -145,8 +142,8 @@ class LinearRecurrence(Structured):
         a = primals[0]
         # t[i] = y_bar[i] + a[i + 1] * t[i + 1];  b_bar = t,  a_bar[i] = t[i] * s[i - 1]
         ahead = _shifted(a, self.axis, not self.reverse, 0)
-        b_bar = bind(LinearRecurrence(self.axis, not self.reverse), _conj(ahead), y_bar)
-        return (lambda: apply("mul", b_bar, _conj(_shifted(result, self.axis, self.reverse, 0))), b_bar)
+        b_bar = bind(LinearRecurrence(self.axis, not self.reverse), conjugate(ahead), y_bar)
+        return (lambda: apply("mul", b_bar, conjugate(_shifted(result, self.axis, self.reverse, 0))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
@@ -169,13 +166,11 @@ class LinearRecurrence(Structured):
 
 
 @record
-class CumulativeExtreme(Structured):
+class CumulativeExtreme(Picking):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 
-    n_outputs: ClassVar[int] = 2
     kind: str
     axis: int
-    result_names: ClassVar[tuple[str, ...]] = ("values", "indices")
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if self.kind not in ("max", "min"):
@@ -184,7 +179,7 @@ class CumulativeExtreme(Structured):
             raise UnsupportedDTypeError(f'"cum{self.kind}" not implemented for {x.dtype}', {"x": x})
         return x, x.with_dtype(int64)
 
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, x: Ndarray) -> tuple[Ndarray, Ndarray]:
         if x.dtype in _HALVES:
             values, places = self.eager(x.astype(np.float32))
             return values.astype(x.dtype), places
@@ -195,17 +190,6 @@ class CumulativeExtreme(Structured):
         count = np.arange(x.shape[self.axis], dtype=np.int64).reshape(shape)
         reaches = (x == values) | (x != x)
         return values, np.maximum.accumulate(np.where(reaches, count, 0), self.axis)
-
-    def vjp(self, primals: Operands, result: Operands, y_bar: Operands) -> Sequence[Any]:
-        values_bar = y_bar[0]
-        if values_bar is None:
-            return (None,)
-        zero = values_bar._literal(0, primals[0].spec)
-        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
-
-    def jvp(self, primals: Operands, result: Operands, tangents: Operands) -> Any:
-        (x_dot,) = tangents
-        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(CumulativeExtreme(self.kind, self.axis + 1), args[0])
@@ -248,10 +232,6 @@ def _exp_difference(x: O, y: O) -> O:
     difference = apply("sub", x, y)
     zero = difference._literal(0, difference.spec)
     return apply("exp", apply("where", apply("eq", x, y), zero, difference))
-
-
-def _conj(x: O) -> O:
-    return apply("conj", x) if x.spec.dtype.is_complex else x
 
 
 def cumsum(x: O, axis: int, reverse: bool = False) -> O:

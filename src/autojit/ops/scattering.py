@@ -8,7 +8,7 @@ Operands of every op here are ``(base, src, *indices)``; ``combine`` says what h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,27 +17,24 @@ from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.indexing import (
     GATHER_ND,
     Fetch,
     Gather,
+    Gathering,
     IndexSelect,
     align_batched,
     along_axis,
     batch_positions,
-    broadcast_position,
     check_aligned,
     out_of_range,
     require_index,
 )  # fmt: skip
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.scatter_folds import fold_jvp, fold_vjp
-from autojit.ops.shape import batch_all, broadcast_to, permute, reshape, strided_slice
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from autojit.ops.shape import batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, strided_slice
 
 __all__ = [
     "IndexPut", "IndexUpdate", "Scatter", "Scattering", "index_add", "index_copy", "index_fold", "index_put", "scatter",
@@ -56,13 +53,16 @@ class Scattering(Structured, abstract=True):
     looks_up: ClassVar[bool] = True
     combine: str
 
-    def gathering(self) -> Op:
+    def gathering(self) -> Gathering:
         """The op that reads the places this one writes."""
         raise NotImplementedError(self.name)
 
     def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         """Where in the base the element ``src[index]`` goes; ``fetch`` as in ``Gathering``."""
-        raise NotImplementedError(self.name)
+        base, _, *indices = types
+        return self.gathering().source_index_at(
+            index, (base, *indices), lambda number, position, extent: fetch(number + 1, position, extent)
+        )
 
     def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
         base, _, *indices = types
@@ -91,13 +91,7 @@ class Scattering(Structured, abstract=True):
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         if self.combine not in _LINEAR:
             return fold_jvp(self, primals, result, tangents)
-        (base, src, *indices), (base_dot, src_dot, *_) = primals, tangents
-        if base_dot is None and src_dot is None:
-            return None
-        like = src_dot if base_dot is None else base_dot
-        base_dot = like._literal(0, base.spec) if base_dot is None else base_dot
-        src_dot = like._literal(0, src.spec) if src_dot is None else src_dot
-        return bind(self, base_dot, src_dot, *indices)
+        return jointly_linear_jvp(self, primals[:2], result, tangents[:2], primals[2:])
 
 
 @record
@@ -113,17 +107,13 @@ class Scatter(Scattering):
         check_aligned(self.name, base, index, self.axis)
         return self._check(base, src, index.shape)
 
-    def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, src: Ndarray, index: Ndarray) -> Ndarray:
         places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
         places[self.axis] = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, tuple(places), src, self.combine)
 
-    def gathering(self) -> Op:
+    def gathering(self) -> Gathering:
         return Gather(self.axis)
-
-    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        place = fetch(2, index, types[0].shape[self.axis])
-        return (*index[: self.axis], place, *index[self.axis + 1 :])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(Scatter(self.axis + 1, self.combine), *batch_all(args, batched))
@@ -153,16 +143,12 @@ class IndexUpdate(Scattering):
             raise ShapeError(f"{self.name}(): Index is supposed to be a vector", {"index": index})
         return self._check(base, src, (*base.shape[: self.axis], *index.shape, *base.shape[self.axis + 1 :]))
 
-    def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, src: Ndarray, index: Ndarray) -> Ndarray:
         places = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, (*(slice(None) for _ in range(self.axis)), places), src, self.combine)
 
-    def gathering(self) -> Op:
+    def gathering(self) -> Gathering:
         return IndexSelect(self.axis)
-
-    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        place = fetch(2, (index[self.axis],), types[0].shape[self.axis])
-        return (*index[: self.axis], place, *index[self.axis + 1 :])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         if not batched[2]:
@@ -200,21 +186,12 @@ class IndexPut(Scattering):
         shape = GATHER_ND.result_type(base, *indices).shape
         return self._check(base, src, shape)
 
-    def eager(self, base: NDArray[Any], src: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, src: Ndarray, *indices: Ndarray) -> Ndarray:
         places = tuple(wrapped(self.name, i, axis, base.shape[axis]) for axis, i in enumerate(indices))
         return write(base, places, src, self.combine)
 
-    def gathering(self) -> Op:
+    def gathering(self) -> Gathering:
         return GATHER_ND
-
-    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
-        base, _, *indices = types
-        rest = base.ndim - len(indices)
-        front = index[: len(index) - rest]
-        places = tuple(
-            fetch(k + 2, broadcast_position(front, type_.shape), base.shape[k]) for k, type_ in enumerate(indices)
-        )
-        return (*places, *index[len(index) - rest :])
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, src = batch_all(args[:2], batched[:2]) if any(batched[:2]) else (None, None)
@@ -246,7 +223,7 @@ class IndexPut(Scattering):
         ]
 
 
-def wrapped(op: str, index: NDArray[Any], axis: int, extent: int) -> NDArray[Any]:
+def wrapped(op: str, index: Ndarray, axis: int, extent: int) -> Ndarray:
     """The index with negative entries counted from the end; IndexOutOfRangeError if any is outside."""
     if index.size == 0:
         return index
@@ -256,7 +233,7 @@ def wrapped(op: str, index: NDArray[Any], axis: int, extent: int) -> NDArray[Any
     return np.where(index < 0, index + extent, index) if low < 0 else index
 
 
-def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combine: str) -> NDArray[Any]:
+def write(base: Ndarray, places: tuple[Any, ...], src: Ndarray, combine: str) -> Ndarray:
     """A copy of ``base`` with ``src`` set or folded in at ``places`` (a NumPy index)."""
     if combine == "set":
         result = base.copy()
@@ -272,7 +249,7 @@ def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combin
     return result
 
 
-def _add_rows(target: NDArray[Any], index: NDArray[Any], rows: NDArray[Any]) -> None:
+def _add_rows(target: Ndarray, index: Ndarray, rows: Ndarray) -> None:
     """``target[index[i]] += rows[i]``: rows of equal index summed in runs, 10x faster than ``np.add.at`` on rows."""
     order = np.argsort(index, kind="stable")
     ordered = index[order]

@@ -5,7 +5,6 @@ A source has nobody to say whether it computes or records, nor where: its functi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -17,13 +16,11 @@ from autojit.core.records import record
 from autojit.core.sizes import hint_of
 from autojit.core.structure import structure
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op, Operands
-from autojit.ops.base import Source, Structured
+from autojit.ir.op import Ndarray, O, Op
+from autojit.ops.base import Constants, Source, Structured
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -56,7 +53,7 @@ class Full(Source):
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         return np.full(self.shape, self.value, self.dtype.numpy)
 
     def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
@@ -79,7 +76,7 @@ class SizeValue(Source):
     def result_type(self) -> TensorType:
         return TensorType((), self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         return np.asarray(hint_of(self.size)).astype(self.dtype.numpy)
 
     def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
@@ -104,7 +101,7 @@ class Iota(Source):
             raise ArgumentError("iota: the axis is out of range", {"shape": self.shape, "axis": self.axis})
         return TensorType(self.shape, self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         ramp = np.arange(self.shape[self.axis]).astype(self.dtype.numpy)
         column = ramp.reshape((-1, *(1,) * (len(self.shape) - self.axis - 1)))
         return np.ascontiguousarray(np.broadcast_to(column, self.shape))
@@ -120,7 +117,7 @@ class Iota(Source):
 
 
 @record
-class Constant(Structured):
+class Constant(Constants, Structured):
     """A small table known when the graph is built; ``data`` is the hexadecimal text of its little-endian bytes."""
 
     data: str
@@ -131,18 +128,9 @@ class Constant(Structured):
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         flat = np.frombuffer(bytes.fromhex(self.data), self.dtype.numpy)
         return flat.reshape(self.shape).copy()
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        return ()
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        raise AssertionError("a source has no operands to batch")
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -201,7 +189,7 @@ def arange(like: O, length: int, dtype: DType = int64) -> O:
     return made_like(like, Iota((length,), 0, dtype, like.spec.device))
 
 
-def constant(like: O, values: NDArray[Any], dtype: DType = float64) -> O:
+def constant(like: O, values: Ndarray, dtype: DType = float64) -> O:
     """A small table as a constant of the graph; large arrays should be operands instead."""
     table = np.ascontiguousarray(values, dtype=dtype.numpy)
     return made_like(like, Constant(table.tobytes().hex(), dtype, table.shape, like.spec.device))

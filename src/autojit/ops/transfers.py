@@ -9,7 +9,7 @@ from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import O, Op, Operands, bind, linear_jvp
 from autojit.ops.loop_orders import as_loop
 from autojit.ops.samples import Samples, ramp
 
@@ -35,8 +35,7 @@ class ToDevice(Op):
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         return (bind(ToDevice(primals[0].spec.device), y_bar),)
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return None if tangents[0] is None else bind(self, tangents[0])
+    jvp = linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, args[0])

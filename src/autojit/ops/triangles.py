@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import DType
 from autojit.core.errors import ShapeError
-from autojit.core.types import TensorType
 from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
-from autojit.ops.by_name import apply, source
+from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
+from autojit.ops.elementwise_exponential import pow
+from autojit.ops.elementwise_logic import eq, le
+from autojit.ops.reductions import sum
 from autojit.ops.shape import broadcast_to, reshape
+from autojit.ops.sources import iota
 from autojit.ops.views import Diagonal, diagonal
 
 __all__ = ["diag", "diag_embed", "eye", "scale_columns", "scale_rows", "trace", "tril", "triu", "vander"]
@@ -16,30 +19,26 @@ __all__ = ["diag", "diag_embed", "eye", "scale_columns", "scale_rows", "trace", 
 
 def below(like: O, rows: int, columns: int, offset: int = 0) -> O:
     """bool[rows, columns]: true on the diagonal ``offset`` and below it."""
-    row = source("iota", like, shape=(rows, 1), axis=0, dtype=int64)
-    column = source("iota", like, shape=(1, columns), axis=1, dtype=int64)
-    if offset:
-        row = apply("add", row, row._literal(offset, TensorType((), int64, row.spec.device)))
-    return apply("le", column, row)
+    row = iota(like, (rows, 1), 0)
+    column = iota(like, (1, columns), 1)
+    return le(column, add(row, offset) if offset else row)
 
 
 def tril(x: O, offset: int = 0) -> O:
     """Zeros above the diagonal ``offset`` of the last two axes."""
-    mask = below(x, *_matrix_shape("tril", x), offset)
-    return apply("where", mask, x, _zero(x))
+    return where(below(x, *_matrix_shape("tril", x), offset), x, 0)
 
 
 def triu(x: O, offset: int = 0) -> O:
     """Zeros below the diagonal ``offset`` of the last two axes."""
-    mask = below(x, *_matrix_shape("triu", x), offset - 1)
-    return apply("where", mask, _zero(x), x)
+    return where(below(x, *_matrix_shape("triu", x), offset - 1), 0, x)
 
 
 def eye(like: O, rows: int, columns: int, dtype: DType) -> O:
     """Ones on the diagonal, zeros elsewhere."""
-    row = source("iota", like, shape=(rows, 1), axis=0, dtype=int64)
-    column = source("iota", like, shape=(1, columns), axis=1, dtype=int64)
-    return apply("cast", apply("eq", row, column), dtype=dtype)
+    row = iota(like, (rows, 1), 0)
+    column = iota(like, (1, columns), 1)
+    return cast(eq(row, column), dtype)
 
 
 def diag_embed(x: O, offset: int = 0, axis1: int = -2, axis2: int = -1) -> O:
@@ -67,34 +66,30 @@ def diag(x: O, offset: int = 0) -> O:
 
 def scale_columns(x: O, factors: O) -> O:
     """``x @ diag(factors)`` on the last two axes."""
-    return apply("mul", x, reshape(factors, (*factors.spec.shape[:-1], 1, factors.spec.shape[-1])))
+    return mul(x, reshape(factors, (*factors.spec.shape[:-1], 1, factors.spec.shape[-1])))
 
 
 def scale_rows(x: O, factors: O) -> O:
     """``diag(factors) @ x`` on the last two axes."""
-    return apply("mul", x, reshape(factors, (*factors.spec.shape, 1)))
+    return mul(x, reshape(factors, (*factors.spec.shape, 1)))
 
 
 def trace(x: O) -> O:
     """Sum of the diagonal of a matrix."""
     if x.spec.ndim != 2:
         raise ShapeError(f"trace: expected a matrix, but got tensor with dim {x.spec.ndim}", {"x": x})
-    return apply("sum", diagonal(x), axes=(0,))
+    return sum(diagonal(x), 0)
 
 
 def vander(x: O, count: int, increasing: bool = False) -> O:
     """Powers of the elements of a vector as columns: ``(n,) -> (n, count)``; the highest power first by default."""
-    powers = source("iota", x, shape=(1, count), axis=1, dtype=x.spec.dtype)
+    powers = iota(x, (1, count), 1, x.spec.dtype)
     if not increasing:
-        powers = apply("sub", powers._literal(count - 1, TensorType((), x.spec.dtype, x.spec.device)), powers)
-    return apply("pow", broadcast_to(reshape(x, (*x.spec.shape, 1)), (*x.spec.shape, count)), powers)
+        powers = sub(count - 1, powers)
+    return pow(broadcast_to(reshape(x, (*x.spec.shape, 1)), (*x.spec.shape, count)), powers)
 
 
 def _matrix_shape(op: str, x: O) -> tuple[int, int]:
     if x.spec.ndim < 2:
         raise ShapeError(f"{op}: input tensor must have at least 2 dimensions", {"x": x})
     return x.spec.shape[-2], x.spec.shape[-1]
-
-
-def _zero(x: O) -> O:
-    return x._literal(0, TensorType((), x.spec.dtype, x.spec.device))

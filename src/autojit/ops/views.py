@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,7 +14,7 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.samples import Samples, ramp
@@ -25,7 +25,7 @@ from autojit.ops.shape import (
     Slice,
     View,
     batch_all,
-    linear_in_both,
+    jointly_linear_jvp,
     pad,
     permute,
     reshape,
@@ -33,9 +33,6 @@ from autojit.ops.shape import (
     slice_update,
 )  # fmt: skip
 from autojit.ops.sources import iota
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Diagonal", "Unfold", "ViewUpdate", "diagonal", "unfold"]
 
@@ -63,7 +60,7 @@ class Diagonal(View):
         row, column = self._first()
         return max(0, min(rows - row, columns - column))
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         rows, columns = x.shape[self.axis1], x.shape[self.axis2]
         length = self._length(rows, columns)
         first = [slice(None)] * x.ndim
@@ -147,7 +144,7 @@ class Unfold(View):
         windows = (extent - self.size) // self.step + 1
         return x.with_shape((*x.shape[: self.axis], windows, *x.shape[self.axis + 1 :], self.size))
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         windows = (x.shape[self.axis] - self.size) // self.step + 1
         shape, strides = list(x.shape), list(x.strides)
         shape[self.axis] = windows
@@ -174,7 +171,7 @@ class Unfold(View):
             total = part if total is None else bind(Op.registry["add"](), total, part)
         return (total,)
 
-    def _spread(self, part: Any, start: int, extent: int) -> Any:
+    def _spread(self, part: O, start: int, extent: int) -> O:
         """Lay non-overlapping window pieces, which begin ``start`` into their windows, along an axis of ``extent``."""
         ndim = part.spec.ndim
         windows, length = part.spec.shape[self.axis], part.spec.shape[-1]
@@ -190,7 +187,7 @@ class Unfold(View):
         high[self.axis] = extent - start - line.spec.shape[self.axis]
         return pad(line, low, high)
 
-    def unview(self, base: Any, piece: Any) -> Any:
+    def unview(self, base: O, piece: O) -> O:
         if self.size > self.step:
             raise ShapeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
@@ -233,7 +230,7 @@ class ViewUpdate(Structured):
             raise ShapeError("view_update: the piece is not of the view's type", {"view": shown, "piece": piece})
         return base
 
-    def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, piece: Ndarray) -> Ndarray:
         # in the base's own order, so that a reshape in the chain is a view again
         if base.flags.c_contiguous:
             result = base.copy()
@@ -254,7 +251,7 @@ class ViewUpdate(Structured):
         result[...] = flat.reshape(base.shape)
         return result
 
-    def show(self, base: Any) -> Any:
+    def show(self, base: O) -> O:
         """The chain of views applied to a base."""
         for op in self.chain:
             base = bind(op, base)
@@ -273,7 +270,7 @@ class ViewUpdate(Structured):
             piece = cast(View, op).unview(within, piece)
         return piece
 
-    def _by_places(self, base: Any, piece: Any) -> Any:
+    def _by_places(self, base: O, piece: O) -> O:
         """The same where a part of an expanded tensor is written: which of the elements that show one place it holds is
         not to be seen any more when the expansion is undone.
         """
@@ -287,8 +284,7 @@ class ViewUpdate(Structured):
         piece = primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, piece)), lambda: self.show(y_bar))
 
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        return linear_in_both(self, primals, tangents)
+    jvp = jointly_linear_jvp
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, piece = batch_all(args, batched)

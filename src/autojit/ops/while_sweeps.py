@@ -23,6 +23,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value, replace
 from autojit.ir.op import O, Operands, bind
 from autojit.ir.text import parse_graph
+from autojit.ops.base import tangent_sum
 from autojit.ops.control_flow import (
     HoldsGraphs,
     check_type,
@@ -34,7 +35,7 @@ from autojit.ops.control_flow import (
     with_batch_axis,
 )
 from autojit.ops.elementwise_arithmetic import add
-from autojit.ops.graph_op import as_tuple, batched_graph, filled
+from autojit.ops.graph_op import as_tuple, batched_graph, filled, one_or_all, placed
 from autojit.ops.reductions import AnyTrue
 from autojit.ops.samples import Samples, draws
 from autojit.ops.sources import zeros_like
@@ -116,7 +117,7 @@ class WhileLoop(HoldsGraphs):
             self._check_operands(sweep.body, [*mine, *read, *constants], f"sweep {number}")
             for k, t in enumerate(mine):
                 check_type(f"while_loop: carry {k} of sweep {number} after a step", sweep.body.outputs[k].type, t)
-        return self._results(carried)
+        return one_or_all(carried)
 
     def eager(self, *arrays: Any) -> Any:
         constants = arrays[self.n_outputs :]
@@ -141,7 +142,7 @@ class WhileLoop(HoldsGraphs):
                 steps = steps + 1 if number == 0 else steps
             tapes += [tape[::-1] for tape in pushed] if sweep.reverse else pushed
             results += carried
-        return results[0] if self.n_outputs == 1 else tuple(results)
+        return one_or_all(results)
 
     # -- derivatives
 
@@ -159,10 +160,10 @@ class WhileLoop(HoldsGraphs):
                 starts.append(zeros_like(primals[origin]))
         op = made.finish()
         found = as_tuple(bind(op, *primals[:count], *starts, *primals[count:]), op.n_outputs)[count:]
-        placed: list[Any] = [None] * len(primals)
+        total: list[Any] = [None] * len(primals)
         for origin, bar in zip(made.origins, found, strict=True):
-            placed[origin] = bar if placed[origin] is None else add(placed[origin], bar)
-        return tuple(placed)
+            total[origin] = tangent_sum(total[origin], bar)
+        return tuple(total)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         count = self.n_outputs
@@ -190,11 +191,8 @@ class WhileLoop(HoldsGraphs):
         carries = tuple(len(b.outputs) - len(_pushes(s)) for b, s in zip(bodies, self.sweeps(), strict=True))
         op = WhileLoop(tuple(bodies), carries, tuple(reads), self.reverse)
         found = as_tuple(bind(op, *operands), op.n_outputs)
-        placed: list[Any] = [None] * count
-        for origin, y_dot in zip(outputs, found, strict=True):
-            if origin is not None:
-                placed[origin] = y_dot
-        return placed[0] if count == 1 else tuple(placed)
+        pushed = [k for k, origin in enumerate(outputs) if origin is not None]
+        return one_or_all(placed(count, [k for k in outputs if k is not None], [found[k] for k in pushed]))
 
     # -- batches
 
@@ -223,7 +221,7 @@ class WhileLoop(HoldsGraphs):
         if is_masked:
             return self._masked(bodies, operands)
         found = as_tuple(bind(self.with_graphs(bodies), *operands), count)
-        return self._results([y if carried[k] else with_batch_axis(y, size) for k, y in enumerate(found)])
+        return one_or_all([y if carried[k] else with_batch_axis(y, size) for k, y in enumerate(found)])
 
     def _batched_flags(self, batched: Sequence[bool], masked: bool) -> tuple[list[bool], list[bool]]:
         """Which carries (of all sweeps) and which tapes differ along the batch; all do where elements end apart."""
@@ -261,7 +259,7 @@ class WhileLoop(HoldsGraphs):
         carries = (self.carries[0] + 1, *self.carries[1:])
         op = WhileLoop(tuple(masked), carries, tuple(reads), self.reverse)
         found = as_tuple(bind(op, bind(AnyTrue((0,)), operands[0]), *operands), op.n_outputs)
-        return self._results(found[1:])
+        return one_or_all(found[1:])
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -327,8 +325,7 @@ def _doubled_places(sweeps: Sequence[Sweep], kept: Sequence[int]) -> dict[tuple[
 
 def _masked_body(sweep: Sweep, body: Graph, is_first: bool) -> Graph:
     """A batched body whose carries stay where its mask is false; the first sweep pushes the mask, others read it."""
-    builder = GraphBuilder()
-    builder.nodes = list(body.nodes)
+    builder = GraphBuilder(nodes=body.nodes)
     mask = body.inputs[0] if is_first else Value(TensorType((body.inputs[0].type.shape[0],), bool_))
     old, new = body.inputs[: sweep.carries], body.outputs[: sweep.carries]
     tracer = builder.tracer
@@ -380,8 +377,7 @@ class _Backward:
         found = dict(zip(wanted, adjoint.outputs, strict=True))
         moving = [k for k in wanted if k < count]
         constants = [k for k in wanted if k >= first]
-        builder = GraphBuilder()
-        builder.nodes = list(adjoint.nodes)
+        builder = GraphBuilder(nodes=adjoint.nodes)
         sums = [Value(primal[k].type) for k in constants]
         totals = [
             add(builder.tracer(total), builder.tracer(found[k])).value for total, k in zip(sums, constants, strict=True)

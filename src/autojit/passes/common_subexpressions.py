@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.ir.graph import Graph, Node, Value, renamed
+from autojit.ir.graph import Graph, Node, Value
 
 
 def eliminate_common_subexpressions(graph: Graph) -> Graph:
@@ -14,12 +14,11 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     names: dict[Value, Value] = {}
     kept: list[Node] = []
     for node in graph.nodes:
-        inputs = renamed(node.inputs, names)
+        made = node.reading(names)
         if not node.op.has_effect:
-            found = known.setdefault((node.op, inputs), node.outputs)
+            found = known.setdefault((node.op, made.inputs), node.outputs)
             if found is not node.outputs:
                 names.update(zip(node.outputs, found, strict=True))
                 continue
-        kept.append(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
-    outputs = tuple(names.get(v, v) for v in graph.outputs)
-    return Graph(graph.inputs, tuple(kept), outputs)
+        kept.append(made)
+    return graph.renamed(kept, names)

@@ -25,7 +25,7 @@ import numpy as np
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
-from autojit.ir.graph import Graph, Node, Value, renamed
+from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import ADD, DIV, MUL, NEG, SUB
 from autojit.ops.sources import Full
@@ -51,8 +51,7 @@ class ConstantFolder:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.builder = GraphBuilder()
-        self.builder.inputs = list(graph.inputs)
+        self.builder = GraphBuilder(graph.inputs)
         self.renamed: dict[Value, Value] = {}
         self.made_by: dict[Value, Node] = {}
         self.literals: set[Value] = set()
@@ -62,15 +61,15 @@ class ConstantFolder:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            inputs = renamed(node.inputs, self.renamed)
+            kept = node.reading(self.renamed)
             rule = RULES.get(node.op.name)
             found = None
-            applies = rule is not None and not self.multiples.isdisjoint(inputs)
+            applies = rule is not None and not self.multiples.isdisjoint(kept.inputs)
             if applies and node.outputs[0].type.dtype in NORMAL_RANGE:
                 self.builder.source = node.source
-                found = rule(self, inputs, node.outputs[0].type)  # type: ignore[misc]
+                found = rule(self, kept.inputs, node.outputs[0].type)  # type: ignore[misc]
             if found is None:
-                self._keep(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
+                self._keep(kept)
             else:
                 self._rename(node.outputs[0], found)
         return self.builder.finish([self.renamed.get(v, v) for v in self.graph.outputs])

@@ -6,6 +6,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise
 from autojit.ops.sources import Full
+from autojit.passes.rewrite import rebuilt
 
 IDENTITIES: dict[str, object] = {"sum": 0, "prod": 1, "any_true": False, "all_true": True, "matmul": 0}
 
@@ -19,19 +20,15 @@ def fill_empty(graph: Graph) -> Graph:
     made = [v for node in graph.nodes for v in node.outputs]
     if not any(0 in v.type.shape for v in (*graph.inputs, *made)):
         return graph
-    builder = GraphBuilder()
-    builder.inputs = list(graph.inputs)
-    renamed: dict[Value, Value] = {}
-    for node in graph.nodes:
-        value = _literal(node)
-        if value is None:
-            inputs = tuple(renamed.get(v, v) for v in node.inputs)
-            builder.nodes.append(Node(node.op, inputs, node.outputs, node.source))
-            continue
-        for output in node.outputs:
-            full = Full(value, output.type.dtype, output.type.shape, output.type.device)  # type: ignore[arg-type]
-            (renamed[output],) = builder.apply(full, (), node.source)
-    return builder.finish([renamed.get(v, v) for v in graph.outputs])
+    return rebuilt(graph, _filled)
+
+
+def _filled(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> list[Value] | None:
+    value = _literal(node)
+    if value is None:
+        return None
+    types = [v.type for v in node.outputs]
+    return [builder.apply(Full(value, t.dtype, t.shape, t.device), ())[0] for t in types]  # type: ignore[arg-type]
 
 
 def _literal(node: Node) -> object:

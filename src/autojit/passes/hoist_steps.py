@@ -27,6 +27,7 @@ from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import Permute, Reshape, permute, reshape
 from autojit.passes.given_sizes import hangs_on_counts
 from autojit.passes.prune_bodies import needed
+from autojit.passes.rewrite import rebuilt
 from autojit.transforms.vmap import vmap
 
 
@@ -37,20 +38,11 @@ def hoist_steps(graph: Graph, machine: Machine) -> Graph:
     """
     if not any(isinstance(node.op, Scan) for node in graph.nodes):
         return graph
-    builder = GraphBuilder()
-    builder.inputs = list(graph.inputs)
-    renamed: dict[Value, Value] = {}
-    for node in graph.nodes:
-        inputs = [renamed.get(v, v) for v in node.inputs]
-        builder.source = node.source
-        if isinstance(node.op, Scan):
-            outputs = _Hoisting(builder, node.op, inputs, machine).run()
-            renamed.update(zip(node.outputs, outputs, strict=True))
-        else:
-            builder.nodes.append(
-                node if tuple(inputs) == node.inputs else Node(node.op, tuple(inputs), node.outputs, node.source)
-            )
-    return builder.finish([renamed.get(v, v) for v in graph.outputs])
+
+    def hoisted(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> list[Value] | None:
+        return _Hoisting(builder, node.op, inputs, machine).run() if isinstance(node.op, Scan) else None
+
+    return rebuilt(graph, hoisted)
 
 
 class _Hoisting:

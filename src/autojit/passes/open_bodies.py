@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from autojit.ir.builder import GraphBuilder
-from autojit.ir.graph import Graph, Value
+from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
 from autojit.ir.op import Op
 from autojit.ops.graph_op import GraphOp
 from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import reshape
+from autojit.passes.rewrite import rebuilt
 
 NESTED = frozenset(("cond", "scan", "while_loop"))
 """Ops that hold graphs."""
@@ -36,26 +37,19 @@ def open_bodies(graph: Graph) -> Graph:
     """
     if not has_bodies(graph):
         return graph
-    builder = GraphBuilder()
-    builder.inputs = list(graph.inputs)
-    renamed: dict[Value, Value] = {}
-    for node in graph.nodes:
-        inputs = [renamed.get(v, v) for v in node.inputs]
-        builder.source = node.source
-        if _is_body(node.op):
-            body = open_bodies(node.op.graph_of([v.type for v in inputs]))
-            tracers = [builder.tracer(v) for v in inputs]
-            outputs = [y.value for y in inline(body, tracers, _Maker(builder), builder)]
-        elif node.op.name in NESTED:
-            opened = node.op.with_graphs([open_bodies(g) for g in node.op.graphs()])  # type: ignore[attr-defined]
-            if isinstance(opened, Scan) and opened.length == 1:
-                outputs = _single_step(builder, opened, inputs)
-            else:
-                outputs = list(builder.apply(opened, inputs, node.source))
-        else:
-            outputs = list(builder.apply(node.op, inputs, node.source))
-        renamed.update(zip(node.outputs, outputs, strict=True))
-    return builder.finish([renamed.get(v, v) for v in graph.outputs])
+    return rebuilt(graph, _opened)
+
+
+def _opened(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+    if _is_body(node.op):
+        body = open_bodies(node.op.graph_of([v.type for v in inputs]))
+        return [y.value for y in inline(body, [builder.tracer(v) for v in inputs], _Maker(builder), builder)]
+    if node.op.name not in NESTED:
+        return builder.apply(node.op, inputs, node.source)
+    opened = node.op.with_graphs([open_bodies(g) for g in node.op.graphs()])  # type: ignore[attr-defined]
+    if isinstance(opened, Scan) and opened.length == 1:
+        return _single_step(builder, opened, inputs)
+    return builder.apply(opened, inputs, node.source)
 
 
 def _single_step(builder: GraphBuilder, scan: Scan, inputs: Sequence[Value]) -> list[Value]:

@@ -34,8 +34,7 @@ def merge_scans(graph: Graph) -> Graph:
     if not merged:
         return graph
     kept = [merged.get(n, n) for n in graph.nodes]
-    found = [_reading(n, names) for n in kept if n is not None]
-    return Graph(graph.inputs, tuple(found), tuple(names.get(v, v) for v in graph.outputs))
+    return graph.renamed([n.reading(names) for n in kept if n is not None], names)
 
 
 def _union(nodes: Sequence[Node], names: dict[Value, Value]) -> Node:
@@ -53,12 +52,6 @@ def _union(nodes: Sequence[Node], names: dict[Value, Value]) -> Node:
                 names[output] = made[value]
     body = replace(scan.body, outputs=(*scan.body.outputs[:carries], *made))
     return Node(scan.with_graphs([body]), first.inputs, (*first.outputs[:carries], *made.values()), first.source)
-
-
-def _reading(node: Node, names: dict[Value, Value]) -> Node:
-    if names and not names.keys().isdisjoint(node.inputs):
-        return Node(node.op, tuple(names.get(v, v) for v in node.inputs), node.outputs, node.source)
-    return node
 
 
 def prune_bodies(graph: Graph) -> Graph:
@@ -84,12 +77,9 @@ def prune_bodies(graph: Graph) -> Graph:
             kept.append(pruned)
         live.update(pruned.inputs)
         live.update(names[v] for v in node.outputs if v in names)
-    if not names:
-        return Graph(graph.inputs, tuple(reversed(kept)), graph.outputs)
     for value in names:
         names[value] = last_name(value, names)
-    found = [_reading(n, names) for n in reversed(kept)]
-    return Graph(graph.inputs, tuple(found), tuple(names.get(v, v) for v in graph.outputs))
+    return graph.renamed([n.reading(names) for n in reversed(kept)], names)
 
 
 def last_name(value: Value, names: dict[Value, Value]) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -12,6 +12,27 @@ from autojit.ir.op import Op
 from autojit.ops.sources import Full
 
 Rule = Callable[["Rewriter", Any, tuple[Tracer, ...]], Any]
+
+
+Change = Callable[[GraphBuilder, Node, tuple[Value, ...]], "Sequence[Value] | None"]
+
+
+def rebuilt(graph: Graph, change: Change) -> Graph:
+    """The graph with other nodes in the place of some: what ``change(builder, node, inputs)`` records and gives.
+
+    ``inputs`` are the node's under their new names; None: the node stays.
+    """
+    builder = GraphBuilder(graph.inputs)
+    names: dict[Value, Value] = {}
+    for node in graph.nodes:
+        kept = node.reading(names)
+        builder.source = node.source
+        found = change(builder, node, kept.inputs)
+        if found is None:
+            builder.nodes.append(kept)
+        else:
+            names.update(zip(node.outputs, found, strict=True))
+    return builder.finish(renamed(graph.outputs, names))
 
 
 class Rewriter:
@@ -68,19 +89,19 @@ class Rewriter:
         builder.inputs = list(graph.inputs)
         names: dict[Value, Value] = {}
         for node in graph.nodes:
-            inputs = renamed(node.inputs, names)
+            kept = node.reading(names)
             name = node.op.name
             rule = rules.get(name)
             if rule is not None:
                 if self.seen != len(nodes):
                     self._catch_up()
-                if name not in of_literals or not literals.isdisjoint(inputs):
+                if name not in of_literals or not literals.isdisjoint(kept.inputs):
                     builder.source = node.source
-                    results = rule(self, node.op, tuple([Tracer(builder, v) for v in inputs]))
+                    results = rule(self, node.op, tuple([Tracer(builder, v) for v in kept.inputs]))
                     if results is not None:
                         self.changed = True
                         found = results if isinstance(results, tuple) else (results,)
                         names.update((v, r.value) for v, r in zip(node.outputs, found, strict=True))
                         continue
-            nodes.append(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
+            nodes.append(kept)
         return builder.finish([names.get(v, v) for v in graph.outputs])

@@ -1,8 +1,8 @@
 """Objects into the process: symbols bound by name, code kept alive by the handle.
 
 An x86-64 ELF object is linked by `elf`, without LLVM; any other format goes through LLVM's JIT linker. Names an object
-does not define come from `imports`, then from the C and mathematics libraries (LLVM turns loops into ``memset`` and
-friends by itself); a name found nowhere is an error before anything runs.
+does not define come from `imports`, then from Python and from the C and mathematics libraries (LLVM turns loops into
+``memset`` and friends by itself); a name found nowhere is an error before anything runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autojit.core.errors import CompileError
@@ -58,29 +58,13 @@ def load(content: bytes, imports: Mapping[str, int] | None = None) -> LoadedObje
     Raises:
         CompileError: the object is damaged, or names a symbol nobody defines.
     """
-    return load_all((content,), imports)
-
-
-def load_all(contents: Sequence[bytes], imports: Mapping[str, int] | None = None) -> LoadedObject:
-    """Load objects in order, each seeing the symbols of those before it; one handle for all."""
-    if not all(is_elf_x86_64(content) for content in contents):
-        return load_with_llvm(contents, imports or {})
-    known = dict(imports or {})
-    parts = []
-    for content in contents:
-        part = _load_elf(content, known)
-        known.update(part.symbols)
-        parts.append(part)
-    if len(parts) == 1:
-        return parts[0]
-    return LoadedObject({name: address for part in parts for name, address in part.symbols.items()}, parts)
-
-
-def _load_elf(content: bytes, imports: Mapping[str, int]) -> LoadedObject:
+    known = imports or {}
+    if not is_elf_x86_64(content):
+        return load_with_llvm(content, known)
     parsed = ElfObject(content, PAGE_BYTES)
     pages = allocate_pages(parsed.size_bytes)
     try:
-        image = parsed.link(pages.address, lambda name: _resolve(name, imports))
+        image = parsed.link(pages.address, lambda name: _resolve(name, known))
         pages.fill(image.content, image.code_bytes)
     except BaseException:
         pages.release()
@@ -108,7 +92,7 @@ def _address_known_to_llvm(name: str) -> int:
 
 @once
 def library_address(name: str) -> int:
-    """Address of a function of the C, mathematics or compiler support library; 0 when there is none."""
+    """Address of a function of Python, of the C, mathematics or compiler support library; 0 when there is none."""
     for library in _libraries():
         try:
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
@@ -119,7 +103,7 @@ def library_address(name: str) -> int:
 
 @once
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    found = [ctypes.CDLL(None)]
+    found = [ctypes.CDLL(None)]  # the process itself, Python among it
     for name in ("libm.so.6", "libgcc_s.so.1"):
         try:
             found.append(ctypes.CDLL(name))
@@ -128,17 +112,16 @@ def _libraries() -> tuple[ctypes.CDLL, ...]:
     return tuple(found)
 
 
-def load_with_llvm(contents: Sequence[bytes], imports: Mapping[str, int]) -> LoadedObject:
+def load_with_llvm(content: bytes, imports: Mapping[str, int]) -> LoadedObject:
     """Load through LLVM's JIT linker: for object formats `elf` does not know, and to check it against.
 
     Raises:
-        CompileError: LLVM cannot link the objects.
+        CompileError: LLVM cannot link the object.
     """
     import llvmlite.binding as llvm
 
     builder = llvm.JITLibraryBuilder().add_current_process()
-    for content in contents:
-        builder.add_object_img(content)
+    builder.add_object_img(content)
     for name, address in imports.items():
         builder.import_symbol(name, address)
     library = f"autojit-{next(_library_numbers)}"

@@ -67,31 +67,22 @@ def set_num_threads(num: int) -> None:
 
 def parallel_for_address() -> int:
     """Address of `aj_parallel_for`, to import into objects; loads the pool on first use and is never freed."""
-    return _loaded_pool().address("aj_parallel_for")
-
-
-def pool_object() -> LoadedObject:
-    """The loaded pool, for measurements; it also has ``aj_pool_rounds(rounds, chunks)``, which runs empty jobs."""
-    return _loaded_pool()
-
-
-def _loaded_pool() -> LoadedObject:
     global _pool
     if _pool is None:
         with undivided, _loading:
             if _pool is None:
                 _pool = _load_pool()
-    return _pool
+    return _pool.address("aj_parallel_for")
 
 
 def pool_request() -> tuple[str, int]:
-    """The pool's module and the level it is compiled at."""
+    """The pool's module and LLVM's level for it."""
     return (pool_ir(_machine()) if _is_parallel() else serial_pool_ir()), _OPT_LEVEL
 
 
 def _load_pool() -> LoadedObject:
-    text, opt_level = pool_request()
-    pool = load(default_cache().object(text, cached_host_target(), opt_level=opt_level))
+    text, level = pool_request()
+    pool = load(default_cache().object(text, cached_host_target(), level))
     if _is_parallel():
         _word(pool, PoolWords.spins).value = _spins(pool)
         _word(pool, PoolWords.threads).value = _wanted_threads

@@ -16,6 +16,7 @@ from autojit.core.machine import Machine
 from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
+from autojit.ops.formula import is_lowered
 from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul, MatmulAdd
@@ -58,7 +59,7 @@ def is_opaque(node: Node) -> bool:
     for value in (*node.inputs, *node.outputs):
         if value.type.dtype.kind in _NO_SCALARS:
             return True
-    return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
+    return isinstance(node.op, Elementwise) and not is_lowered(type(node.op))
 
 
 def _kind(node: Node, machine: Machine) -> Kind:

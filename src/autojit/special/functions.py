@@ -13,6 +13,7 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import floating, floating_together
 from autojit.functions.comparison import where
@@ -145,10 +146,8 @@ def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[...,
         found: Tensor = function(floating(input, name))
         return found
 
-    of_one.__name__ = of_one.__qualname__ = name
-    of_one.__doc__ = doc
-    wrapped: Callable[..., Tensor] = refuses("complex")(with_out(of_one))
-    return wrapped
+    named(of_one, name, doc)
+    return refuses("complex")(with_out(of_one))
 
 
 def _bessel(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
@@ -160,8 +159,7 @@ def _spherical(x: Tensor) -> Tensor:
     series = sinc_near_zero(where(x.abs() < 0.5, x, 0.0).square())
     is_end = x.isinf()
     away = where((x.abs() < 0.5) | is_end, 1.0, x)
-    found: Tensor = where(x.abs() < 0.5, series, where(is_end, 0.0, away.sin() / away))
-    return found
+    return where(x.abs() < 0.5, series, where(is_end, 0.0, away.sin() / away))
 
 
 airy_ai = _unary("airy_ai", ops.airy, "The Airy function Ai: the solution of ``y'' = x y`` that vanishes far out.")
@@ -187,8 +185,7 @@ scaled_modified_bessel_k1 = _bessel("scaled_modified_bessel_k1", "k1e", "``exp(x
 @with_out
 def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, 1 at 0."""
-    found: Tensor = floating(input, "sinc").sinc()
-    return found
+    return floating(input, "sinc").sinc()
 
 
 __all__ = [

@@ -11,7 +11,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.once import first_use
@@ -22,10 +22,13 @@ from autojit.tensor.size import Size
 from autojit.tensor.state import bump_guard_epoch, state
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from autojit.tensor.tensor import Tensor
 
 Edge = tuple["Node", int]
-Meta = Any  # a TensorType, or (shape, NumPy dtype), which is cheaper to make
+Meta: TypeAlias = "TensorType | tuple[tuple[int, ...], np.dtype[Any]]"
+"""A type as a node keeps it: shape and NumPy dtype are cheaper to make."""
 
 
 class SymbolicZero:
@@ -50,12 +53,12 @@ def next_number() -> int:
 sequence_mark = next_number
 
 
-TYPES: dict[Any, TensorType] = {}
+TYPES: dict[tuple[tuple[int, ...], np.dtype[Any]], TensorType] = {}
 """Types by (shape, NumPy dtype): making one takes six times as long as finding it."""
 _TYPE_LIMIT = 4096
 
 
-def new_type(key: tuple[tuple[int, ...], Any]) -> TensorType:
+def new_type(key: tuple[tuple[int, ...], np.dtype[Any]]) -> TensorType:
     """The TensorType of a shape and a NumPy dtype that is not in ``TYPES`` yet."""
     if len(TYPES) >= _TYPE_LIMIT:
         TYPES.clear()
@@ -154,7 +157,7 @@ class Node:
         "__dict__", "__weakref__", "edges", "out_metas", "sequence", "source",
     )  # fmt: skip
     edges: Sequence[Edge | None]
-    out_metas: Sequence[Meta]
+    out_metas: Sequence[Any]  # a Meta, or None where a function gave no tensor
     source: SourceLocation
     renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
     takes_reward = False  # whether it is the node of a stochastic function of 0.3
@@ -213,7 +216,7 @@ class Node:
     def _input_metadata(self) -> tuple[InputMetadata | None, ...]:
         return tuple([None if m is None else InputMetadata(type_of_meta(m)) for m in self.out_metas])
 
-    def __call__(self, *grads: Any) -> Any:
+    def __call__(self, *grads: Tensor | None) -> Any:
         """The gradients of the inputs from those of the outputs, without hooks: a tensor, or a tuple of them.
 
         Raises:
@@ -242,19 +245,18 @@ class Node:
 
     def _register_hook_dict(self, tensor: Tensor) -> None:
         """Let the hooks in ``tensor._backward_hooks`` run when the gradient of ``tensor`` arrives here."""
-        hooks = tensor._backward_hooks
-        if hooks is not None:
-            with first_use:
-                if self.tensor_hooks is None:
-                    self.tensor_hooks = {}
-            self.tensor_hooks[tensor._output_nr] = hooks
+        if tensor._backward_hooks is not None:
+            self._hooks_by_output()[tensor._output_nr] = tensor._backward_hooks
 
     def hooks_of_output(self, number: int) -> Any:
         """The (mutable) hooks of the tensor at one output."""
+        return self._hooks_by_output().setdefault(number, self._new_hooks())
+
+    def _hooks_by_output(self) -> dict[int, Any]:
         with first_use:
             if self.tensor_hooks is None:
                 self.tensor_hooks = {}
-        return self.tensor_hooks.setdefault(number, self._new_hooks())
+        return self.tensor_hooks
 
     def _new_hooks(self) -> Hooks:
         hooks = Hooks()

@@ -39,7 +39,7 @@ class _Draw(NamedTuple):
     is_levelled: bool
 
 
-def _rounded(found: Any, operands: tuple[Any, ...], draw: _Draw) -> Any:
+def _rounded(found: object, operands: tuple[Any, ...], draw: _Draw) -> Any:
     """An op's results, each number off by up to one unit in its last place.
 
     Numbers that were moved and not computed (an operand's, except for their sign) and whole numbers are exact.

@@ -26,14 +26,13 @@ class Size(tuple[int, ...]):
     def __getitem__(self, index: SupportsIndex) -> int: ...
     @overload
     def __getitem__(self, index: slice) -> Size: ...
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
+    def __getitem__(self, index: SupportsIndex | slice) -> int | Size:
+        return Size(tuple.__getitem__(self, index)) if isinstance(index, slice) else tuple.__getitem__(self, index)
 
-    def __add__(self, other: Any) -> Size:
+    def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple.__add__(self, other))
 
-    def __mul__(self, count: Any) -> Size:
+    def __mul__(self, count: SupportsIndex) -> Size:
         return Size(tuple.__mul__(self, count))
 
     __rmul__ = __mul__

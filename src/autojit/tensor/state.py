@@ -21,6 +21,8 @@ from autojit.core.errors import out_of_memory
 if TYPE_CHECKING:
     from autojit.core.source import SourceLocation
     from autojit.ir import Value
+    from autojit.ir.op import Op
+    from autojit.tensor.tensor import Tensor
     from autojit.tensor.trace import Trace
 
 
@@ -33,16 +35,38 @@ class Precision(Protocol):
     @property
     def dtype(self) -> DType: ...
 
-    def lower(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R: ...
+    def lower(self, function: Callable[..., R], *arguments: object, **options: object) -> R: ...
 
-    def full(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R: ...
+    def full(self, function: Callable[..., R], *arguments: object, **options: object) -> R: ...
 
 
 RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
 """A table of hooks, the number of one that was removed from it, and what the table held before."""
 
 
-class State(threading.local):
+class _Switches:
+    """With what every thread begins, in a dictionary of its own."""
+
+    grad_enabled: bool = True  # whether ops record history; never in inference mode
+    inference: int = 0  # whether the thread is in inference mode: 0, 1, or 2 where gradients are switched on within it
+    transforming: bool = False  # whether history is recorded for a transform, which alone reads it
+    trace: Trace | None = None
+    anomaly: bool = False
+    anomaly_check_nan: bool = True
+    rounds: tuple[tuple[Any, int], ...] = ()  # under anomaly mode, of loops that Python walks: the capture, the number
+    drawn: int = 0  # how often the thread has moved a generator of random numbers on, in eager mode
+    recording_hooks: Any = None  # the stack of saved-tensor hooks, or None
+    removed_hooks: list[RemovedHook] | None = None  # of the capture that goes on
+    mutation: Any = None  # is told before a tensor is changed in place (``before_change``), or None
+    layers: tuple[Layer, ...] = ()  # what ops pass through, innermost last: forward-mode levels, batches
+    forward_enabled: bool = True  # whether forward-mode levels carry tangents along
+    observer: Any = None  # what is notified of what runs (the profiler's), or None
+    view_replay: bool = False  # whether the history of a changed base's view names the function that made the view
+    autocast: Precision | None = None  # the mode of mixed precision (``functions/autocast.py``)
+    detour: str | None = None  # why calls of jitted functions go through Python: "eager", "observed", or None
+
+
+class State(_Switches, threading.local):
     """Thread-local switches.
 
     ``quiet`` is a context in which NumPy keeps silent about floating-point events; running an eager rule in it costs
@@ -50,51 +74,18 @@ class State(threading.local):
     ``state.__dict__`` of that thread, which the eager path fetches once per op.
     """
 
-    grad_enabled: bool  # whether ops record history; never in inference mode
-    inference: int  # whether the thread is in inference mode: 0, 1, or 2 where gradients are switched on within it
-    transforming: bool  # whether history is recorded for a transform, which alone reads it
-    trace: Trace | None
-    anomaly: bool
-    anomaly_check_nan: bool
-    rounds: tuple[tuple[Any, int], ...]  # under anomaly mode, of loops that Python walks: the capture, the number
-    drawn: int  # how often the thread has moved a generator of random numbers on, in eager mode
-    recording_hooks: Any  # the stack of saved-tensor hooks, or None
-    removed_hooks: list[RemovedHook] | None  # of the capture that goes on
-    mutation: Any  # is told before a tensor is changed in place (``before_change``), or None
-    layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
-    forward_enabled: bool  # whether forward-mode levels carry tangents along
     divert: Callable[..., Any] | None  # takes (op, operands) of every op; None while ops compute at once
     elsewhere: Callable[..., Any] | None = None  # ``apply_elsewhere`` while a second device exists: ``meet_devices``
     apply_elsewhere: Callable[..., Any]  # how ops on several devices are computed: set by ``on_device``
     capture: Callable[..., Any] | None = None  # how ops enter the active trace: set by ``dispatch``
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
-    observer: Any  # what is notified of what runs (the profiler's), or None
-    view_replay: bool  # whether the history of a changed base's view names the function that made the view
-    autocast: Precision | None  # the mode of mixed precision (``functions/autocast.py``)
-    detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
     reference: bool  # whether eager ops are NumPy and nothing else (``fast_paths.reference_only``)
 
     def __init__(self) -> None:
-        self.grad_enabled = True
-        self.inference = 0
-        self.transforming = False
-        self.trace = None
-        self.layers = ()
-        self.forward_enabled = True
+        self.__dict__.update({name: value for name, value in vars(_Switches).items() if not name.startswith("__")})
         self.divert = State.elsewhere
-        _dicts[threading.current_thread()] = self.__dict__
-        self.observer = None
-        self.autocast = None
-        self.detour = None
-        self.anomaly = False
-        self.anomaly_check_nan = True
-        self.rounds = ()
-        self.drawn = 0
-        self.recording_hooks = None
-        self.removed_hooks = None
-        self.mutation = None
-        self.view_replay = False
         self.reference = config.reference
+        _dicts[threading.current_thread()] = self.__dict__
         self.quiet: Any = contextvars.Context()
         self.quiet.run(np.seterr, all="ignore")
         self.run: Any = self.quiet.run
@@ -126,45 +117,49 @@ class Layer(abc.ABC):
     """What messages call it."""
 
     @abc.abstractmethod
-    def apply(self, op: Any, operands: Sequence[Any]) -> Any:
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
         """Apply one op to operands some of which may have a part in this layer."""
 
     @abc.abstractmethod
-    def carry(self, source: Any, made: Any, with_history: bool) -> None:
+    def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` is another tensor object for the same value (``detach``: without history)."""
 
     @abc.abstractmethod
-    def replace(self, x: Any, new: Any, method: str, old: Any, mark: int) -> None:
+    def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
         """Write ``new`` into ``x`` (``inplace.replace``)."""
 
-    def like(self, source: Any, made: Any) -> Any:
+    def like(self, source: Tensor, made: Tensor) -> Tensor:
         """A fresh tensor in the likeness of ``source``: ``made``, or what stands for it in this layer and below."""
         with below(self):
             return made_like(source, made)
 
-    def holder(self, x: Any) -> Any:
+    def holder(self, x: Tensor) -> Tensor:
         """The tensor below this layer that has the history of ``x``: often ``x`` itself."""
         return x
 
-    def detached(self, x: Any) -> None:  # noqa: B027  (nothing to do is a meaning)
+    def detached(self, x: Tensor) -> None:  # noqa: B027  (nothing to do is a meaning)
         """``x`` was cut off its history in place."""
 
-    def base_of(self, x: Any, base: Any) -> Any:
+    def base_of(self, x: Tensor, base: Tensor) -> Tensor:
         """What ``x`` is a view of where its part in this layer is concerned: ``base`` if it has none."""
         return base
 
-    def restrided(self, restride: Any, x: Any, size: Any, stride: Any, offset: int | None) -> Any:
+    def restrided(
+        self, restride: Callable[..., Tensor], x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None
+    ) -> Tensor | None:
         """``restride(x, size, stride, offset)`` where ``x`` is in this layer's own memory; None if it is not."""
         return None
 
-    def become(self, x: Any, seen: Any) -> None:  # noqa: B027
+    def become(self, x: Tensor, seen: Tensor) -> None:  # noqa: B027
         """``x`` turns into the view ``seen`` of itself in place (``transpose_``)."""
 
-    def shown(self, x: Any) -> list[str]:
+    def shown(self, x: Tensor) -> list[str]:
         """What ``repr`` says of the tensor's part in this layer."""
         return []
 
-    def call_function(self, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Any) -> Any:
+    def call_function(
+        self, cls: type[Any], arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., object]
+    ) -> Any:
         """Call a custom function; None: as without the layer, which is there for the ops inside the function only."""
         return None
 
@@ -236,7 +231,7 @@ def with_layers(layers: tuple[Layer, ...]) -> Iterator[None]:
         set_layers(before)
 
 
-def holders(x: Any) -> list[Any]:
+def holders(x: Tensor) -> list[Tensor]:
     """The tensors below the layers, one after the other, that have the history of ``x``; without ``x`` itself."""
     found = []
     for layer in reversed(state.layers):
@@ -247,12 +242,12 @@ def holders(x: Any) -> list[Any]:
     return found
 
 
-def made_like(source: Any, made: Any) -> Any:
+def made_like(source: Tensor, made: Tensor) -> Tensor:
     """``made``, fresh and concrete, which gets the batch axes that ``source`` has."""
     return state.layers[-1].like(source, made) if state.layers else made
 
 
-def carry(source: Any, made: Any, with_history: bool = True) -> None:
+def carry(source: Tensor, made: Tensor, with_history: bool = True) -> None:
     """``made`` stands for the same value as ``source``: it keeps its batch axes and, with its history, its tangents."""
     if state.layers:
         layer = state.layers[-1]
@@ -261,7 +256,7 @@ def carry(source: Any, made: Any, with_history: bool = True) -> None:
             carry(source, made, with_history)
 
 
-def become(x: Any, seen: Any) -> None:
+def become(x: Tensor, seen: Tensor) -> None:
     """``x`` turns into the view ``seen`` of itself in place: in every layer, what belongs to it follows."""
     for layer in reversed(state.layers):
         with below(layer):
@@ -335,7 +330,7 @@ def reference_only() -> Iterator[None]:
         state.reference = before
 
 
-def quietly(function: Any, *arguments: Any) -> Any:
+def quietly(function: Callable[..., Any], *arguments: object) -> Any:
     """Call with NumPy's floating-point warnings off, also from within an eager rule."""
     try:
         return state.quiet.run(function, *arguments)
@@ -349,29 +344,11 @@ def quietly(function: Any, *arguments: Any) -> Any:
 
 
 __all__ = [
-    "Layer",
-    "State",
-    "become",
-    "below",
-    "bump_guard_epoch",
-    "carry",
-    "detour_of_modes",
-    "grad_mode",
-    "guard_epoch",
-    "holders",
-    "is_tracing",
-    "made_like",
-    "outside_inference",
-    "outside_trace",
-    "quietly",
-    "set_inference",
-    "set_layers",
-    "set_trace",
-    "state",
-    "transform_mode",
-    "with_layers",
+    "Layer", "State", "become", "below", "bump_guard_epoch", "carry", "detour_of_modes", "grad_mode", "guard_epoch",
+    "holders", "is_tracing", "made_like", "outside_inference", "outside_trace", "quietly", "set_inference",
+    "set_layers", "set_trace", "state", "transform_mode", "with_layers",
     "with_trace",
-]
+]  # fmt: skip
 
 
 finished: weakref.WeakSet[Trace] = weakref.WeakSet()

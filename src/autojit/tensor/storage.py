@@ -11,6 +11,7 @@ from autojit.core.device_array import Unreadable
 from autojit.core.source import UNKNOWN, SourceLocation
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from autojit.ir.graph import Value
@@ -36,7 +37,7 @@ class ElsewhereArray(Unreadable):
     __slots__ = ("dtype", "shape")
     strides = ()
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape = shape
         self.dtype = dtype
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from autojit.core.device import CPU, Device
-from autojit.core.device_array import DeviceArray, layout_in_memory
+from autojit.core.device_array import Array, DeviceArray, layout_in_memory
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type, tensor_expected
 from autojit.core.once import first_use
@@ -75,11 +75,11 @@ class Tensor(TensorMethods):
 
     __array_priority__ = 1000  # NumPy scalars and arrays leave binary operators to us
 
-    def __new__(cls, *data: Any, **options: Any) -> Tensor:
+    def __new__(cls, *data: object, **options: object) -> Tensor:
         """``Tensor(sequence)`` in the default dtype, or ``Tensor(2, 3)``; ``autojit.tensor`` is preferred."""
         return cls._construct(cls, data, options)
 
-    def __init__(self, *data: Any, **options: Any) -> None:
+    def __init__(self, *data: object, **options: object) -> None:
         """Everything was done by ``__new__``."""
 
     @staticmethod
@@ -205,7 +205,7 @@ def type_of(t: Tensor) -> TensorType:
     return found
 
 
-def array_type(array: Any) -> TensorType:
+def array_type(array: Array) -> TensorType:
     """The type of a tensor that would have an array."""
     place = array.space.device if type(array) is DeviceArray else CPU
     return TensorType(array.shape, dtype_of_numpy(array.dtype), place)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from autojit.core.errors import ShapeError
 from autojit.core.sizes import seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.functions.random import rand
 from autojit.nn import functional as F
@@ -11,22 +14,21 @@ from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
 
-@declared(method=False)
-def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """``nn.functional.dropout``, whose last two arguments must be given."""
-    return F.dropout(input, p, train)
+def _form(name: str) -> Callable[[Tensor, float, bool], Tensor]:
+    plain = name.removesuffix("_")
+    dropping, options = getattr(F, plain), {"inplace": True} if plain != name else {}
+
+    def form(input: Tensor, p: float, train: bool) -> Tensor:
+        found: Tensor = dropping(input, p, train, **options)
+        return found
+
+    told = f"``nn.functional.{name}``, whose last two arguments must be given."
+    return declared(method=False)(named(form, name, f"``{plain}`` in place." if options else told))
 
 
-@declared(method=False)
-def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """``nn.functional.alpha_dropout``, whose last two arguments must be given."""
-    return F.alpha_dropout(input, p, train)
-
-
-@declared(method=False)
-def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """``nn.functional.feature_alpha_dropout``, whose last two arguments must be given."""
-    return F.feature_alpha_dropout(input, p, train)
+dropout, dropout_ = _form("dropout"), _form("dropout_")
+alpha_dropout, alpha_dropout_ = _form("alpha_dropout"), _form("alpha_dropout_")
+feature_alpha_dropout, feature_alpha_dropout_ = _form("feature_alpha_dropout"), _form("feature_alpha_dropout_")
 
 
 @declared(method=False)
@@ -48,24 +50,6 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
         raise ShapeError("Feature dropout requires at least 2 dimensions in the input", {"input": input})
     mask = rand(*spec.shape[:2], *[1] * (spec.ndim - 2)) >= p
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p))
-
-
-@declared(method=False)
-def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """``dropout`` in place."""
-    return F.dropout(input, p, train, inplace=True)
-
-
-@declared(method=False)
-def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """``alpha_dropout`` in place."""
-    return F.alpha_dropout(input, p, train, inplace=True)
-
-
-@declared(method=False)
-def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """``feature_alpha_dropout`` in place."""
-    return F.feature_alpha_dropout(input, p, train, inplace=True)
 
 
 @declared(method=False)

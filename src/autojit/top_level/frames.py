@@ -260,10 +260,7 @@ def _added_up(signals: Tensor, frames: _Frames, window: Tensor | None, part: tup
     y = _overlap(signals * weights, frames.hop)[:, start:end] / cover
     if end <= whole:
         return y
-    warn(
-        "istft: the signal is shorter than length; it is padded with zeros. Check center and hop_length.",
-        UserWarning,
-    )
+    warn("istft: the signal is shorter than length; it is padded with zeros. Check center and hop_length.", UserWarning)
     return pad(y, (0, end - whole))
 
 

@@ -8,10 +8,11 @@ projection of an LSTM that has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import ShapeError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.nn import functional as F
 from autojit.nn.module import Module
@@ -36,12 +37,12 @@ def _network(mode: str, params: Sequence[Tensor], options: tuple[Any, ...]) -> R
             f"{mode.lower()}: {num_layers} layers with {directions} directions take "
             f"{num_layers * directions * len(names)} parameters, got {len(params)}"
         )
-    kind = _KINDS[mode]
+    kind, gates = _KINDS[mode], {"LSTM": 4, "GRU": 3}.get(mode, 1)
     net: RNNBase = kind.__new__(kind)
     Module.__init__(net)
     net.mode, net.num_layers, net.bias, net.dropout = mode, num_layers, bool(has_biases), float(dropout)
     net.bidirectional, net.batch_first, net.training = bool(bidirectional), bool(batch_first), bool(train)
-    net.input_size, net.hidden_size = type_of(params[0]).shape[1], _hidden_size(mode, params[0])
+    net.input_size, net.hidden_size = type_of(params[0]).shape[1], int(type_of(params[0]).shape[0]) // gates
     net.proj_size = type_of(params[1]).shape[1] if projected else 0
     if projected:
         names.append("weight_hr")
@@ -53,10 +54,6 @@ def _network(mode: str, params: Sequence[Tensor], options: tuple[Any, ...]) -> R
             for name in names:
                 net._parameters[f"{name}_{suffix}"] = next(given)  # type: ignore[assignment]
     return net
-
-
-def _hidden_size(mode: str, weight_ih: Tensor) -> int:
-    return int(type_of(weight_ih).shape[0]) // {"LSTM": 4, "GRU": 3}.get(mode, 1)
 
 
 def _run(mode: str, first: Tensor, second: Any, rest: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -87,34 +84,21 @@ def lstm(input: Tensor, hx: Any, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     return output, h, c
 
 
-@declared(method=False)
-def gru(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    """The outputs and the last hidden states of a GRU, for a tensor or a packed sequence.
+def _of_one_state(name: str, what: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    def network(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        return _run(name.upper(), input, hx, rest)
+
+    told = f"""The outputs and the last hidden states of a {what}, for a tensor or a packed sequence.
 
     Raises:
         RuntimeError: a number of parameters, or shapes, that do not fit.
     """
-    return _run("GRU", input, hx, rest)
+    return declared(method=False)(named(network, name, told))
 
 
-@declared(method=False)
-def rnn_tanh(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    """The outputs and the last hidden states of a recurrent network with tanh, for a tensor or a packed sequence.
-
-    Raises:
-        RuntimeError: a number of parameters, or shapes, that do not fit.
-    """
-    return _run("RNN_TANH", input, hx, rest)
-
-
-@declared(method=False)
-def rnn_relu(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    """The outputs and the last hidden states of a recurrent network with ReLU, for a tensor or a packed sequence.
-
-    Raises:
-        RuntimeError: a number of parameters, or shapes, that do not fit.
-    """
-    return _run("RNN_RELU", input, hx, rest)
+gru = _of_one_state("gru", "GRU")
+rnn_tanh = _of_one_state("rnn_tanh", "recurrent network with tanh")
+rnn_relu = _of_one_state("rnn_relu", "recurrent network with ReLU")
 
 
 @declared(method=False)

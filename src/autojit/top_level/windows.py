@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, default_dtype, float64
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import finish
@@ -15,63 +16,65 @@ from autojit.tensor import Tensor
 
 
 def _window(
-    name: str, length: int, periodic: bool, options: dict[str, Any], shape: Any = None, **parameters: Any
+    shape: Callable[..., Tensor],
+    length: int,
+    periodic: bool,
+    dtype: DType | None,
+    device: DeviceLike,
+    requires_grad: bool,
+    **parameters: object,
 ) -> Tensor:
-    dtype: DType = options["dtype"] or default_dtype()
+    name, kind = f"{_NAMES.get(shape, shape.__name__)}_window", dtype or default_dtype()
     if not isinstance(length, int):
         raise TypeError(f"{name}(): argument 'window_length' must be int, not {type(length).__name__}")
-    if not (dtype.is_floating_point or dtype.is_complex):
-        raise UsageError(f"{name} expects floating point dtypes, got: {dtype}")
+    if not (kind.is_floating_point or kind.is_complex):
+        raise UsageError(f"{name} expects floating point dtypes, got: {kind}")
     if length < 0:
         raise UsageError(f"{name} requires non-negative window_length, got window_length={length}")
-    found = cast(shape(length, sym=not periodic, dtype=float64, **parameters), dtype)
-    return finish(found, options["requires_grad"], options["device"])
+    return finish(cast(shape(length, sym=not periodic, dtype=float64, **parameters), kind), requires_grad, device)
 
 
-@declared(method=False, factory=True)
-def bartlett_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A triangle from 0 over 1 to 0: ``[window_length]``.
-
-    Raises:
-        RuntimeError: a negative length, or a dtype that is not a float.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.bartlett_window(4)
-        tensor([0.0000, 0.5000, 1.0000, 0.5000])
-    """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("bartlett_window", window_length, periodic, options, windows.bartlett)
+_NAMES = {windows.general_cosine: "hamming"}
 
 
-@declared(method=False, factory=True)
-def blackman_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Cosines with the weights 0.42, 0.5, 0.08: ``[window_length]``.
+def _plain(shape: Callable[..., Tensor], what: str, example: str) -> Callable[..., Tensor]:
+    def window(
+        window_length: int,
+        periodic: bool = True,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        return _window(shape, window_length, periodic, dtype, device, requires_grad)
+
+    told = f"""{what}: ``[window_length]``.
 
     Raises:
         RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj
-        >>> aj.blackman_window(5, periodic=False)[2]
-        tensor(1.)
+        >>> {example}
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("blackman_window", window_length, periodic, options, windows.blackman)
+    return declared(method=False, factory=True)(named(window, f"{shape.__name__}_window", told))
+
+
+bartlett_window = _plain(
+    windows.bartlett,
+    "A triangle from 0 over 1 to 0",
+    "aj.bartlett_window(4)\n        tensor([0.0000, 0.5000, 1.0000, 0.5000])",
+)
+blackman_window = _plain(
+    windows.blackman,
+    "Cosines with the weights 0.42, 0.5, 0.08",
+    "aj.blackman_window(5, periodic=False)[2]\n        tensor(1.)",
+)
+hann_window = _plain(
+    windows.hann,
+    "``0.5 - 0.5 cos``",
+    "aj.hann_window(4)\n        tensor([0.0000, 0.5000, 1.0000, 0.5000])",
+)
 
 
 @declared(method=False, factory=True)
@@ -95,31 +98,7 @@ def hamming_window(
         >>> aj.hamming_window(4)
         tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("hamming_window", window_length, periodic, options, windows.general_cosine, a=[alpha, beta])
-
-
-@declared(method=False, factory=True)
-def hann_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """``0.5 - 0.5 cos``: ``[window_length]``.
-
-    Raises:
-        RuntimeError: a negative length, or a dtype that is not a float.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.hann_window(4)
-        tensor([0.0000, 0.5000, 1.0000, 0.5000])
-    """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("hann_window", window_length, periodic, options, windows.hann)
+    return _window(windows.general_cosine, window_length, periodic, dtype, device, requires_grad, a=[alpha, beta])
 
 
 @declared(method=False, factory=True)
@@ -142,5 +121,4 @@ def kaiser_window(
         >>> aj.kaiser_window(5, periodic=False)[2]
         tensor(1.)
     """
-    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-    return _window("kaiser_window", window_length, periodic, options, windows.kaiser, beta=beta)
+    return _window(windows.kaiser, window_length, periodic, dtype, device, requires_grad, beta=beta)

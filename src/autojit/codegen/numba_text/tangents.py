@@ -108,6 +108,13 @@ class _Differentiation:
         return found
 
 
+_LINEAR = ("fpext", "fptrunc", "freeze", "bitcast")
+"""Instructions that are the same on tangents."""
+
+_OPERANDS = {"extractvalue": 1, "insertvalue": 2, "extractelement": 1, "insertelement": 2, "shufflevector": 2}
+"""Those that move parts of values: how many of their operands have tangents; the others say where."""
+
+
 class _TangentWriter:
     """Writes one function with tangents."""
 
@@ -198,20 +205,22 @@ class _TangentWriter:
     # -- tangents of instructions
 
     def _tangent(self, opcode: str, result: str, rest: str) -> None:
-        write = getattr(self, f"_tangent_of_{opcode}", None)
-        if write is None:
-            raise no_rule(f"the LLVM instruction {opcode}")
-        write(result, rest)
+        if opcode in ("fadd", "fsub"):
+            self._sum(result, rest, opcode)
+        elif opcode in _LINEAR:
+            self._define(result, f"{opcode} {NAME.sub(lambda found: self._dot(found.group()), rest)}")
+        elif opcode in _OPERANDS:
+            parts, count = split(rest), _OPERANDS[opcode]
+            self._define(result, f"{opcode} {', '.join([*map(self._part, parts[:count]), *parts[count:]])}")
+        else:
+            write = getattr(self, f"_tangent_of_{opcode}", None)
+            if write is None:
+                raise no_rule(f"the LLVM instruction {opcode}")
+            write(result, rest)
 
     def _tangent_of_fneg(self, result: str, rest: str) -> None:
         kind, value = take_type(take_flags(rest)[1])
         self._define(result, f"fneg {kind} {self._dot(value)}")
-
-    def _tangent_of_fadd(self, result: str, rest: str) -> None:
-        self._sum(result, rest, "fadd")
-
-    def _tangent_of_fsub(self, result: str, rest: str) -> None:
-        self._sum(result, rest, "fsub")
 
     def _sum(self, result: str, rest: str, opcode: str) -> None:
         flags, kind, a, b = binary(rest)
@@ -249,22 +258,6 @@ class _TangentWriter:
             total = maths.add(total, maths.mul(*factor))
         self._define(result, f"fadd {maths.kind} {total}, {maths.mul(*factors[-1])}")
 
-    def _linear(self, result: str, opcode: str, rest: str) -> None:
-        """The same instruction on the tangents."""
-        self._define(result, f"{opcode} {NAME.sub(lambda found: self._dot(found.group()), rest)}")
-
-    def _tangent_of_fpext(self, result: str, rest: str) -> None:
-        self._linear(result, "fpext", rest)
-
-    def _tangent_of_fptrunc(self, result: str, rest: str) -> None:
-        self._linear(result, "fptrunc", rest)
-
-    def _tangent_of_freeze(self, result: str, rest: str) -> None:
-        self._linear(result, "freeze", rest)
-
-    def _tangent_of_bitcast(self, result: str, rest: str) -> None:
-        self._linear(result, "bitcast", rest)
-
     def _tangent_of_select(self, result: str, rest: str) -> None:
         condition, a, b = split(take_flags(rest)[1])
         self._define(result, f"select {condition}, {self._part(a)}, {self._part(b)}")
@@ -288,26 +281,6 @@ class _TangentWriter:
     def _tangent_of_load(self, result: str, rest: str) -> None:
         kind, pointer, *more = split(rest)
         self._define(result, ", ".join([f"load {kind}", f"ptr {self._shadow(typed(pointer)[1])}", *more]))
-
-    def _tangent_of_extractvalue(self, result: str, rest: str) -> None:
-        whole, *indices = split(rest)
-        self._define(result, ", ".join([f"extractvalue {self._part(whole)}", *indices]))
-
-    def _tangent_of_insertvalue(self, result: str, rest: str) -> None:
-        whole, part, *indices = split(rest)
-        self._define(result, ", ".join([f"insertvalue {self._part(whole)}", self._part(part), *indices]))
-
-    def _tangent_of_extractelement(self, result: str, rest: str) -> None:
-        whole, index = split(rest)
-        self._define(result, f"extractelement {self._part(whole)}, {index}")
-
-    def _tangent_of_insertelement(self, result: str, rest: str) -> None:
-        whole, part, index = split(rest)
-        self._define(result, f"insertelement {self._part(whole)}, {self._part(part)}, {index}")
-
-    def _tangent_of_shufflevector(self, result: str, rest: str) -> None:
-        a, b, mask = split(rest)
-        self._define(result, f"shufflevector {self._part(a)}, {self._part(b)}, {mask}")
 
     # -- tangents of calls
 

@@ -7,6 +7,7 @@ function of the operand's. ``S`` stands for "the operand's shape".
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 Shape = tuple[int | str, ...]
@@ -28,13 +29,14 @@ def _last(size: int) -> Callable[[Shape], bool]:
     return lambda s: len(s) > 0 and isinstance(s[-1], int) and s[-1] >= size
 
 
+def _without_last(*texts: str) -> list[Shaped]:
+    return [Shaped(text, lambda s: s[:-1], _last(1)) for text in texts]
+
+
 def _merged(s: Shape) -> Shape:
-    sizes = [n for n in s if isinstance(n, int)]
+    product = str(prod(n for n in s if isinstance(n, int)))
     names = [n for n in s if isinstance(n, str)]
-    product = 1
-    for n in sizes:
-        product *= n
-    return ("*".join([str(product), *names]),) if names else (product,)
+    return ("*".join([product, *names]),) if names else (int(product),)
 
 
 SAME = (
@@ -64,16 +66,9 @@ ALONG = (  # of rank 1 or more; the last axis is not empty
 )  # fmt: skip
 
 SHAPED = (
-    Shaped("{x}.sum(-1)", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.mean(-1)", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.amax(-1)", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.logsumexp(-1)", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.prod(-1)", lambda s: s[:-1], _last(1)),
+    *_without_last("{x}.sum(-1)", "{x}.mean(-1)", "{x}.amax(-1)", "{x}.logsumexp(-1)", "{x}.prod(-1)"),
     Shaped("{x}.std(-1)", lambda s: s[:-1], _last(2)),
-    Shaped("{x}.var(-1, unbiased=False)", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.norm(dim=-1)", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.max(-1).values", lambda s: s[:-1], _last(1)),
-    Shaped("{x}.median(-1).values", lambda s: s[:-1], _last(1)),
+    *_without_last("{x}.var(-1, unbiased=False)", "{x}.norm(dim=-1)", "{x}.max(-1).values", "{x}.median(-1).values"),
     Shaped("{x}.sum(0)", lambda s: s[1:], lambda s: len(s) > 0),
     Shaped("{x}.mean(0)", lambda s: s[1:], lambda s: len(s) > 0),
     Shaped("{x}.sum()", lambda s: (), lambda s: True),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autojit.codegen.cpu.products.gemm import DEPTH_BLOCK, gemm_module, packed_b_bytes, row_block, scratch_bytes
+from autojit.codegen.cpu.products.gemm import DEPTH_BLOCK, gemm_module, row_block, scratch_bytes
 from autojit.codegen.cpu.products.tiles import tile_set
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType, float32, float64
@@ -51,20 +51,6 @@ class Gemm:
         scratch = guarded(scratch_bytes(self.dtype, m, n, k))
         operands = (*place(a), *place(b), *place(c))
         self.call("gemm", "iiipiipiipiiip", m, n, k, *operands, accumulate, scratch.ctypes.data + GUARD_BYTES)
-        assert_guards_whole(scratch)
-
-    def pack(self, b: Array) -> Array:
-        k, n = b.shape
-        packed = guarded(packed_b_bytes(self.dtype, k, n))
-        self.call("pack_b", "iipiip", k, n, *place(b), packed.ctypes.data + GUARD_BYTES)
-        assert_guards_whole(packed)
-        return packed
-
-    def multiply_packed(self, a: Array, n: int, packed: Array, c: Array, accumulate: int = 0) -> None:
-        m, k = a.shape
-        scratch = guarded(scratch_bytes(self.dtype, m, n, k))
-        operands = (*place(a), packed.ctypes.data + GUARD_BYTES, *place(c))
-        self.call("gemm_packed", "iiipiippiiip", m, n, k, *operands, accumulate, scratch.ctypes.data + GUARD_BYTES)
         assert_guards_whole(scratch)
 
 
@@ -172,9 +158,6 @@ def test_products_that_take_several_blocks_equal_numpys(
         old = c.copy()
         gemm.multiply(a, b, c, accumulate=1)
         assert_product(c, a, b, old)
-        packed_c = old.copy()
-        gemm.multiply_packed(a, n, gemm.pack(b), packed_c, accumulate=1)
-        assert_product(packed_c, a, b, old)
 
 
 def test_an_empty_sum_is_zero_or_leaves_c_alone(gemm: Gemm) -> None:
@@ -221,18 +204,12 @@ def test_bits_do_not_depend_on_how_rows_are_cut(
     a = random_matrix(rng, gemm.dtype, m, k, layouts[0])
     b = random_matrix(rng, gemm.dtype, k, n, layouts[1])
     start = random_matrix(rng, gemm.dtype, m, n)
-    packed = gemm.pack(b)
     for accumulate in (0, 1):
-        whole, whole_packed, cut, cut_packed = (laid_out(start, layouts[2]) for _ in range(4))
+        whole, cut = (laid_out(start, layouts[2]) for _ in range(2))
         gemm.multiply(a, b, whole, accumulate)
-        gemm.multiply_packed(a, n, packed, whole_packed, accumulate)
-        for rows in [*random_cuts(rng, m)]:
+        for rows in random_cuts(rng, m):
             gemm.multiply(a[rows], b, cut[rows], accumulate)
-            gemm.multiply_packed(a[rows], n, packed, cut_packed[rows], accumulate)
         assert cut.tobytes() == whole.tobytes()
-        assert cut_packed.tobytes() == whole_packed.tobytes()
-        if n > 1:
-            assert whole_packed.tobytes() == whole.tobytes()
 
 
 def test_bits_do_not_depend_on_single_rows(gemm: Gemm, rng: np.random.Generator) -> None:
@@ -277,8 +254,6 @@ def test_nothing_beyond_the_operands_is_touched(gemm: Gemm, rng: np.random.Gener
         old = c.copy()
         gemm.multiply(a, b, c, accumulate=1)
         assert_product(c, a, b, old)
-        gemm.multiply_packed(a, n, gemm.pack(b), c)
-        assert_product(c, a, b)
 
 
 def test_only_the_elements_of_c_are_written(gemm: Gemm, rng: np.random.Generator) -> None:

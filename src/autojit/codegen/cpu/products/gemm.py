@@ -4,11 +4,8 @@ What a caller gets (``<t>`` is ``f32`` or ``f64``; every argument but the pointe
 and may be any positive number, so transposes are free; ``accumulate`` 1 means C += AB, 0 means C = AB)::
 
     void aj_gemm_<t>(m, n, k, A, rsa, csa, B, rsb, csb, C, rsc, csc, accumulate, scratch)
-    void aj_pack_b_<t>(k, n, B, rsb, csb, packed)
-    void aj_gemm_packed_<t>(m, n, k, A, rsa, csa, packed, C, rsc, csc, accumulate, scratch)
 
-``scratch`` holds `scratch_bytes` and belongs to the calling thread; ``packed`` holds `packed_b_bytes` and may be shared
-by threads that multiply different rows. Both are best aligned to 64 bytes.
+``scratch`` holds `scratch_bytes` and belongs to the calling thread; it is best aligned to 64 bytes.
 
 How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
 
@@ -45,7 +42,7 @@ from autojit.codegen.cpu.products.packing import (
 from autojit.codegen.cpu.products.tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 from autojit.core.records import record
@@ -93,7 +90,7 @@ def row_block(dtype: DType) -> int:
 
 
 def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
-    """Upper bound of what one call of ``aj_gemm`` or ``aj_gemm_packed`` with these extents uses of ``scratch``."""
+    """Upper bound of what one call of ``aj_gemm`` with these extents uses of ``scratch``."""
     a_block, b_block = _a_block_elements(dtype), 0
     for columns in (n, m):  # C^T = B^T A^T exchanges the roles
         padded = _round_up(size_min(columns, COLUMN_BLOCK), WIDEST_PANEL)
@@ -101,28 +98,19 @@ def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
     return dtype.size_bytes * (a_block + size_max(b_block, k))
 
 
-def packed_b_bytes(dtype: DType, k: int, n: int) -> int:
-    """Upper bound of what ``aj_pack_b`` writes."""
-    return dtype.size_bytes * (_round_up(n, WIDEST_PANEL) * k + MOST_TRANSPOSE_LANES * WIDEST_PANEL)
-
-
 def gemm_module(dtype: DType, host: HostTarget) -> str:
     """The module's text for float32 or float64 on a machine."""
     tiles, module = tile_set(dtype, host), VectorModule()
+    add = partial(VectorText.define, module, linkage="internal", attributes=INTERNAL)
     for shape in tiles.shapes:
-        write_tiles(module, tiles, shape)
-    for write in (
-        write_pack_panels,
-        write_copy_block,
-        _write_columns,
-        _write_scattered,
-        _write_blocks,
-        write_dots,
-        _write_gemm,
-        _write_gemm_packed,
-        _write_pack_b,
-    ):
-        write(module, tiles)
+        add(tiles_signature(tiles, shape), partial(write_tiles, tiles, shape))
+    add(pack_panels_signature(tiles), partial(write_pack_panels, tiles))
+    add(copy_block_signature(tiles), partial(write_copy_block, tiles))
+    add(signature(dtype, "columns"), partial(_write_columns, tiles))
+    add(signature(dtype, "scattered"), partial(_write_scattered, tiles))
+    add(signature(dtype, "blocks"), lambda text: _BlockLoops(text, tiles).write())
+    add(dots_signature(tiles), partial(write_dots, tiles))
+    VectorText.define(module, signature(dtype, "gemm"), partial(_write_gemm, tiles))
     return module.text()
 
 
@@ -142,10 +130,7 @@ _C = "ptr c, i64 rsc, i64 csc"
 _PARAMETERS = {
     "columns": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, ptr c, i64 ldc, i64 columns, i64 accumulate",
     "scattered": f"i64 m, i64 k, {_A}, ptr b, i64 ldb, {_C}, i64 columns, i64 accumulate",
-    "blocks": f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch, i64 prepacked",
-    "gemm": f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch",
-    "gemm_packed": f"i64 m, i64 n, i64 k, {_A}, ptr packed, {_C}, i64 accumulate, ptr scratch",
-    "pack_b": f"i64 k, i64 n, {_B}, ptr packed",
+    **dict.fromkeys(("blocks", "gemm"), f"i64 m, i64 n, i64 k, {_A}, {_B}, {_C}, i64 accumulate, ptr scratch"),
 }
 
 
@@ -154,13 +139,8 @@ def signature(dtype: DType, name: str) -> Signature:
     return Signature(f"aj_{name}_{dtype.short}", _PARAMETERS[name])
 
 
-def _internal(module: ModuleText, tiles: TileSet, name: str) -> VectorText:
-    return VectorText(module, signature(tiles.dtype, name), linkage="internal", attributes=INTERNAL)
-
-
-def _write_columns(module: ModuleText, tiles: TileSet) -> None:
+def _write_columns(tiles: TileSet, text: VectorText) -> None:
     """Tiles from left to right over one panel."""
-    text = _internal(module, tiles, "columns")
 
     def run(shape: TileShape, b: str, c: str, columns: Operand) -> None:
         a = "%a", "%rsa", "%csa"
@@ -183,14 +163,12 @@ def _write_columns(module: ModuleText, tiles: TileSet) -> None:
             run(shape, b, c, left)
         text.return_when(fits)
     run(tiles.rest[-1], b, c, left)
-    text.finish()
 
 
-def _write_scattered(module: ModuleText, tiles: TileSet) -> None:
+def _write_scattered(tiles: TileSet, text: VectorText) -> None:
     """The same for a C with any strides ``rsc, csc``: tile by tile through the stack."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
     element = Vector(tiles.dtype, 1).element
-    text = _internal(module, tiles, "scattered")
     tile = text.local(f"[{tiles.tallest * panel} x {element}]")
     text.line("%adds = icmp ne i64 %accumulate, 0")
     with text.loop(0, "%m", tiles.tallest) as row:
@@ -203,7 +181,6 @@ def _write_scattered(module: ModuleText, tiles: TileSet) -> None:
             line = text.mul(text.add(row, i), "%rsc")
             target = text.at("%c", text.add(line, text.mul(j, "%csc")))
             text.store(element, add_old_value(text, element, text.load(element, source), target), target)
-    text.finish()
 
 
 def _even_step(text: VectorText, extent: str, most: int, unit: int) -> str:
@@ -213,16 +190,9 @@ def _even_step(text: VectorText, extent: str, most: int, unit: int) -> str:
     return text.mul(text.quotient(text.add(even, unit - 1), unit), unit)
 
 
-def _write_blocks(module: ModuleText, tiles: TileSet) -> None:
-    """The blocked product with strides in bytes; ``prepacked`` 1 says that B is what ``aj_pack_b`` wrote."""
-    text = _internal(module, tiles, "blocks")
-    _BlockLoops(text, tiles).write()
-    text.finish()
-
-
 @record
 class _BlockOfB:
-    """Names of what describes the block of B at hand: plain, packed as the loops go, or packed before.
+    """Names of what describes the block of B at hand: plain, or packed as the loops go.
 
     Args:
         plain: its address in B.
@@ -244,7 +214,7 @@ class _BlockOfB:
 
 
 class _BlockLoops:
-    """Writes the loop nest of the module's head comment."""
+    """Writes the loop nest of the module's head comment; strides are in bytes."""
 
     def __init__(self, text: VectorText, tiles: TileSet) -> None:
         self.text = text
@@ -253,15 +223,12 @@ class _BlockLoops:
 
     def write(self) -> None:
         text = self.text
-        self.prepacked = text.test("ne", "%prepacked", 0)
         self.packs_b = self._packs_b()
         self.packs_a = self._packs_a()
         self.rows_of_a_contiguous = text.test("eq", "%csa", self.size)
         self.b_panels = text.at("%scratch", _a_block_elements(self.tiles.dtype) * self.size)
-        self.padded_n = self._whole_panels("%n")
         self.unit_c = text.test("eq", "%csc", self.size)
-        in_panels = text.either(self.prepacked, self.packs_b)
-        plain = text.both(self.unit_c, text.negate(in_panels))
+        plain = text.both(self.unit_c, text.negate(self.packs_b))
         self.one_plain_row = text.both(text.test("eq", "%m", 1), plain)
         self.depth_step = _even_step(text, "%k", DEPTH_BLOCK, DEPTH_UNIT)
         self.row_step = _even_step(text, "%m", row_block(self.tiles.dtype), ROW_UNIT)
@@ -275,17 +242,12 @@ class _BlockLoops:
         plain = text.test("eq", "%csb", self.size)
         large = text.test("sgt", text.mul(text.mul("%n", "%k"), self.size), PACK_B_BYTES)
         often = text.test("sgt", "%m", PACK_B_ROWS)
-        pays = text.choose(plain, text.both(large, often), "true", "i1")
-        return text.choose(self.prepacked, "false", pays, "i1")
+        return text.choose(plain, text.both(large, often), "true", "i1")
 
     def _packs_a(self) -> str:
         text = self.text
         far = text.test("sge", text.most("%rsa", "%csa"), PACK_A_STRIDE_BYTES)
         return text.both(far, text.test("sge", "%n", PACK_A_COLUMNS))
-
-    def _whole_panels(self, columns: str) -> str:
-        text, panel = self.text, self.tiles.panel
-        return text.mul(text.binary("sdiv", text.add(columns, panel - 1), panel), panel)
 
     def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
         text = self.text
@@ -308,18 +270,15 @@ class _BlockLoops:
     def _block_of_b(self, first_column: str, columns: str, first_depth: str, depth: str) -> _BlockOfB:
         text, size, panel = self.text, self.size, self.tiles.panel
         plain = text.at("%b", text.add(text.mul(first_depth, "%rsb"), text.mul(first_column, "%csb")))
-        done_before = text.add(text.mul(first_depth, self.padded_n), text.mul(first_column, depth))
-        ready = text.at("%b", text.mul(done_before, size))
-        in_panels = text.either(self.prepacked, self.packs_b)
         panel_column = text.mul(depth, size)
         reuses = text.both(self.packs_b, self.one_row_block)
         return _BlockOfB(
             plain=plain,
-            base=text.choose(self.packs_b, self.b_panels, text.choose(self.prepacked, ready, plain, "ptr"), "ptr"),
+            base=text.choose(self.packs_b, self.b_panels, plain, "ptr"),
             columns=columns,
             depth=depth,
-            row_stride=text.choose(in_panels, panel * size, "%rsb"),
-            column_stride=text.choose(in_panels, panel_column, "%csb"),
+            row_stride=text.choose(self.packs_b, panel * size, "%rsb"),
+            column_stride=text.choose(self.packs_b, panel_column, "%csb"),
             column_mask=text.choose(reuses, PANELS_AT_ONCE * panel - 1, -1),
         )
 
@@ -368,14 +327,9 @@ class _BlockLoops:
             text.call(signature(self.tiles.dtype, "scattered"), *before, "%csc", *after)
 
 
-def _byte_strides(text: VectorText, tiles: TileSet, names: tuple[str, ...]) -> dict[str, str]:
-    return {name: text.mul(f"%{name}", tiles.dtype.size_bytes) for name in names}
-
-
-def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
+def _write_gemm(tiles: TileSet, text: VectorText) -> None:
     size = tiles.dtype.size_bytes
-    text = VectorText(module, signature(tiles.dtype, "gemm"))
-    stride = _byte_strides(text, tiles, ("rsa", "csa", "rsb", "csb", "rsc", "csc"))
+    stride = {name: text.mul(f"%{name}", size) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
     _return_when_empty(text, tiles, stride)
     single = text.test("eq", "%n", 1)
     rows_contiguous = text.test("eq", "%csa", 1)
@@ -391,8 +345,7 @@ def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
     rsc, csc = text.choose(turned, stride["csc"], stride["rsc"]), text.choose(turned, stride["rsc"], stride["csc"])
     csb = text.choose(text.test("eq", n, 1), size, csb)  # the stride of a single column does not matter
     operands = a, rsa, csa, b, rsb, csb, "%c", rsc, csc
-    text.call(signature(tiles.dtype, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch", 0)
-    text.finish()
+    text.call(signature(tiles.dtype, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch")
 
 
 def _column_major(text: VectorText) -> str:
@@ -426,35 +379,3 @@ def _dots_of_rows(text: VectorText, tiles: TileSet, stride: dict[str, str]) -> N
         text.call(copy_block_signature(tiles), 1, "%k", "%b", 0, stride["rsb"], "%scratch", size)
     x = text.choose(scattered, "%scratch", "%b", "ptr")
     text.call(dots_signature(tiles), "%m", "%k", "%a", stride["rsa"], x, "%c", stride["rsc"], "%accumulate")
-
-
-def _write_gemm_packed(module: ModuleText, tiles: TileSet) -> None:
-    text = VectorText(module, signature(tiles.dtype, "gemm_packed"))
-    stride = _byte_strides(text, tiles, ("rsa", "csa", "rsc", "csc"))
-    _return_when_empty(text, tiles, stride)
-    size = tiles.dtype.size_bytes
-    csc = text.choose(text.test("eq", "%n", 1), size, stride["csc"])
-    operands = "%a", stride["rsa"], stride["csa"], "%packed", 0, 0, "%c", stride["rsc"], csc
-    text.call(signature(tiles.dtype, "blocks"), "%m", "%n", "%k", *operands, "%accumulate", "%scratch", 1)
-    text.finish()
-
-
-def _write_pack_b(module: ModuleText, tiles: TileSet) -> None:
-    """Panels in the order `_BlockLoops` reads them: block of k by block of k, in each from left to right."""
-    size, panel = tiles.dtype.size_bytes, tiles.panel
-    text = VectorText(module, signature(tiles.dtype, "pack_b"))
-    stride = _byte_strides(text, tiles, ("rsb", "csb"))
-    padded_n = text.mul(text.binary("sdiv", text.add("%n", panel - 1), panel), panel)
-    depth_step = _even_step(text, text.most("%k", 1), DEPTH_BLOCK, DEPTH_UNIT)
-    group = PANELS_AT_ONCE * panel
-    with text.loop(0, "%k", depth_step) as first_depth:
-        depth = text.least(text.sub("%k", first_depth), depth_step)
-        source = text.at("%b", text.mul(first_depth, stride["rsb"]))
-        target = text.at("%packed", text.mul(text.mul(first_depth, padded_n), size))
-        with text.loop(0, "%n", group) as column:
-            width = text.least(text.sub("%n", column), group)
-            from_column = text.at(source, text.mul(column, stride["csb"]))
-            panel_address = text.at(target, text.mul(text.mul(column, depth), size))
-            strides = stride["rsb"], stride["csb"]
-            text.call(pack_panels_signature(tiles), depth, width, from_column, *strides, panel_address)
-    text.finish()
