@@ -26,7 +26,7 @@ from autojit.autograd.functional_checks import (
     check_vectors,
     filled,
     finished,
-    fresh_inputs,
+    fresh,
     one_or_all,
     pulled,
     single_output,
@@ -65,13 +65,12 @@ def vjp(
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with grad_mode(True):
-        given, many_in = as_tensors(inputs, "inputs", "vjp")
-        xs = fresh_inputs(given, create_graph, True)
+        xs, many_in = fresh(inputs, "inputs", "vjp", create_graph)
         outputs, many_out = as_tensors(func(*xs), OUTPUTS, "vjp")
         check_outputs(outputs, strict)
         vectors = None
         if v is not None:
-            vectors = fresh_inputs(as_tensors(v, "v", "vjp")[0], create_graph, False)
+            vectors = fresh(v, "v", "vjp", create_graph, False)[0]
             check_vectors(vectors, outputs, many_out)
         elif len(outputs) != 1 or type_of(outputs[0]).size != 1:
             raise RuntimeError(
@@ -101,8 +100,7 @@ def jvp(
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with grad_mode(True):
-        given, many_in = as_tensors(inputs, "inputs", "jvp")
-        xs = fresh_inputs(given, create_graph, True)
+        xs, many_in = fresh(inputs, "inputs", "jvp", create_graph)
         vectors = _input_vectors(v, xs, many_in, create_graph, "jvp")
         outputs, many_out = as_tensors(func(*xs), OUTPUTS, "jvp")
         check_outputs(outputs, strict)
@@ -120,7 +118,7 @@ def _input_vectors(v: Any, xs: Tensors, is_tuple: bool, create_graph: bool, name
         if len(xs) != 1 or type_of(xs[0]).size != 1:
             raise RuntimeError(_ONE_ELEMENT_INPUT)
         return None
-    vectors = fresh_inputs(as_tensors(v, "v", name)[0], create_graph, False)
+    vectors = fresh(v, "v", name, create_graph, False)[0]
     check_vectors(vectors, xs, is_tuple)
     return vectors
 
@@ -157,8 +155,7 @@ def jacobian(
     if strategy == "forward-mode":
         return _forward_jacobian(func, inputs, create_graph, strict, vectorize)
     with grad_mode(True):
-        given, many_in = as_tensors(inputs, "inputs", "jacobian")
-        xs = fresh_inputs(given, create_graph, True)
+        xs, many_in = fresh(inputs, "inputs", "jacobian", create_graph)
         outputs, many_out = as_tensors(func(*xs), OUTPUTS, "jacobian")
         check_outputs(outputs, strict)
         if vectorize:
@@ -340,8 +337,7 @@ def _gradients(
 ) -> tuple[Tensors, bool, Tensors | None, Tensor, tuple[Any, ...]]:
     """(inputs, whether a tuple was given, vectors, output, recorded gradients) of a scalar-valued function."""
     with grad_mode(True):
-        given, many = as_tensors(inputs, "inputs", name)
-        xs = fresh_inputs(given, create_graph, True)
+        xs, many = fresh(inputs, "inputs", name, create_graph)
         vectors = _input_vectors(v, xs, many, create_graph, name)
         y = single_output(func, xs, name, strict)
         gradients = pulled((y,), xs, None, True)

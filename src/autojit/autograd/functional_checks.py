@@ -38,11 +38,11 @@ def as_tensors(given: Any, what: str, function: str) -> tuple[Tensors, bool]:
     return tuple(found), is_tuple
 
 
-def fresh_inputs(tensors: Sequence[Tensor], create_graph: bool, need_graph: bool) -> Tensors:
-    """Tensors to differentiate by: aliases connected to the originals when a graph is wanted, else new leaves."""
-    return tuple(
-        t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_(need_graph) for t in tensors
-    )
+def fresh(given: Any, what: str, function: str, create_graph: bool, need_graph: bool = True) -> tuple[Tensors, bool]:
+    """``as_tensors`` to differentiate by: connected to the originals when a graph is wanted, else new leaves."""
+    found, is_tuple = as_tensors(given, what, function)
+    made = [t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_(need_graph) for t in found]
+    return tuple(made), is_tuple
 
 
 def finished(found: Any, create_graph: bool) -> Any:

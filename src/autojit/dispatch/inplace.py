@@ -343,7 +343,7 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     before = root_value(x)
     if chain:
         (value,) = trace.apply(ViewUpdate(chain), [before, piece])
-    value = trace.keep_order(before, value, bool(chain))
+    value = trace.laid_as(trace.order_of(before), value, bool(chain))
     if storage.array is None:
         storage.value = value
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import Array
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of, wrap
+
+if TYPE_CHECKING:
+    from autojit.gradcheck.parts import Part
 
 Function = Callable[..., Any]
 
@@ -183,39 +186,22 @@ def tangents_of(outputs: Sequence[Tensor], types: Sequence[TensorType], check_dt
     return found
 
 
-def columns(
-    function: Function,
-    inputs: Sequence[Any],
-    slots: Sequence[Slot],
-    along: Slot,
-    chosen: Sequence[int],
-    check_dtypes: bool,
-) -> list[Array]:
+def columns(part: Part, along: Slot, chosen: Sequence[int], check_dtypes: bool) -> list[Array]:
     """Per chosen output the Jacobian by one input: one run in forward mode per element of that input."""
     size = along.array.size
-    pushed = [
-        push(function, inputs, slots, along, np.eye(1, size, k).reshape(-1), chosen, check_dtypes) for k in range(size)
-    ]
+    pushed = [push(part, along, np.eye(1, size, k).reshape(-1), chosen, check_dtypes) for k in range(size)]
     if pushed:
         return [np.stack(column) for column in zip(*pushed, strict=True)]
-    types = [type_of(outputs_of(function(*inputs))[k]) for k in chosen]
+    types = [type_of(outputs_of(part.function(*part.inputs))[k]) for k in chosen]
     return [np.zeros((0, t.size), t.dtype.numpy) for t in types]
 
 
-def push(
-    function: Function,
-    inputs: Sequence[Any],
-    slots: Sequence[Slot],
-    along: Slot,
-    direction: Array,
-    chosen: Sequence[int],
-    check_dtypes: bool,
-) -> list[Array]:
+def push(part: Part, along: Slot, direction: Array, chosen: Sequence[int], check_dtypes: bool) -> list[Array]:
     """Per chosen output, flattened: the tangent when one input moves along a direction and the others stay."""
-    with duals(inputs, slots) as (arguments, tangents):
-        tangent = next(t for s, t in zip(slots, tangents, strict=True) if s.place == along.place)
+    with duals(part.inputs, part.slots) as (arguments, tangents):
+        tangent = next(t for s, t in zip(part.slots, tangents, strict=True) if s.place == along.place)
         shape = type_of(tangent).shape
         tangent.copy_(wrap(direction.astype(type_of(tangent).dtype.numpy).reshape(shape)))
-        outputs = outputs_of(function(*arguments))
+        outputs = outputs_of(part.function(*arguments))
         picked = [outputs[k] for k in chosen]
         return tangents_of(picked, [type_of(o) for o in picked], check_dtypes)

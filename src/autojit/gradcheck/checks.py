@@ -120,7 +120,7 @@ def _compare_forward(part: Part, options: Options) -> None:
             _compare_push(part, options, slot, chosen, text)
             continue
         numerical = numerical_jacobians(part.evaluation(slot), slot.array, options.eps)
-        analytical = columns(part.function, part.inputs, part.slots, slot, chosen, options.check_grad_dtypes)
+        analytical = columns(part, slot, chosen, options.check_grad_dtypes)
         for number, (k, a) in enumerate(zip(chosen, analytical, strict=True)):
             if not _close(a, numerical[k], options.atol, options.rtol):
                 raise GradcheckError(_message(text, "computed with forward mode ", number, slot, numerical[k], a))
@@ -157,11 +157,11 @@ def _compare_push(part: Part, options: Options, slot: Slot, chosen: Sequence[int
     u = unit_vector(np.random.default_rng(_SEED + slot.place), slot.array.size)
     evaluate = part.evaluation(slot)
     numerical = numerical_products(evaluate, slot.array, u, options.eps)
-    analytical = push(part.function, part.inputs, part.slots, slot, u, chosen, options.check_grad_dtypes)
+    analytical = push(part, slot, u, chosen, options.check_grad_dtypes)
     for number, (k, a) in enumerate(zip(chosen, analytical, strict=True)):
         if not _close(a, numerical[k], options.atol * weights(u, None), options.rtol):
             whole = numerical_jacobians(evaluate, slot.array, options.eps)[k]
-            (slow,) = columns(part.function, part.inputs, part.slots, slot, [k], False)
+            (slow,) = columns(part, slot, [k], False)
             shown = _message(text, "computed with forward mode ", number, slot, numerical[k], a)
             raise GradcheckError(shown + _in_full(whole, slow))
 

@@ -213,17 +213,9 @@ def _entry_of(trace: Trace, given: Tensor, shell: Tensor, kind: TensorType) -> T
 
 def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> list[Any]:
     """What the function is called with during the capture."""
-    found: list[Any] = []
-    for leaf, given in zip(made, leaves, strict=True):
-        if leaf.kind == "twin":
-            found.append(made[leaf.twin].shell)
-        elif leaf.number is not None:
-            found.append(leaf.number)
-        elif leaf.shell is None:
-            found.append(given)
-        else:
-            found.append(leaf.shell)
-    return found
+    shells = [made[leaf.twin].shell if leaf.kind == "twin" else leaf.shell for leaf in made]
+    stand_ins = [shell if leaf.number is None else leaf.number for leaf, shell in zip(made, shells, strict=True)]
+    return [given if x is None else x for x, given in zip(stand_ins, leaves, strict=True)]
 
 
 def signature(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import WideIntegerError
 from autojit.jit.assigned_places import Rebinding, rebound
-from autojit.jit.calls import Call
+from autojit.jit.calls import RESTARTS_LIMIT, Call
 from autojit.jit.captures import remove
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.kept_signatures import forget_all
@@ -91,7 +91,7 @@ def _through_captures(owner: JitFunction, args: Args, kwargs: Kwargs) -> Outcome
             if outcome.is_lost:  # what the path decides is no longer asked: it was captured under other rules
                 remove(owner._root(call).branch, call.path[0].capture)
             call.restart(outcome.bound, outcome.is_fixed)
-            if call.is_endless:
+            if call.restarts > RESTARTS_LIMIT + len(call.leaves):
                 outcome = Eagerly(Endless())
                 break
         if not isinstance(outcome, Ran | ToCompare):

@@ -13,7 +13,7 @@ import functools
 import gc
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -180,13 +180,8 @@ def key_of(function: Remembering, args: Args, kwargs: Kwargs) -> Any:
     is_typed = function.cache_parameters()["typed"]
     if not is_typed and not kwargs and len(args) == 1 and type(args[0]) in (int, str):
         return args[0]
-    return tuple(_key(function, args, kwargs, is_typed))
-
-
-def _key(function: Remembering, args: Args, kwargs: Kwargs, is_typed: bool) -> Iterator[Any]:
-    yield from args
+    key = [*args]
     if kwargs:
-        yield next(x for x in reversed(gc.get_referents(function)) if type(x) is object)  # parts them from the others
-        yield from itertools.chain.from_iterable(kwargs.items())
-    if is_typed:
-        yield from _kinds(args, kwargs)
+        mark = next(x for x in reversed(gc.get_referents(function)) if type(x) is object)  # parts them from the others
+        key += [mark, *itertools.chain.from_iterable(kwargs.items())]
+    return (*key, *_kinds(args, kwargs)) if is_typed else tuple(key)

@@ -82,17 +82,13 @@ class CompiledCall(CompiledGraph):
         self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
         self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
-        self._layouts: Layouts | None = None
+        self.layouts: Layouts | None = None  # of the results; None: in row-major order
 
     def eager(self, *arrays: Array) -> Any:
         return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
-    def lay_out(self, layouts: Layouts | None) -> None:
-        """From now on the results are laid out like this; None: in row-major order."""
-        self._layouts = layouts
-
     def _run(self, arrays: Sequence[Any]) -> Any:
-        layouts = self._layouts
+        layouts = self.layouts
         if layouts is None:
             return super()._run(arrays)
         given = [contiguous(a) for a in arrays]
@@ -100,11 +96,11 @@ class CompiledCall(CompiledGraph):
         return self.one_or_all(layouts.show(made, arrays, self.sizes_of(arrays)))
 
     def _laid_out_graph(self) -> Graph:
-        return self.graph if self._layouts is None else self._layouts.graph
+        return self.graph if self.layouts is None else self.layouts.graph
 
     def laid_out(self, operands: Sequence[Any]) -> Sequence[Any]:
         arrays = [*operands, *(e.storage.array for e in self.extra)]
-        sizes, layouts = self.sizes_of(arrays), self._layouts
+        sizes, layouts = self.sizes_of(arrays), self.layouts
         made = [row_major(concrete(v.type, sizes)) for v in self._laid_out_graph().outputs]
         return made if layouts is None else layouts.show(made, arrays, sizes)
 
@@ -243,7 +239,7 @@ class CompiledCall(CompiledGraph):
             made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
             call = CompiledCall(self.trace, [*self._inputs, *((value_of(b), b) for b in bars)], made, first)
             call.reached = [k for k, g in grads.items() if g is not None]
-            call.lay_out(layouts_of(self.trace, call.graph))
+            call.layouts = layouts_of(self.trace, call.graph)
             call.forms = self.forms
         return call
 

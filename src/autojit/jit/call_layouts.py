@@ -58,7 +58,8 @@ def layouts_of(trace: Trace, graph: Graph) -> Layouts | None:
     found: list[Laid] = []
     for output in graph.outputs:
         value, chain = _behind_views(trace, graph, output)
-        found.append((value, _axes_in_memory(trace, value), chain))
+        order = _order(trace, value)  # the axes from the outermost; what no op lays out counts as in row-major order
+        found.append((value, () if order is None or order[:1] == ("strides",) else order, chain))
     return _shown_from(graph, found)
 
 
@@ -109,12 +110,6 @@ def _behind_views(trace: Trace, graph: Graph, value: Value) -> tuple[Value, tupl
 def _order(trace: Trace, value: Value) -> Any:
     layout = trace.order_of(value)
     return None if layout is None else order_of(layout)
-
-
-def _axes_in_memory(trace: Trace, value: Value) -> tuple[int, ...]:
-    """The axes of a value from the outermost in memory; () for row-major order, and for what no op lays out."""
-    order = _order(trace, value)
-    return () if order is None or order[:1] == ("strides",) else order
 
 
 def _permuted(nodes: list[Node], value: Value, order: tuple[int, ...]) -> Value:

@@ -50,13 +50,9 @@ class CallOfCapture:
                 inputs.append((entry.input, owner if owner._requires_grad or id(owner) in switched_on else None))
         roots = {id(t) for _, t in inputs} | {id(entry.root_owner()) for entry in self.entries}
         changed = {id(e.root_owner()) for e in self.entries if e.left is not None}  # their views get other histories
-        self.others = [
-            t
-            for t in trace.reached
-            if (t._requires_grad or id(t) in switched_on)
-            and id(t) not in roots
-            and (t._view is None or id(t._view.base) not in changed)
-        ]  # that show the memory of a root with a history of their own: they take gradients, the root gives the values
+        # that show the memory of a root with a history of their own: they take gradients, the root gives the values
+        others = [t for t in trace.reached if (t._requires_grad or id(t) in switched_on) and id(t) not in roots]
+        self.others = [t for t in others if t._view is None or id(t._view.base) not in changed]
         inputs += [(Value(type_of(t)), t) for t in self.others]
         self.live = live = results.live
         outputs: list[tuple[Value, Tensor | None]] = [
@@ -84,7 +80,7 @@ class CallOfCapture:
         self.stages = _stages(trace, inputs, outputs, left, self.views)
         for stage in self.stages:  # what a step writes to memory that there is, it copies from row-major results
             orders = [results.orders[k] if k < len(results.values) else None for k in stage.places]
-            stage.op.lay_out(in_orders(stage.op.graph, orders))
+            stage.op.layouts = in_orders(stage.op.graph, orders)
         self.owners: dict[int, Any] = {k: (capture.arguments[w.index].value, w.index) for k, w in self.new_histories}
         self.owners |= {changed_at[id(e)]: (e.input, e.root_owner()) for e in lefts.values() if id(e) in changed_at}
         self._note_read(capture, inputs, outputs)
@@ -125,8 +121,12 @@ class CallOfCapture:
             stage.op.forms = forms
         return [stage.op.compiled for stage in self.stages]
 
-    def apply(self, operands: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Applied:
-        """The outputs, recorded in the caller's history, and what becomes of that of tensors that the step changes."""
+    def apply(
+        self, operands: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]
+    ) -> tuple[tuple[Tensor, ...], dict[int, OpNode], Histories]:
+        """The outputs, recorded in the caller's history; the histories that ``views`` are going to have, by number, and
+        those of arguments.
+        """
         found: list[Any] = [None] * len(self.values)
         nodes: dict[int, OpNode] = {}
         changes: dict[int, Change | None] = {}
@@ -142,7 +142,7 @@ class CallOfCapture:
                 found[place] = t
                 if place in writes:
                     changes[place] = writes[place].change_of(leaves[writes[place].index], t, sizes)
-        return Applied(tuple(found), nodes, [(w, found[k], changes[k]) for k, w in self.new_histories])
+        return tuple(found), nodes, [(w, found[k], changes[k]) for k, w in self.new_histories]
 
     def _changed(self, place: int, t: Tensor, change: Change | None, leaves: Sequence[Any]) -> Tensor:
         """An output that a tensor is going to have, with the history that this is going to have."""
@@ -192,14 +192,6 @@ class CallOfCapture:
         for value, t in zip(self.values, found, strict=True):
             take_sizes(value.type, type_of(t).shape, sizes)
         return sizes
-
-
-class Applied(NamedTuple):
-    """The outputs of a call; the histories that ``views`` are going to have, by number, and those of arguments."""
-
-    outputs: tuple[Tensor, ...]
-    view_nodes: dict[int, OpNode]
-    of_arguments: Histories
 
 
 class _View(NamedTuple):

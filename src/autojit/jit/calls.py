@@ -63,11 +63,6 @@ class Call:
         self.path: list[Decision] = []
         self.outcomes: list[Split] = []
 
-    @property
-    def is_endless(self) -> bool:
-        """Whether its captures have found so many reasons to begin again that there will be no end to it."""
-        return self.restarts > RESTARTS_LIMIT + len(self.leaves)
-
     def give_up_torn(self) -> None:
         """What the capture has read has changed meanwhile: another one reads it as it is at one time.
 

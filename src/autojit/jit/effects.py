@@ -305,14 +305,12 @@ def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argument
     if shell is None:
         return []
     found: list[ArgumentWrite] = []
-    if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
-        reward = leaf.entry._grad_fn.reward
-        if reward is not None:
-            found.append(ArgumentWrite(k, "reward", value_of(reward)))
-        pending = leaf.entry._grad_fn.pending
-        if pending is not None:
-            node = leaf.entry._grad_fn
-            write = _new_gradient(k, pending, results)
+    node = None if leaf.entry is None else leaf.entry._grad_fn
+    if isinstance(node, ArgumentNode):
+        if node.reward is not None:
+            found.append(ArgumentWrite(k, "reward", value_of(node.reward)))
+        if node.pending is not None:
+            write = _new_gradient(k, node.pending, results)
             found.append(replace(write, keeps_graph=not node.is_spent, is_masked=node.is_masked))
         if not shell._requires_grad:
             found.append(ArgumentWrite(k, "detached", None))

@@ -47,7 +47,7 @@ from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.kept_signatures import Forgetting, make_room
 from autojit.jit.line_by_line import CopiedArguments
 from autojit.jit.made_objects import let_out, with_plain_keys
-from autojit.jit.methods import Methods, distributed, found_by_name, plain
+from autojit.jit.methods import Methods, distributed, found_by_name
 from autojit.jit.native import NativeStep, why_not_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.numpy_arrays import OfNumPy
@@ -91,7 +91,8 @@ class JitFunction:
                 {"function": function},
                 "decorate the function that the generator calls, or return a list",
             )
-        functools.update_wrapper(self, function, assigned=names_of(plain(function)), updated=())
+        plain = function.__func__ if isinstance(function, MethodType) else function  # which has the names of a method
+        functools.update_wrapper(self, function, assigned=names_of(plain), updated=())
         self.function = function
         self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)

@@ -22,7 +22,7 @@ class Gathering:
 
     def __init__(self) -> None:
         self._last: list[weakref.ref[Tensor]] = []
-        self._bound: set[int] = set()  # by id: a bound capture keeps its tensors alive, see ``keep``
+        self.bound: set[int] = set()  # by id: a bound capture keeps its tensors alive
 
     def note(self, step: CompiledStep, leaves: Sequence[Any]) -> None:
         """Remember what the step has just given gradients to."""
@@ -31,16 +31,12 @@ class Gathering:
 
     def again(self, leaves: Sequence[Any]) -> set[int]:
         """Positions of leaves to bind: tensors that gathered a gradient at the last call, or were bound before."""
-        known = self._bound | {id(t) for t in (ref() for ref in self._last) if t is not None}
+        known = self.bound | {id(t) for t in (ref() for ref in self._last) if t is not None}
         if not known:
             return set()
         found = {k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and id(leaf) in known}
-        fresh = {id(leaves[k]) for k in found} - self._bound
-        if len(self._bound) + len(fresh) > MOST_BOUND:
-            return {k for k in found if id(leaves[k]) in self._bound}
-        self._bound |= fresh
+        fresh = {id(leaves[k]) for k in found} - self.bound
+        if len(self.bound) + len(fresh) > MOST_BOUND:
+            return {k for k in found if id(leaves[k]) in self.bound}
+        self.bound |= fresh
         return found
-
-    def keep(self, captured: set[int]) -> None:
-        """Captures have been forgotten: the ids of the tensors that some are still bound to."""
-        self._bound &= captured

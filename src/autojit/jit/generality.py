@@ -63,7 +63,10 @@ def general_capture(
     if trace.counted and trace.has_failed:
         reason = "an error that the function caught may not come up for all"
         return open_sizes.give_up(trace, trace.counted, reason, note)
-    pinned, others = pinned_sizes(trace.size_guards), other_sizes(call.sizes, trace.size_guards)
+    guards = trace.size_guards
+    # where the function asked for one value of a size in particular and got it
+    pinned = next((f"{guard} at {at}" for guard, at in guards if guard.relation == "==" and guard.outcome), None)
+    others = other_sizes(call.sizes, guards)
     if pinned is not None or others is None:
         note(f"sizes were fixed: {pinned or 'no others take the same way'}")
         return BeginsAgain(is_fixed=True)
@@ -110,11 +113,6 @@ def _is_defect(error: Exception) -> bool:
 
 
 _CHANGES = ((1, 2, 1), (1, 1, 1), (2, 1, 3), (1, 1, -1), (1, 1, 64))
-
-
-def pinned_sizes(guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> str | None:
-    """Where the function asked for one value of a size in particular and got it, or None."""
-    return next((f"{guard} at {at}" for guard, at in guards if guard.relation == "==" and guard.outcome), None)
 
 
 def other_sizes(sizes: Mapping[str, int], guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> dict[str, int] | None:

@@ -81,7 +81,7 @@ def make_room(function: JitFunction, newest: Key) -> None:
     surplus = forgetting.surplus(roots, function.counts.calls)
     if surplus:
         forgetting.forget([(key, roots.pop(key)) for key in surplus if key != newest])
-        function.gathering.keep({at for modes, _ in roots for _, at in modes[-1]})
+        function.gathering.bound &= {at for modes, _ in roots for _, at in modes[-1]}  # tensors some are still bound to
         _let_go(function)
         if gc.isenabled():  # else collecting is the user's
             gc.collect()  # steps and their traces refer to each other, and their memory is not small

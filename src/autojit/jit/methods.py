@@ -13,7 +13,6 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable
-from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.core.config import config
@@ -63,10 +62,6 @@ class Methods:
                 del self.kept[key]
         return lent
 
-    def take_back(self, obj: object, made: JitFunction) -> None:
-        """The steps of an object that is still there."""
-        self.kept.setdefault(id(obj), (obj, made))
-
 
 class Lent(NamedTuple):
     """What objects hold while the collector runs, under which name."""
@@ -84,7 +79,7 @@ class Lent(NamedTuple):
             if obj is not None:
                 made = dict.pop(attributes_of(obj) or {}, self.name, None)
                 if made is not None and methods is not None:
-                    methods.take_back(obj, made)
+                    methods.kept.setdefault(id(obj), (obj, made))
         self.lock.release()
 
 
@@ -120,11 +115,6 @@ def distributed(function: object, jit: Callable[[Any], Any]) -> Any:
         kind: Any = type(function)
         return kind(*[part and jit(part) for part in (function.fget, function.fset, function.fdel)], function.__doc__)
     return None
-
-
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind a method, which has its names."""
-    return function.__func__ if isinstance(function, MethodType) else function
 
 
 def found_by_name(module: object, path: object) -> Any:

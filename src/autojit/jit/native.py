@@ -75,18 +75,9 @@ class NativeStep:
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable]
-        self.is_layered = bool(
-            self.is_nested
-            or self.listed
-            or self.views
-            or self.replaced
-            or self.strided
-            or step.twins
-            or step.trace.asks_exact
-            or self.firsts
-            or not step.results.is_plain
-            or config.check
-        )
+        has_own = self.is_nested or self.listed or self.views or self.replaced or self.strided or self.firsts
+        is_exact, is_plain = step.trace.asks_exact, step.results.is_plain
+        self.is_layered = bool(has_own or step.twins or is_exact or not is_plain or config.check)
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
         self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
@@ -319,18 +310,12 @@ class NativeStep:
             WordGuard(self.step.segment.bindings, self._made_for[0]),
             WordGuard(self.step.capture.following.count, self._made_for[1]),
         ]
-        for entry in self.step.entries:
-            owner = entry.owner
-            if owner is not None:
-                guards.append(SlotGuard(owner, "_array", owner._array))
-                guards.append(SlotGuard(owner, "_requires_grad", owner._requires_grad))
-        bound = {id(entry.owner) for entry in self.step.entries}
-        for leaf, flag in self.step.capture.following.flags:
-            if id(leaf) not in bound:
-                guards.append(SlotGuard(leaf, "_requires_grad", flag))
-        for t, array, _ in self.step.capture.following.forms:
-            if id(t) not in bound:
-                guards.append(SlotGuard(t, "_array", array))
+        following = self.step.capture.following
+        owners = [entry.owner for entry in self.step.entries if entry.owner is not None]
+        guards += [SlotGuard(t, name, getattr(t, name)) for t in owners for name in ("_array", "_requires_grad")]
+        bound = set(map(id, owners))
+        guards += [SlotGuard(leaf, "_requires_grad", flag) for leaf, flag in following.flags if id(leaf) not in bound]
+        guards += [SlotGuard(t, "_array", array) for t, array, _ in following.forms if id(t) not in bound]
         for grad in self.step.effects.gradients.all:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from autojit.core.device import CPU, space_at
 from autojit.ir.concrete import is_open
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.runtime.entry_spec import (
+    INT64_LEAST,
+    INT64_MOST,
     Argument,
     ArrayArgument,
     ArrayCheck,
@@ -42,7 +42,8 @@ def arguments_of(step: CompiledStep, views: Collection[int]) -> tuple[Argument, 
             found.append(first._replace(table_index=None))
             continue
         if leaf.value is None:
-            found.append(_baked(leaf))
+            is_int = type(leaf.original) is int and INT64_LEAST <= leaf.original <= INT64_MOST
+            found.append(EqualIntArgument(leaf.original) if is_int else ObjectArgument(leaf.original))
             continue
         found.append(_input(step, leaf, index, k in views))
         index += 1
@@ -71,13 +72,6 @@ def _input(step: CompiledStep, leaf: ArgumentLeaf, index: int, is_view: bool) ->
         slots += (("_storage", None), ("_view", INFERENCE_VIEW if leaf.inference else None))
         return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
     return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots, behind=PLAIN_BASE)
-
-
-def _baked(leaf: ArgumentLeaf) -> Argument:
-    original = leaf.original
-    if type(original) is int and np.iinfo(np.int64).min <= original <= np.iinfo(np.int64).max:
-        return EqualIntArgument(original)
-    return ObjectArgument(original)
 
 
 def identities_of(arguments: Sequence[ArgumentLeaf]) -> tuple[tuple[int, int, bool], ...]:

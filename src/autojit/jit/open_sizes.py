@@ -8,6 +8,7 @@ fixed again, with the reason, and every value gets its own step.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ class OpenSizes:
         self.symbols: dict[Axis, int] = {}  # the numbers of their symbols
         self.fixed: dict[Axis, str] = {}  # given up: why
         self.values: dict[str, int] = {}  # of the symbols in the last call
-        self.count = 0
+        self._numbers = itertools.count()
         self.are_counts_fixed = False  # whether what a step counts is a number that Python decides on
         self.specialised = 0  # symbols given up
 
@@ -72,21 +73,17 @@ class OpenSizes:
                 continue
             if values.setdefault(_name(symbol), extent) != extent:
                 if (symbol, extent) not in parted:
-                    parted[symbol, extent] = self._new()
+                    parted[symbol, extent] = next(self._numbers)
                 self.symbols[tree, k, a] = parted[symbol, extent]
                 values[_name(parted[symbol, extent])] = extent
         return values
-
-    def _new(self) -> int:
-        self.count += 1
-        return self.count - 1
 
     def _open(self, axes: Iterable[Axis], extent: int | None = None) -> bool:
         """Open axes that are not; they get one symbol until they differ, an open one of the same ``extent`` if any."""
         fresh = [axis for axis in axes if axis not in self.symbols and axis not in self.fixed]
         if fresh:
             known = next((int(name[1:]) for name, value in self.values.items() if value == extent), None)
-            self.symbols.update(dict.fromkeys(fresh, self._new() if known is None else known))
+            self.symbols.update(dict.fromkeys(fresh, next(self._numbers) if known is None else known))
         return bool(fresh)
 
     def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...]) -> bool:

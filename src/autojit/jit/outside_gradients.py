@@ -20,7 +20,7 @@ from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.histories import freed_node, history_of
 from autojit.jit.line_by_line import GivenUp, Onward
 from autojit.jit.trace import Trace
-from autojit.jit.trace_passes import PassToTargets, no_check
+from autojit.jit.trace_passes import PassToTargets
 from autojit.tensor.node import AccumulateGrad, Edge, Node
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, type_of
@@ -136,7 +136,7 @@ def asking_outside(trace: Trace, made: Sequence[ArgumentLeaf], leaves: Sequence[
     except GivenUp as found:
         raise found.reason from None
     finally:
-        trace.before_pass = no_check  # it has the arguments
+        trace.before_pass = None  # it has the arguments
     if trace.given_up is not None:
         raise trace.given_up
 

@@ -99,9 +99,9 @@ def _with_spent_history(t: Tensor, place: Place, leaves: Sequence[Any]) -> Tenso
         return t if not place.aliases or place.chain else _second_handle(t)
     made = alias(t) if place.aliases or t._requires_grad else t
     with grad_mode(True):
-        more = [edge_of(leaves[k]) for k in place.ends if isinstance(leaves[k], Tensor)]
+        more = [edge_of(leaves[k]) for k in place.ends if isinstance(leaves[k], Tensor)]  # of this call
     made._requires_grad, made._output_nr = True, 0
-    made._grad_fn = node.with_ends([edge for edge in more if edge is not None]) if more else node
+    made._grad_fn = SpentNode(node, [*filter(None, (*node.edges, *more))]) if more else node
     return made
 
 

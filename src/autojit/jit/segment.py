@@ -42,9 +42,6 @@ class Write:
     array: Any = None
     entry: StateEntry | None = None
 
-    def target(self) -> Any:
-        return self.array if self.entry is None else self.entry.array
-
 
 def needed_nodes(
     nodes: Sequence[Node], wanted: Sequence[Value], given: Mapping[Value, Any], first: int = 0
@@ -140,7 +137,7 @@ class Segment:
         donated: dict[int, int] = {}
         place = {id(e): self._first_state + k for k, e in enumerate(self.entries)}
         for k, write in enumerate(self.fixed, self.n_free + self.n_moving):
-            array = write.target()
+            array = write.array if write.entry is None else write.entry.array
             if self.is_careful:
                 scratch = _scratch(array)
                 self.copies_out.append((array, scratch))

@@ -7,7 +7,7 @@ same error when a gradient comes by. Where the history ends at leaves that the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
@@ -36,10 +36,6 @@ class SpentNode(Node):
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         raise freed_error(self)
-
-    def with_ends(self, more: Iterable[Edge]) -> SpentNode:
-        """The same for a call with leaves of its own among the arguments."""
-        return SpentNode(self, [*filter(None, self.edges), *more])
 
 
 class InnerNode(SpentNode):

@@ -215,13 +215,11 @@ class CompiledStep:
         # arguments that a later call may give as the very tensor that the function reads or gives a gradient outside
         outside = [(e.array, e.input.type) for e in entries if e.requires_grad]
         outside += [(g.leaf._array, type_of(g.leaf)) for g in self.trace.grads.values()]
-        self.twins = [
-            (k, array)
-            for k, leaf in enumerate(capture.arguments)
-            if leaf.kind == "tensor" and leaf.requires_grad and leaf.value is not None
-            for array, kind in outside
-            if kind == leaf.value.type
-        ] + capture.apart
+        tensors = [
+            (k, leaf.value) for k, leaf in enumerate(capture.arguments) if leaf.kind == "tensor" and leaf.requires_grad
+        ]
+        self.twins = [(k, array) for k, v in tensors for array, kind in outside if v is not None and kind == v.type]
+        self.twins += capture.apart
         with self.segment.gate.held():
             self.effects.gradients.bind(self.segment)
         self.overlaps = Overlaps(self)

@@ -115,9 +115,6 @@ class ReplacedGradient(GradResult):
     def before(self) -> Tensor | None:
         return self.tensor
 
-    def rename(self, renamed: dict[int, Tensor]) -> None:
-        self.entry.initial = renamed.get(id(self.entry.initial), self.entry.initial)
-
     def prepare(self, state: dict[int, StateEntry]) -> bool:
         now, entry = self.leaf._grad, self.state
         assert entry is not None
@@ -177,11 +174,8 @@ class StepGradients:
 
     def __init__(self, trace: Trace, results: Results, outputs: Sequence[Any]) -> None:
         returned = {id(t) for t in outputs}
-        entries = [
-            g
-            for g in trace.grads.values()
-            if (g.is_written or g.was_read) and (id(g.leaf) in returned or not trace.has_begun(g.leaf))
-        ]
+        entries = [g for g in trace.grads.values() if id(g.leaf) in returned or not trace.has_begun(g.leaf)]
+        entries = [g for g in entries if g.is_written or g.was_read]
         self.trace = trace
         self.in_parts = [_grad_in_parts(g) for g in entries if g.is_written and _is_in_parts(g.current)]
         whole = [g for g in entries if not (g.is_written and _is_in_parts(g.current))]
@@ -288,14 +282,9 @@ def _grad_result(
 def _replaced_state(grad: GradEntry, arrays: Mapping[int, int], trace: Trace) -> StateEntry | None:
     """The memory of the gradient that the step reads and replaces, if nothing else in the step shows it."""
     before, current = grad.initial, grad.current
-    if (
-        not grad.was_read
-        or before is None
-        or current is None
-        or grad.is_kept
-        or before._view is not None
-        or before._grad_fn is not None
-    ):
+    if not grad.was_read or grad.is_kept or before is None or current is None:
+        return None
+    if before._view is not None or before._grad_fn is not None:
         return None
     key = id(root_array(before))
     entry = trace.state.get(key)

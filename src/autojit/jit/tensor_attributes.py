@@ -66,16 +66,15 @@ class TensorAttributes:
         except AttributeError:  # it is not there to be deleted
             self.read(t, name)
             raise
-        is_there = name in vars(t)
         known = self._arguments.get(id(t))
         if known is None:
             self._made.setdefault(id(t), (t, {}))[1][name] = None
-        elif is_there:
-            self._assigned.add((id(t), name))
+            return
+        self._assigned.add((id(t), name))
+        if name in vars(t):
             known[1][name] = vars(t)[name]
             self._defer(put_attribute, t, name, vars(t)[name])
         else:
-            self._assigned.add((id(t), name))
             del known[1][name]
             self._defer(take_attribute, t, name)
 

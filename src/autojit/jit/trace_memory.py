@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -100,7 +100,9 @@ class TraceMemory(TracePart):
         if self.met_outside is None:
             return False
         met, owner = [*self.met_outside()], owner_of(array)
-        return not any(x is owner for x in met) and not any(np.may_share_memory(array, x) for x in _arrays_among(met))
+        arrays = [x._array if is_a(x, Tensor) else x for x in met]
+        shares = any(np.may_share_memory(array, x) for x in arrays if is_a(x, np.ndarray))
+        return not shares and not any(x is owner for x in met)
 
     def begin_on(self, array: Any) -> Tensor:
         """A tensor on the memory of an array that the function has made."""
@@ -158,15 +160,6 @@ def owner_of(array: object) -> Any:
         if below is None:
             return found
         found = below
-
-
-def _arrays_among(objects: Iterable[Any]) -> Iterator[Any]:
-    """The arrays among objects, and those of tensors."""
-    for found in objects:
-        if is_a(found, Tensor):
-            found = found._array
-        if is_a(found, np.ndarray):
-            yield found
 
 
 def _copied(array: Ndarray) -> Ndarray:

@@ -123,13 +123,6 @@ class TraceOrders(TracePart):
         """From now on a value that nobody else has is laid out like an array; None: in row-major order."""
         self.orders[value] = None if array is None or array.flags.c_contiguous else array
 
-    def keep_order(self, before: Value, value: Value, is_own: bool) -> Value:
-        """What memory holds that held ``before`` and now gets ``value``: the same numbers, laid out as before.
-
-        ``is_own``: nobody else has the value.
-        """
-        return self.laid_as(self.order_of(before), value, is_own)
-
     def laid_as(self, wanted: Ndarray | None, value: Value, is_own: bool = False) -> Value:
         """The same numbers in memory that is laid out like an array; None: in row-major order."""
         if wanted is not None and wanted.flags.c_contiguous:

@@ -29,10 +29,6 @@ class PassToTargets(NamedTuple):
     accumulates: bool
 
 
-def no_check() -> None:
-    """What is to be checked before passes outside of captures: nothing."""
-
-
 class TracePasses(TracePart):
     """The part of a trace that knows of backward passes."""
 
@@ -43,7 +39,7 @@ class TracePasses(TracePart):
         self.has_passes = False  # whether the step differentiates
         self.passed: list[tuple[Tensor, Node]] = []  # tensors reached, with histories that passes went through
         self.to_targets: list[PassToTargets] = []
-        self.before_pass: Callable[[], None] = no_check  # told of each of those before it begins
+        self.before_pass: Callable[[], None] | None = None  # told of each of those before it begins
         self.given_up: LineByLine | None = None  # why the capture is given up, whoever catches that
         self._first_number = next_number()
 
@@ -62,7 +58,8 @@ class TracePasses(TracePart):
             if all(isinstance(node, AccumulateGrad) for node in outside):
                 outside = []  # leaves that the step reaches itself: none of them is an argument, too (see ``overlaps``)
             self.to_targets.append(PassToTargets(ends, wanted, WeakSet(outside), accumulates))
-            self.before_pass()
+            if self.before_pass is not None:
+                self.before_pass()
 
     def _is_from_outside(self, node: Node) -> bool:
         """Whether a node is of what existed before the capture, or stands for that."""

@@ -119,9 +119,6 @@ class Trace(Protocol):
     def offset_of(self, storage: Storage) -> int:
         """Where in the caller's storage a traced storage begins, in elements."""
 
-    def keep_order(self, before: Value, value: Value, is_own: bool) -> Value:
-        """The value of memory that held ``before`` and gets the numbers of ``value``."""
-
     def laid_as(self, wanted: NDArray[Any] | None, value: Value, is_own: bool = False) -> Value:
         """The value of memory laid out like an array (None: in row-major order) and gets the numbers of ``value``."""
 

@@ -85,6 +85,10 @@ def _text_of(name: str) -> Any:
     return property(lambda row: format_time(getattr(row, name)))
 
 
+def _without_children(name: str) -> Any:
+    return property(lambda row: getattr(row, name) - sum(getattr(child, name) for child in row.cpu_children))
+
+
 class Times:
     """Averages and texts of the times that both kinds of rows have."""
 
@@ -190,25 +194,14 @@ class FunctionEvent(Times):
     def cpu_time_total(self) -> float:
         return self.time_range.elapsed_us()
 
-    @property
-    def self_cpu_time_total(self) -> float:
-        return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
+    self_cpu_time_total = _without_children("cpu_time_total")
+    self_device_time_total = _without_children("device_time_total")
+    self_cpu_memory_usage = _without_children("cpu_memory_usage")
+    self_device_memory_usage = _without_children("device_memory_usage")
 
     @property
     def device_time_total(self) -> float:
         return sum(kernel.duration for kernel in self.kernels)
-
-    @property
-    def self_device_time_total(self) -> float:
-        return self.device_time_total - sum(child.device_time_total for child in self.cpu_children)
-
-    @property
-    def self_cpu_memory_usage(self) -> int:
-        return self.cpu_memory_usage - sum(child.cpu_memory_usage for child in self.cpu_children)
-
-    @property
-    def self_device_memory_usage(self) -> int:
-        return self.device_memory_usage - sum(child.device_memory_usage for child in self.cpu_children)
 
     def __repr__(self) -> str:
         return (
