@@ -31,7 +31,8 @@ from autojit.history.op_node import rename_node
 from autojit.ir.op import bind
 from autojit.ops.base import is_expandable
 from autojit.ops.counted_positions import LEAST, NO_PLACE
-from autojit.ops.shape import Slice, permute, reshape, slice_span
+from autojit.ops.shape import Slice, permute, reshape
+from autojit.ops.slice_bounds import slice_span
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
