@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 import autojit as aj
 from autojit.array_api.promotion import sequence_of
 from autojit.core.dtypes import DType, default_dtype
+from autojit.core.wrapping import named
 from autojit.functions.exchange import from_dlpack as _from_dlpack
 from autojit.functions.exchange import is_foreign_array
 from autojit.interop.registry import FUNCTIONS
@@ -71,19 +73,16 @@ def full(shape: Any, fill_value: Any, *, dtype: DType | None = None, device: Any
     return aj.full(sequence_of(shape), fill_value, dtype=dtype, device=device)
 
 
-def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """An array with the shape of ``x`` and unspecified elements (zeros)."""
-    return aj.zeros_like(x, dtype=dtype, device=device)
+def _like(name: str, value: int, doc: str) -> Callable[..., Tensor]:
+    def like(x: Tensor, /, *, dtype: DType | None = None, device: Any = None) -> Tensor:
+        return aj.full_like(x, value, dtype=dtype, device=device)
+
+    return named(like, name, doc)
 
 
-def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """Zeros in the shape of ``x``."""
-    return aj.zeros_like(x, dtype=dtype, device=device)
-
-
-def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """Ones in the shape of ``x``."""
-    return aj.ones_like(x, dtype=dtype, device=device)
+empty_like = _like("empty_like", 0, "An array with the shape of ``x`` and unspecified elements (zeros).")
+zeros_like = _like("zeros_like", 0, "Zeros in the shape of ``x``.")
+ones_like = _like("ones_like", 1, "Ones in the shape of ``x``.")
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: DType | None = None, device: Any = None) -> Tensor:

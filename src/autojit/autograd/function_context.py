@@ -15,10 +15,9 @@ from autojit.core.errors import DifferentiationError, ShapeError, UsageError
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn
 from autojit.dispatch.promotion import cast
-from autojit.functions.shape import broadcastable_sum
 from autojit.history.saved import Packed, SavedTensor, changed_error, connected, freed_error
 from autojit.history.view_rules import inference_saved
-from autojit.ops.base import is_expandable
+from autojit.ops.base import is_expandable, sum_to
 from autojit.tensor import Tensor
 from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, type_of_meta
 from autojit.tensor.state import state
@@ -294,7 +293,7 @@ class BackwardCFunction(Node, FunctionCtx):
                     {"gradient": found, "input": wanted},
                     "return a gradient of the shape of the input",
                 )
-            grad = broadcastable_sum(grad, wanted.shape)
+            grad = sum_to(grad, wanted.shape)
         if found.dtype is not wanted.dtype:
             if found.dtype.is_complex and not wanted.dtype.is_complex:
                 raise DifferentiationError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import DTypeError
+from autojit.core.wrapping import named
 from autojit.functions.factories import arange, finish
 from autojit.functions.out_arguments import with_out
 from autojit.ops.base import normalize_axis
@@ -15,61 +16,48 @@ from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 
 
-@with_out
-def fftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The frequencies of ``fft``'s entries for samples at distance ``d``, in cycles per unit of ``d``: ``[n]``.
+def _frequencies(name: str, counted: Callable[[int, DType], Tensor], what: str, example: str) -> Callable[..., Tensor]:
+    def frequencies(
+        n: int,
+        d: float = 1.0,
+        *,
+        dtype: DType | None = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        kind = default_dtype() if dtype is None else dtype
+        if kind.category < 2:
+            raise DTypeError(f"{name} requires a floating point or complex dtype", {"dtype": kind})
+        distance = n * d  # torch multiplies by the reciprocal; a distance of 0 gives infinite frequencies
+        return finish(counted(n, kind) * (1.0 / distance if distance else float("inf")), requires_grad, device)
+
+    told = f"""The frequencies of {what}.
 
     Example:
         >>> import autojit as aj
-        >>> aj.fft.fftfreq(4)
-        tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+        >>> aj.fft.{name}(4)
+        {example}
     """
-    kind = _floating("fftfreq", dtype)
-    positive = (n + 1) // 2
-    counts = ops.concatenate([arange(positive, dtype=kind), arange(-(n // 2), 0, dtype=kind)])
-    return finish(_over(counts, n, d), requires_grad, device)
+    return with_out(named(frequencies, name, told))
 
 
-@with_out
-def rfftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The frequencies of ``rfft``'s entries for samples at distance ``d``: ``[n // 2 + 1]``.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.fft.rfftfreq(4)
-        tensor([0.0000, 0.2500, 0.5000])
-    """
-    kind = _floating("rfftfreq", dtype)
-    return finish(_over(arange(n // 2 + 1, dtype=kind), n, d), requires_grad, device)
+def _both_signs(n: int, kind: DType) -> Tensor:
+    return ops.concatenate([arange((n + 1) // 2, dtype=kind), arange(-(n // 2), 0, dtype=kind)])
 
 
-def _floating(name: str, dtype: DType | None) -> DType:
-    kind = default_dtype() if dtype is None else dtype
-    if kind.category < 2:
-        raise DTypeError(f"{name} requires a floating point or complex dtype", {"dtype": kind})
-    return kind
-
-
-def _over(counts: Tensor, n: int, d: float) -> Tensor:
-    """torch multiplies by the reciprocal; a distance of 0 gives infinite frequencies."""
-    distance = n * d
-    return counts * (1.0 / distance if distance else float("inf"))
+fftfreq = _frequencies(
+    "fftfreq",
+    _both_signs,
+    "``fft``'s entries for samples at distance ``d``, in cycles per unit of ``d``: ``[n]``",
+    "tensor([ 0.0000,  0.2500, -0.5000, -0.2500])",
+)
+rfftfreq = _frequencies(
+    "rfftfreq",
+    lambda n, kind: arange(n // 2 + 1, dtype=kind),
+    "``rfft``'s entries for samples at distance ``d``: ``[n // 2 + 1]``",
+    "tensor([0.0000, 0.2500, 0.5000])",
+)
 
 
 def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:

@@ -1,7 +1,8 @@
 """Mixed precision: while ``state.autocast`` is set, products compute in a narrower dtype and some functions in float32.
 
 A function of either list starts with ``if state.autocast is not None: return state.autocast.lower(..)``, or is
-decorated where it has many arguments; ops know nothing of it. What runs inside such a function is not cast again.
+decorated where a call takes long or has many arguments; ops know nothing of it. What runs inside such a function is not
+cast again.
 """
 
 from __future__ import annotations

@@ -349,14 +349,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 @declared()
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element differs from 0."""
-    if not seems_equal(type_of(as_operand(input)).size, 1):
-        raise UsageError(
-            f"Boolean value of Tensor with {'no values' if not type_of(input).size else 'more than one value'} is "
-            "ambiguous",
-            {"input": input},
-            "say which: x.any() or x.all()",
-        )
-    return bool(input)
+    return bool(as_operand(input))
 
 
 @declared()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.errors import ShapeError
-from autojit.functions.shape import broadcastable_sum
-from autojit.ops.base import is_expandable
+from autojit.ops.base import is_expandable, sum_to
 from autojit.tensor.node import Node, type_of_meta
 from autojit.tensor.tensor import type_of
 
@@ -37,4 +36,4 @@ class ExpectedShape:
                 {"gradient": grad, "node": self.node},
                 "change the shape in grad mode, so that it is recorded, or use the out-of-place form",
             )
-        return (*grads[: self.number], broadcastable_sum(grad, shape), *grads[self.number + 1 :])
+        return (*grads[: self.number], sum_to(grad, shape), *grads[self.number + 1 :])

@@ -232,14 +232,12 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = source.reshape(-1)
     if not is_known(mask) or int(mask._array.sum()) > type_of(flat).size:
         valid, named = "the number of elements of source at most", "the true elements of mask"
-        require(wide.sum(), lambda count: count <= type_of(flat).size, _FEW_ELEMENTS, valid, named=named)
+        refusal = "masked_scatter: Number of elements of source is less than the number of ones in mask"
+        require(wide.sum(), lambda count: count <= type_of(flat).size, refusal, valid, named=named)
     if seems_equal(type_of(flat).size, 0):
         return where(mask, input, input)
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)
-
-
-_FEW_ELEMENTS = "masked_scatter: Number of elements of source is less than the number of ones in mask"
 
 
 @declared(out=True)

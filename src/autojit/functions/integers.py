@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import Operand, cast, refuse_numbers, together
+from autojit.dispatch.promotion import cast, refuse_numbers, together
 from autojit.functions.comparison import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
 from autojit.functions.factories import arange, full
 from autojit.functions.order import cumsum
@@ -26,44 +27,31 @@ class Frexp(NamedTuple):
     exponent: Tensor
 
 
-def _integers(name: str, input: Operand, other: Operand) -> tuple[Tensor, Tensor]:
-    refuse_numbers(name, input, other)
-    x, y = together(input, other, name)
-    if type_of(x).dtype.category != 1:
-        raise UnsupportedError(f'"{name}_cpu" not implemented for {type_of(x).dtype}', {"input": x, "other": y})
-    return x, y
+def _of_integers(
+    name: str, compute: Callable[[Tensor, Tensor], Tensor], what: str, result: str
+) -> Callable[[Tensor, Tensor], Tensor]:
+    def function(input: Tensor, other: Tensor) -> Tensor:
+        refuse_numbers(name, input, other)
+        x, y = together(input, other, name)
+        if type_of(x).dtype.category != 1:
+            raise UnsupportedError(f'"{name}_cpu" not implemented for {type_of(x).dtype}', {"input": x, "other": y})
+        return compute(x, y)
 
-
-@declared(in_place="values", numbers="none", out=True)
-def gcd(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisor of integers; operands broadcast and are promoted.
-
-    Raises:
-        NotImplementedError: the operands are not integers.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.gcd(aj.tensor([12, -6, 0]), aj.tensor(8))
-        tensor([4, 2, 8])
-    """
-    return ops.gcd(*_integers("gcd", input, other))
-
-
-@declared(in_place="values", numbers="none", out=True)
-def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiple of integers; operands broadcast and are promoted.
+    told = f"""The {what} of integers; operands broadcast and are promoted.
 
     Raises:
         NotImplementedError: the operands are not integers.
 
     Example:
         >>> import autojit as aj
-        >>> aj.lcm(aj.tensor([12, -6, 0]), aj.tensor(8))
-        tensor([24, 24,  0])
+        >>> aj.{name}(aj.tensor([12, -6, 0]), aj.tensor(8))
+        tensor([{result}])
     """
-    return ops.lcm(*_integers("lcm", input, other))
+    return declared(in_place="values", numbers="none", out=True)(named(function, name, told))
 
 
+gcd = _of_integers("gcd", ops.gcd, "greatest common divisor", "4, 2, 8")
+lcm = _of_integers("lcm", ops.lcm, "least common multiple", "24, 24,  0")
 _LAYOUT = {  # of a dtype: the integer of its size, the bits of the fraction, the exponent of one
     float32: (int32, 23, 127),
     float64: (int64, 52, 1023),

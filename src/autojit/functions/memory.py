@@ -203,7 +203,7 @@ class UntypedStorage:
         if array is None:
             assert state.trace is not None
             array = state.trace.memory_of(storage)
-        self._array = array
+        self._array: NDArray[Any] = array
         self.device = owner.device
         self._owner = owner
 
@@ -213,13 +213,11 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        assert self._array is not None
         return first_address(self._array)
 
     def nbytes(self) -> int:
         """The number of bytes."""
         self._ask("the size of the storage")
-        assert self._array is not None
         return int(self._array.nbytes)
 
     size = __len__ = nbytes
@@ -237,7 +235,6 @@ class TypedStorage(UntypedStorage):
     def size(self) -> int:
         """The number of elements."""
         self._ask("the size of the storage")
-        assert self._array is not None
         return int(self._array.size)
 
     __len__ = size
@@ -245,7 +242,6 @@ class TypedStorage(UntypedStorage):
     def tolist(self) -> list[Any]:
         """The elements as Python numbers."""
         self._ask("the elements of the storage", always=True)
-        assert self._array is not None
         return host_copy(self._array).reshape(-1).tolist()
 
     def __getitem__(self, place: int) -> Any:

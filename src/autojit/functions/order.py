@@ -50,15 +50,15 @@ def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return x
 
 
-def _running(name: str, compute: Callable[..., tuple[Tensor, Tensor]], what: str) -> Callable[..., ValuesIndices]:
+def _running(name: str, what: str) -> Callable[..., ValuesIndices]:
     def running(input: Tensor, dim: int) -> ValuesIndices:
-        return ValuesIndices(*compute(input, dim))
+        return ValuesIndices(*getattr(ops, name)(input, dim))  # whose module is imported when it is first used
 
     doc = f"Running {what} along ``dim`` and where it was last met."
     return declared(out=True)(refuses("complex")(named(running, name, doc)))
 
 
-cummax, cummin = _running("cummax", ops.cummax, "maximum"), _running("cummin", ops.cummin, "minimum")
+cummax, cummin = _running("cummax", "maximum"), _running("cummin", "minimum")
 
 
 @declared(out=Out(is_exact=True))

@@ -6,20 +6,17 @@ caller may write to the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from autojit.core.device_array import DeviceArray, share_memory
 from autojit.functions.elementwise import clone
+from autojit.functions.method_forms import F, called_like
 from autojit.tensor.tensor import Tensor
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 
-
-def own_memory(function: Function) -> Function:
+def own_memory(function: F) -> F:
     """The function, whose result never shows memory of its first operand."""
 
     def call(*arguments: object, **options: object) -> Any:
@@ -27,9 +24,7 @@ def own_memory(function: Function) -> Function:
         operand = arguments[0] if arguments else next(iter(options.values()))
         return clone(found) if isinstance(operand, Tensor) and _shows(found, operand) else found
 
-    wrapped: Any = wraps(function)(call)
-    found: Function = wrapped
-    return found
+    return called_like(function, call)
 
 
 def _shows(found: object, operand: Tensor) -> bool:

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from math import log, pi, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -43,9 +43,6 @@ from autojit.ops import random as draws
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
-
-if TYPE_CHECKING:
-    pass
 
 _DEFAULT_SEED = 67280421310721  # torch's
 _drawing = new_lock()  # no two threads draw with one key
@@ -93,10 +90,6 @@ class Generator:
 
     def _take(self, words: int, place: Device = CPU) -> Tensor:
         """The key for a draw of ``words`` 32-bit words on a device; the state moves on."""
-        key = self._key(words)
-        return key if place == CPU else moved(key, place)
-
-    def _key(self, words: int) -> Tensor:
         blocks = draws.blocks_of(words)
         if state.trace is None:
             state.drawn += 1
@@ -104,13 +97,13 @@ class Generator:
                 key = wrap(self._state._array.copy())
                 self._state._array[1] += blocks
                 storage_of(self._state).version += 1
-            return key
-        with grad_mode(False):
-            key = alias(self._state).clone()
-            moved = constant(np.array([0, 1 if is_symbolic(blocks) else blocks], np.int64))
-            moved = mul(moved, number(blocks, int64)) if is_symbolic(blocks) else moved
-            copy_into(self._state, add(key, moved), "advance")
-        return key
+        else:
+            with grad_mode(False):
+                key = alias(self._state).clone()
+                step = constant(np.array([0, 1 if is_symbolic(blocks) else blocks], np.int64))
+                step = mul(step, number(blocks, int64)) if is_symbolic(blocks) else step
+                copy_into(self._state, add(key, step), "advance")
+        return key if place == CPU else moved(key, place)
 
 
 default_generator = Generator()
@@ -234,20 +227,19 @@ def randperm(
 @declared(method=False, factory=True)
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Uniform numbers in the shape and dtype of a tensor."""
-    t = type_of(input)
-    return rand(t.shape, dtype=dtype or t.dtype, requires_grad=requires_grad, **_known(options, t))
+    return rand(type_of(input).shape, requires_grad=requires_grad, **_known(options, input, dtype))
 
 
 @declared(method=False, factory=True)
 def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Standard normal numbers in the shape and dtype of a tensor."""
-    t = type_of(input)
-    return randn(t.shape, dtype=dtype or t.dtype, requires_grad=requires_grad, **_known(options, t))
+    return randn(type_of(input).shape, requires_grad=requires_grad, **_known(options, input, dtype))
 
 
-def _known(options: dict[str, Any], like: TensorType) -> dict[str, Any]:
-    """The options of a draw in the likeness of a tensor, which is on that tensor's device if nothing else is said."""
-    return {"device": like.device, **{k: v for k, v in options.items() if k in ("device", "generator")}}
+def _known(options: dict[str, Any], like: Tensor, dtype: DType | None) -> dict[str, Any]:
+    """The options of a draw in the likeness of a tensor: what is not said is as there."""
+    given = {k: v for k, v in options.items() if k in ("device", "generator")}
+    return {"device": type_of(like).device, "dtype": dtype or type_of(like).dtype, **given}
 
 
 @declared(method=False, factory=True)
@@ -256,8 +248,7 @@ def randint_like(
 ) -> Tensor:
     """Integers in the shape and dtype of a tensor."""
     low, high = (0, low) if high is None else (low, high)
-    t = type_of(input)
-    return randint(low, high, t.shape, dtype=dtype or t.dtype, **_known(options, t))
+    return randint(low, high, type_of(input).shape, **_known(options, input, dtype))
 
 
 @declared(method=False, factory=True, out=True)
@@ -272,15 +263,14 @@ def normal(
     requires_grad: bool = False,
 ) -> Tensor:
     """Normal numbers with given means and standard deviations (tensors or numbers)."""
-    given = next((v for v in (mean, std) if isinstance(v, Tensor)), None)
-    shape = sizes_of((size,)) if given is None else None
-    if shape is None:
-        pair = [v for v in (mean, std) if isinstance(v, Tensor)]
-        shape = pair[0].shape if len(pair) == 1 else (pair[0] + pair[1]).shape
-    kind = dtype or (type_of(given).dtype if given is not None else default_dtype())
+    given = [v for v in (mean, std) if isinstance(v, Tensor)]
+    if given:
+        shape: tuple[int, ...] = (given[0] if len(given) == 1 else given[0] + given[1]).shape
+        kind, place = type_of(given[0]).dtype, type_of(given[0]).device
+    else:
+        shape, kind, place = sizes_of((size,)), default_dtype(), where_to(device)
     _require_spread(std)
-    place = where_to(device) if given is None else type_of(given).device
-    drawn = add(mul(_normal(shape, kind, generator, place), _data(std)), _data(mean))
+    drawn = add(mul(_normal(shape, dtype or kind, generator, place), _data(std)), _data(mean))
     return finish(_with_zero_slope(drawn, mean, std), requires_grad, device)
 
 
@@ -290,10 +280,7 @@ def _require_spread(std: Tensor | Real) -> None:
         if std < 0:
             raise UsageError(f"normal expects std >= 0.0, but found std {std}")
     elif not is_known(std) or (host_copy(std._array) < 0).any():
-        require(std, lambda s: ~(s < 0), _NEGATIVE_SPREAD, "0 and more", named="std")
-
-
-_NEGATIVE_SPREAD = "normal expects all elements of std >= 0.0"
+        require(std, lambda s: ~(s < 0), "normal expects all elements of std >= 0.0", "0 and more", named="std")
 
 
 def _data(parameter: Any) -> Any:
@@ -363,13 +350,11 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
         return
     weights = host_copy(input._array) if is_known(input) else None
     if weights is None or not (np.isfinite(weights) & (weights >= 0)).all():
-        require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
+        refusal = "probability tensor contains either `inf`, `nan` or element < 0"
+        require(input, lambda w: (w >= 0) & (w < math.inf), refusal, "0 and more, finite")
     if weights is None or (weights.astype(np.float64).sum(-1) == 0).any():
-        require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
-
-
-_NO_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"
-_NO_CHOICE = "invalid multinomial distribution (sum of probabilities <= 0)"
+        refusal = "invalid multinomial distribution (sum of probabilities <= 0)"
+        require(input, lambda w: (w > 0).any(-1), refusal, "rows with a weight above 0")
 
 
 def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:

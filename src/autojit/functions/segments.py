@@ -93,12 +93,12 @@ def _ends(
         )
     if lengths is not None and not unsafe:
         extent, valid = type_of(data).shape[along], "the size of data along the axis"
-        require(found[1], lambda n: n >= 0, _NEGATIVE_LENGTH, "0 and more", named="lengths", kind="argument")
+        refusal = "segment_reduce(): lengths contains negative value!"
+        require(found[1], lambda n: n >= 0, refusal, "0 and more", named="lengths", kind="argument")
         require(found[1].sum(-1), lambda n: n.eq(extent), _OTHER_SUM, valid, named="the sums of lengths")
     return found
 
 
-_NEGATIVE_LENGTH = "segment_reduce(): lengths contains negative value!"
 _OTHER_SUM = (
     "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
 )

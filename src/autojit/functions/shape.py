@@ -183,11 +183,6 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     return Size(broadcast(*given) if given else ())
 
 
-def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Sum the axes that broadcasting ``shape`` to the operand's shape would add or stretch."""
-    return sum_to(input, shape)
-
-
 @declared(function=False)
 def sum_to_size(input: Tensor, *size: Sizes) -> Tensor:
     """Sum to a shape that broadcasts to the operand's; sums of integers and bools are int64."""
@@ -197,7 +192,7 @@ def sum_to_size(input: Tensor, *size: Sizes) -> Tensor:
     if not fits:
         raise ShapeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
     is_sum = not wanted or wanted != shape
-    return broadcastable_sum(cast(input, int64) if is_sum and type_of(input).dtype.category < 2 else input, wanted)
+    return sum_to(cast(input, int64) if is_sum and type_of(input).dtype.category < 2 else input, wanted)
 
 
 @declared(function=False)

@@ -304,10 +304,8 @@ def _require_quantiles(q: Tensor | Real, points: Tensor) -> Tensor:
 
 def require_inside(points: Tensor) -> None:
     """RuntimeError for points outside [0, 1]."""
-    require(points, lambda q: (q >= 0) & (q <= 1), _OUTSIDE_RANGE, "0 to 1", named="q")
-
-
-_OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
+    refusal = "quantile() q values must be in the range [0, 1]"
+    require(points, lambda q: (q >= 0) & (q <= 1), refusal, "0 to 1", named="q")
 
 
 def neighbours(

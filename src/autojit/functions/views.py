@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from autojit.ops.views import ViewUpdate
 from autojit.tensor.state import grad_mode, outside_trace, set_layers, state
 from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap
-
-if TYPE_CHECKING:
-    pass
 
 Pieces = int | Sequence[int]
 """How long pieces are, or each of them."""
@@ -343,10 +340,8 @@ def tensor_split(
         return tuple(input[(*index, slice(start, stop))] for start, stop in pairwise(cuts))
     if isinstance(wanted, Tensor):
         wanted = wanted.tolist()
-    return tuple(
-        piece if piece is not input else view(input, type_of(input).shape)
-        for piece in ops.tensor_split(input, wanted, dim)
-    )
+    pieces = ops.tensor_split(input, wanted, dim)
+    return tuple(piece if piece is not input else view(input, type_of(input).shape) for piece in pieces)
 
 
 def _pieces(name: str, *given: Sections | None) -> Any:
@@ -393,9 +388,8 @@ def _split_along(input: Tensor, sections: Sections | None, name: str, least: int
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """A view for every position of an axis."""
     axis = normalize_axis(dim, type_of(input).ndim, "unbind")
-    rows = range(type_of(input).shape[0]) if axis == 0 else None
-    make = (lambda: tuple(input[k] for k in rows)) if rows is not None else lambda: ops.unbind(input, axis)
-    return several_views(input, make, (axis, True), "UnbindBackward0")
+    rows = (lambda: tuple(input[k] for k in range(type_of(input).shape[0]))) if axis == 0 else None
+    return several_views(input, rows or (lambda: ops.unbind(input, axis)), (axis, True), "UnbindBackward0")
 
 
 def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:

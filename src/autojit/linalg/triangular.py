@@ -104,15 +104,12 @@ def lu(A: Tensor, *, pivot: bool = True) -> Lu:
 def _packed(lower: Tensor, upper: Tensor) -> Tensor:
     *_, m, k = type_of(lower).shape
     n = type_of(upper).shape[-1]
-    below: Tensor = lower.tril(-1)
-    whole: Tensor
+    below = lower.tril(-1)
     if n > k:
-        whole = ops.concatenate([below + upper[..., :k], upper[..., k:]], -1)
-    elif m > k:
-        whole = ops.concatenate([below[..., :k, :] + upper, below[..., k:, :]], -2)
-    else:
-        whole = below + upper
-    return whole
+        return ops.concatenate([below + upper[..., :k], upper[..., k:]], -1)
+    if m > k:
+        return ops.concatenate([below[..., :k, :] + upper, below[..., k:, :]], -2)
+    return below + upper
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LuFactor:

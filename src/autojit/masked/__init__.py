@@ -163,11 +163,8 @@ def median(
     if not type_of(x).dtype.is_floating_point:
         raise ValueError(f"input must be of floating point dtype, got {x.dtype}")
     found = _kept(x, mask, math.nan).nanmedian(dim, keepdim).values
-    if mask is None:
-        poisoned = x.isnan().any(dim, keepdim)
-    else:
-        poisoned = (x.isnan() & mask).any(dim, keepdim)
-    return comparison.where(poisoned, math.nan, found)
+    is_nan = x.isnan() if mask is None else x.isnan() & mask
+    return comparison.where(is_nan.any(dim, keepdim), math.nan, found)
 
 
 def var(

@@ -35,9 +35,6 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return binomial_counts(n, p, generator).to(type_of(count).dtype)
 
 
-_NEGATIVE_RATE = "invalid Poisson rate, expected rate to be non-negative"
-
-
 @declared(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Counts of events that come at the rates of the elements.
@@ -54,6 +51,6 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     if type_of(input).dtype.kind != "float":
         raise UnsupportedError(f'"poisson_cpu" not implemented for {type_of(input).dtype}', {"input": input})
     if not is_known(input) or (rates < 0).any():
-        require(input, lambda r: ~(r < 0), _NEGATIVE_RATE, "0 and more")
+        require(input, lambda r: ~(r < 0), "invalid Poisson rate, expected rate to be non-negative", "0 and more")
     drawn = poisson_counts(input.detach(), generator)
     return drawn + input * 0 if input.requires_grad else drawn

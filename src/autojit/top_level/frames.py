@@ -5,7 +5,9 @@ Composites of views, products and ``fft``: differentiable to every order in the 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import reduce
+from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,16 +84,7 @@ def stft(
     if center and align_to_window is not None:
         raise UsageError("stft align_to_window should only be set when center = false")
     _require_real_answer(input, window, return_complex)
-    spec = type_of(input)
-    if spec.dtype.category < 2:
-        raise _asked(input, frames, "stft: expected a tensor of floating point or complex values")
-    if spec.ndim not in (1, 2):
-        raise _asked(input, frames, "stft: expected a 1D or 2D tensor")
-    x = input if spec.ndim == 2 else input.unsqueeze(0)
-    if center:
-        x = _padded(x, n_fft // 2, pad_mode)
-    elif align_to_window and frames.window < n_fft:
-        x = _padded(x, (n_fft - frames.window) // 2, "constant")
+    x = _signals(input, frames, (center, pad_mode, bool(align_to_window)))
     _require_sizes(x, frames, window)
     cut = x.unfold(1, n_fft, frames.hop)  # (b, frames, n_fft)
     weights = _weights(x, frames, window)
@@ -102,11 +95,21 @@ def stft(
         raise UsageError("Cannot have onesided output if window or input is complex", {"input": input})
     half = onesided is not False and not is_complex
     found: Tensor = (fft.rfft if half else fft.fft)(weighted, dim=-1, norm=norm).transpose(1, 2)
-    if spec.ndim == 1:
-        found = found.squeeze(0)
-    if return_complex is False:
-        return view_as_real(found.contiguous())
-    return found
+    found = found.squeeze(0) if type_of(input).ndim == 1 else found
+    return view_as_real(found.contiguous()) if return_complex is False else found
+
+
+def _signals(input: Tensor, frames: _Frames, how: tuple[bool, str, bool]) -> Tensor:
+    """Signals as rows, padded on both sides if frames are centred, or the first window is to begin with the signal."""
+    spec, (center, pad_mode, is_aligned) = type_of(input), how
+    if spec.dtype.category < 2:
+        raise _asked(input, frames, "stft: expected a tensor of floating point or complex values")
+    if spec.ndim not in (1, 2):
+        raise _asked(input, frames, "stft: expected a 1D or 2D tensor")
+    x = input if spec.ndim == 2 else input.unsqueeze(0)
+    width, mode = (frames.points // 2, pad_mode) if center else ((frames.points - frames.window) // 2, "constant")
+    is_padded = center or (is_aligned and frames.window < frames.points)
+    return pad(x.unsqueeze(0), (width, width), mode).squeeze(0) if is_padded else x
 
 
 def _require_real_answer(x: Tensor, window: Tensor | None, return_complex: bool | None) -> None:
@@ -129,10 +132,6 @@ def _require_real_answer(x: Tensor, window: Tensor | None, return_complex: bool 
             "stft with return_complex=False is deprecated: pass return_complex=True and use view_as_real on the result",
             UserWarning,
         )
-
-
-def _padded(x: Tensor, width: int, mode: str) -> Tensor:
-    return pad(x.unsqueeze(0), (width, width), mode).squeeze(0)
 
 
 def _require_sizes(x: Tensor, frames: _Frames, window: Tensor | None) -> None:
@@ -291,9 +290,7 @@ def _overlap(frames: Tensor, hop: int) -> Tensor:
         places = (arange(count)[:, None] * hop + arange(points)).reshape(-1)
         return index_add(zeros(batch, samples, dtype=type_of(frames).dtype), 1, places, frames.reshape(batch, -1))
     pieces = pad(frames, (0, parts * hop - points)).reshape(batch, count, parts, hop)
-    total: Any = None
-    for k in range(parts):  # the k-th pieces of all frames do not overlap
-        line = pad(pieces[:, :, k].reshape(batch, count * hop), (k * hop, (parts - 1 - k) * hop))
-        total = line if total is None else total + line
-    found: Tensor = total[:, :samples]
-    return found
+    lines = [  # the k-th pieces of all frames do not overlap
+        pad(pieces[:, :, k].reshape(batch, count * hop), (k * hop, (parts - 1 - k) * hop)) for k in range(parts)
+    ]
+    return reduce(add, lines)[:, :samples]
