@@ -82,18 +82,6 @@ class SymbolicSize(_Int):
             raise _undecided(self, "its digits are asked for")
         return asked.recorder.size_digits(self.expression)
 
-    def __int__(self) -> int:
-        return self._digits()
-
-    def __index__(self) -> int:
-        return self._digits()
-
-    def __float__(self) -> float:
-        return float(self._digits())
-
-    def __complex__(self) -> complex:
-        return complex(self._digits())
-
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self._digits(), dtype)
 
@@ -454,7 +442,7 @@ def _define_arithmetic(name: str, function: Callable[[Expression, Expression], E
 
 
 def _define_on_digits(name: str) -> None:
-    """A method of ints that has no meaning for a size which is open."""
+    """A method of ints that needs the digits: it has no meaning for a size which is open."""
     _define(name, lambda self, *values, **options: getattr(self._digits(), name)(*values, **options))
 
 
@@ -469,7 +457,8 @@ _define_arithmetic("sub", expressions.subtract)
 _define_arithmetic("mul", expressions.multiply)
 _define_arithmetic("floordiv", expressions.quotient)
 _define_arithmetic("mod", expressions.remainder)
-for _name in ("or", "ror", "xor", "rxor", "rlshift", "rrshift"):
+_define("__complex__", lambda self: complex(self._digits()))
+for _name in ("int", "index", "float", "or", "ror", "xor", "rxor", "rlshift", "rrshift"):
     _define_on_digits(f"__{_name}__")
 for _name in ("bit_length", "bit_count", "to_bytes", "as_integer_ratio"):
     _define_on_digits(_name)
