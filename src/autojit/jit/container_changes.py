@@ -17,10 +17,12 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, ItemsView, Iterator, KeysView, ValuesView
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
@@ -31,35 +33,34 @@ from autojit.jit.line_by_line import MixedChanges
 from autojit.jit.observed_functions import is_own_class, is_user_class
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.tables import FACTORY, by_expressions, digits, has_size, settle_digits, shown_key
+from autojit.jit.tables import FACTORY, Tables, by_expressions, digits, has_size, settle_digits, shown_key
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from autojit.jit.observer import Observer
     from autojit.jit.places import Method
 
+ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
+BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
+BASES: tuple[type, ...] = (
+    dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
+    type({}.keys()), type({}.values()), type({}.items()),
+)  # fmt: skip
 WHOLE = object()  # the key of "everything in it"
 LENGTH = object()
 _KEYS = object()
 
 
-class ContainerChanges:
+class ContainerChanges(Tables):
     """The part of ``Contents`` that knows changes."""
 
-    observer: Observer
     arrays: ArrayWrites
-    _whole: set[int]
 
     if TYPE_CHECKING:
 
-        def is_one(self, value: object) -> bool: ...
-        def whole(self, value: object, deep: bool = True, depth: int = 0) -> None: ...
         def length(self, container: object, is_truth: bool = False) -> None: ...
-        def _own_keys(self, value: object) -> frozenset[Any]: ...
-        def _check_size(self, value: Collection[Any]) -> None: ...
 
     def __init__(self) -> None:
         self.refilled: set[int] = set()  # ids of containers that the step changes by code that cannot be observed
@@ -67,6 +68,30 @@ class ContainerChanges:
         self._longer: dict[int, int | None] = {}  # than before the step, by id; None: that depends on what was in it
         self._orders: dict[int, tuple[Any, list[Any]]] = {}  # by id: dictionary, and its keys before one was deleted
         self._is_settled = False
+
+    def is_one(self, value: object) -> bool:
+        """Whether an object is a container from outside."""
+        if id(value) not in self.observer.outside or not is_a(value, BASES):
+            return False
+        return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
+
+    def _own_keys(self, value: object) -> frozenset[Any]:
+        """Keys of a container that are the step's: its arguments, or what it has written."""
+        places = (*self.observer.rebound, *self.observer.written)
+        return frozenset(key for holder, key in places if holder == id(value))
+
+    def _check_size(self, value: Collection[Any]) -> None:
+        if is_a(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
+            raise self._refusal(value, f"has {value.nbytes} bytes")
+        if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:
+            raise self._refusal(value, f"has {len(value)} items")
+
+    def _refusal(self, value: object, why: str) -> TraceError:
+        return TraceError(
+            "jit: the step reads all of a container that is too large to be compared before every call",
+            {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},
+            "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
+        )
 
     # -- operations that are repeated
 
@@ -154,7 +179,8 @@ class ContainerChanges:
     def changing_item(self, container: Any, function: Callable[..., Any], key: object, *value: object) -> None:
         """Assign to an item or a part of a list or deque, or delete it."""
         key = digits(key)
-        if is_a(container, list) and function is operator.setitem and is_a(key, int) and not self._is_moved(container):
+        is_unmoved = is_a(container, list) and id(container) not in self._before
+        if is_unmoved and function is operator.setitem and is_a(key, int):
             self._assign_in_place(container, operator.index(key), *value)
             return
         if not is_a(key, slice):
@@ -164,10 +190,6 @@ class ContainerChanges:
         if is_a(key, slice):
             value = tuple(map(_drawn_from, value))
         self.repeat(getattr(container, f"__{function.__name__}__"), key, *value)
-
-    def _is_moved(self, items: object) -> bool:
-        """Whether the step has changed a list in other ways than item by item."""
-        return id(items) in self._before
 
     def _assign_in_place(self, items: list[Any], place: int, value: object) -> None:
         if -len(items) <= place < 0:
@@ -210,7 +232,8 @@ class ContainerChanges:
             self.changing_item(container, operator.setitem, key, value)
         elif is_a(container, ARRAYS) and not is_user_class(kind):
             self.observer.used_as_key(key)
-            is_mixed = not self.arrays.is_written(container) and self._is_changed(container)
+            known = None if self.arrays.is_written(container) else self._before.get(id(container))
+            is_mixed = known is not None and not same(snapshot(container, frozenset()), known[1])
             if is_mixed or self.arrays.shows(value, container):
                 self._give_up(container)
             self.keep(container)
@@ -256,10 +279,6 @@ class ContainerChanges:
         held = {key: known.get(key, dict.get(container, key, MISSING)) for key in keys}
         held = {key: value for key, value in held.items() if value is not MISSING}
         return tuple(held), tuple(held.values())
-
-    def _is_changed(self, container: Collection[Any]) -> bool:
-        known = self._before.get(id(container))
-        return known is not None and not same(snapshot(container, frozenset()), known[1])
 
     def changes(self) -> dict[int, tuple[str, Any, Any]]:
         """The containers that code may have changed, by id: name, what they held and what they hold now."""

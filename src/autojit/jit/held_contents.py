@@ -46,14 +46,14 @@ def restore(container: Collection[Any], before: Any, keys: frozenset[Any]) -> No
         kept.update(
             {key: dict.get(container, key) for key in keys if dict.__contains__(container, key) and key in kept}
         )
-        _fill(container, kept)
+        fill(container, kept)
     elif is_a(container, list):
         items = list(before)
         for key in [k for k in keys if k < min(len(items), len(container))]:
             items[key] = list.__getitem__(container, key)
-        _fill(container, items)
+        fill(container, items)
     elif is_a(container, deque | set):
-        _fill(container, before)
+        fill(container, before)
     elif is_a(container, np.ndarray) and container.flags.writeable:
         container[...] = before
     elif is_a(container, bytearray):
@@ -74,15 +74,15 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
     if is_a(container, np.ndarray):
         container[...] = items
     else:
-        _fill(container, items)
+        fill(container, items)
 
 
 def put(table: dict[Any, Any], key: object, value: object) -> None:
-    """Assign to a key by Python's own method, as ``_fill``."""
+    """Assign to a key by Python's own method, as ``fill``."""
     (OrderedDict if is_a(table, OrderedDict) else dict).__setitem__(table, key, value)
 
 
-def _fill(container: object, items: object) -> None:
+def fill(container: object, items: object) -> None:
     """By Python's own methods: a user's class may have others, which nobody has called."""
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
     kind.clear(container)

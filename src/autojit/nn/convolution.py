@@ -10,9 +10,9 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn import init
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.functional.convolution import extents
 from autojit.nn.functional.windows import Extents
-from autojit.nn.layer import Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
@@ -21,7 +21,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class _Convolution(Layer):
+class _Convolution(DeclaredLayer):
     """What all six layers share. Weights start uniform in +-1/sqrt(inputs of an output)."""
 
     _is_transposed: ClassVar[bool] = False

@@ -9,7 +9,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -27,7 +27,7 @@ class Identity(Module):
         return input
 
 
-class Linear(Layer, shows="in_features out_features bias"):
+class Linear(DeclaredLayer, shows="in_features out_features bias"):
     """x W^T + b with W uniform in +-1/sqrt(in_features). Shapes: ``f[..., in] -> f[..., out]``.
 
     Example:
@@ -64,7 +64,7 @@ class NonDynamicallyQuantizableLinear(Linear):
     """``Linear`` under the name that torch's attention shows for its last layer."""
 
 
-class Bilinear(Layer, shows="in1_features in2_features out_features bias"):
+class Bilinear(DeclaredLayer, shows="in1_features in2_features out_features bias"):
     """x1 W x2 + b. Shapes: ``f[..., in1], f[..., in2] -> f[..., out]``."""
 
     weight: Parameter
@@ -100,7 +100,7 @@ class Bilinear(Layer, shows="in1_features in2_features out_features bias"):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
 
-class _Table(Layer):
+class _Table(DeclaredLayer):
     """Rows that are looked up by index."""
 
     weight: Parameter

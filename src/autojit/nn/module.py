@@ -176,19 +176,24 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
 
     def _replaces_member(self, name: str, value: Any) -> bool:
         """Assign None (or a tensor, for a buffer) to an existing member; False when ``name`` is not a member."""
-        for kind, (what, expected) in _EXPECTED.items():
-            members = self.__dict__.get(kind, ())
-            if name not in members:
-                continue
-            if value is not None and not (kind == "_buffers" and isinstance(value, Tensor)):
-                raise TypeError(f"cannot assign '{_type_name(value)}' as {what} '{name}' ({expected} expected)")
-            if kind == "_parameters":
-                self.register_parameter(name, None)
-            else:
-                members[name] = value
-            bump_guard_epoch()
-            return True
-        return False
+        state = self.__dict__
+        if name in state.get("_parameters", ()):
+            kind = "_parameters"
+        elif name in state.get("_modules", ()):
+            kind = "_modules"
+        elif name in state.get("_buffers", ()):
+            kind = "_buffers"
+        else:
+            return False
+        if value is not None and not (kind == "_buffers" and isinstance(value, Tensor)):
+            what, expected = _EXPECTED[kind]
+            raise TypeError(f"cannot assign '{_type_name(value)}' as {what} '{name}' ({expected} expected)")
+        if kind == "_parameters":
+            self.register_parameter(name, None)
+        else:
+            state[kind][name] = value
+        bump_guard_epoch()
+        return True
 
     def __delattr__(self, name: str) -> None:
         bump_guard_epoch()

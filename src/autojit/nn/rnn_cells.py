@@ -14,7 +14,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
@@ -47,7 +47,7 @@ def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | No
     return n + z * (h - n)
 
 
-class Recurrent(Layer):
+class Recurrent(DeclaredLayer):
     """What layers and cells share: how their parameters are drawn."""
 
     hidden_size: int

@@ -7,6 +7,7 @@ derivative, so that the whole matrix of logits never exists.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -56,9 +57,9 @@ def grouped_mm(
     if offs is None:
         found = aj.bmm(mat_a, mat_b)
     elif mat_a.ndim == 2 and mat_b.ndim == 3:
-        found = _sum_or_cat(mat_a, mat_b, offs, 0)
+        found = _sum_or_cat(mat_a, mat_b, offs)
     elif mat_a.ndim == 3:
-        found = _sum_or_cat(mat_b.t(), mat_a.transpose(1, 2), offs, 0).t()
+        found = _sum_or_cat(mat_b.t(), mat_a.transpose(1, 2), offs).t()
     else:
         found = aj.stack([a @ mat_b for a in _groups(mat_a, offs, 1)])
     if bias is not None:
@@ -85,11 +86,6 @@ def _check_groups(a: Tensor, b: Tensor, offs: Tensor | None) -> None:
         raise ShapeError(f"grouped_mm: operands have different numbers of groups: {sorted(counts)}", facts)
 
 
-def _bounds(offs: Tensor) -> list[tuple[int, int]]:
-    ends = [int(end) for end in offs.tolist()]
-    return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
 def _groups(x: Tensor, offs: Tensor, axis: int) -> list[Tensor]:
     """``x`` once per group with zeros outside the group along ``axis``: shapes do not depend on ``offs``."""
     line = aj.arange(x.shape[axis], device=x.device)
@@ -103,17 +99,17 @@ def _groups(x: Tensor, offs: Tensor, axis: int) -> list[Tensor]:
     return found
 
 
-def _sum_or_cat(rows: Tensor, matrices: Tensor, offs: Tensor, axis: int) -> Tensor:
+def _sum_or_cat(rows: Tensor, matrices: Tensor, offs: Tensor) -> Tensor:
     """Each row times the matrix of its group. Where the group ends are not known yet, a sum over masked products."""
     if is_tracing():
-        terms = [part @ matrices[k] for k, part in enumerate(_groups(rows, offs, axis))]
+        terms = [part @ matrices[k] for k, part in enumerate(_groups(rows, offs, 0))]
         total = terms[0]
         for term in terms[1:]:
             total = total + term
         return total
-    bounds = _bounds(offs)
-    parts = [rows[start:stop] @ matrices[k] for k, (start, stop) in enumerate(bounds)]
-    missing = rows.shape[0] - bounds[-1][1]
+    ends = [int(end) for end in offs.tolist()]
+    parts = [rows[start:stop] @ matrices[k] for k, (start, stop) in enumerate(pairwise([0, *ends]))]
+    missing = rows.shape[0] - ends[-1]
     if missing:
         parts.append(rows.new_zeros((missing, matrices.shape[2])))
     return aj.cat(parts)

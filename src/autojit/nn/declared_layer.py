@@ -11,7 +11,7 @@ from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 
 
-class Layer(Module):
+class DeclaredLayer(Module):
     """A module that says in its class statement what distinguishes it: ``class LPPool2d(_LPPool, ndim=2)``.
 
     Args:
@@ -56,7 +56,7 @@ class Layer(Module):
             self.register_parameter(name, made)
 
 
-class AffineLayer(Layer):
+class AffineLayer(DeclaredLayer):
     """A layer that may scale and shift what it computes."""
 
     weight: Parameter | None
