@@ -14,10 +14,10 @@ from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
 from autojit.dispatch.dispatch import attach_views
-from autojit.dispatch.inplace import rebase
 from autojit.history.recording import meta_of, wants_grad
 from autojit.history.saved import connected
 from autojit.history.view_rules import forbidden_view
+from autojit.history.writes import rebase
 from autojit.tensor import Tensor
 from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS, NORMAL
 from autojit.tensor.tensor import alias, storage_of, type_of

@@ -24,35 +24,22 @@ _KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "float8": 2, "complex
 class DType:
     """One element type: torch's name, a short name for IR text, the NumPy dtype and its size."""
 
-    __slots__ = ("category", "kind", "name", "numpy", "short", "size_bytes")
+    __slots__ = (
+        "category", "is_complex", "is_differentiable", "is_floating_point", "is_signed", "itemsize", "kind", "name",
+        "numpy", "short", "size_bytes",
+    )  # fmt: skip
 
     def __init__(self, name: str, short: str, numpy: DTypeLike, kind: str) -> None:
         self.name = name
         self.short = short
         self.numpy: np.dtype = np.dtype(numpy)
         self.kind = kind
-        self.size_bytes = int(self.numpy.itemsize)
+        self.size_bytes = self.itemsize = int(self.numpy.itemsize)
         self.category = _KIND_ORDER[kind]
-
-    @property
-    def is_floating_point(self) -> bool:
-        return self.kind in ("float", "float8")
-
-    @property
-    def is_complex(self) -> bool:
-        return self.kind == "complex"
-
-    @property
-    def is_signed(self) -> bool:
-        return self.kind in ("int", "float", "float8", "complex")
-
-    @property
-    def is_differentiable(self) -> bool:
-        return self.category >= 2
-
-    @property
-    def itemsize(self) -> int:
-        return self.size_bytes
+        self.is_floating_point = kind in ("float", "float8")
+        self.is_complex = kind == "complex"
+        self.is_signed = kind in ("int", "float", "float8", "complex")
+        self.is_differentiable = self.category >= 2
 
     def to_real(self) -> DType:
         """The dtype of the real part."""

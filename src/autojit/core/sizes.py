@@ -65,13 +65,8 @@ class SymbolicSize(_Int):
 
     # -- leaving the realm of sizes
 
-    def _as_number(self, other: object, function: Callable[[Any, Any], Any]) -> Any:
-        """``function`` of the size as a number that changes from call to call, with a number that is not a size."""
-        if not isinstance(other, _NUMBERS):
-            return NotImplemented
-        return function(self._number(), other)
-
     def _number(self) -> Any:
+        """A number that changes from call to call, for arithmetic with one that is not a size."""
         if asked.recorder is None:
             raise _undecided(self, "its value is asked for")
         return asked.recorder.size_number(self)
@@ -81,18 +76,6 @@ class SymbolicSize(_Int):
         if asked.recorder is None:
             raise _undecided(self, "its digits are asked for")
         return asked.recorder.size_digits(self.expression)
-
-    def __int__(self) -> int:
-        return self._digits()
-
-    def __index__(self) -> int:
-        return self._digits()
-
-    def __float__(self) -> float:
-        return float(self._digits())
-
-    def __complex__(self) -> complex:
-        return complex(self._digits())
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self._digits(), dtype)
@@ -393,9 +376,6 @@ def _difference(a: int, b: int) -> Expression:
     return expressions.subtract(expression_of(a), expression_of(b))
 
 
-_DIVISIONS = (operator.floordiv, operator.mod)
-
-
 def _combined(
     a: object, b: object, operation: Callable[[Any, Any], Any], function: Callable[[Expression, Expression], Expression]
 ) -> Any:
@@ -405,7 +385,12 @@ def _combined(
             return NotImplemented
         return operation(a if left is None else left._number(), b if right is None else right._number())
     hints = hint_of(left), hint_of(right)
-    if hints[1] == 0 and operation in _DIVISIONS and asked.recorder is None and type(right) is SymbolicSize:
+    if (
+        hints[1] == 0
+        and operation in (operator.floordiv, operator.mod)
+        and asked.recorder is None
+        and type(right) is SymbolicSize
+    ):
         hints = 0, 1  # outside a capture a hint means nothing, so it may be what the size never is
     return size(operation(*hints), function(expression_of(left), expression_of(right)))
 
@@ -442,7 +427,9 @@ def _define_comparison(name: str, of_sizes: Callable[[int, int], bool]) -> None:
 
     def compare(self: SymbolicSize, other: object) -> object:
         whole = _whole(other)
-        return self._as_number(other, operation) if whole is None else of_sizes(self, whole)
+        if whole is not None:
+            return of_sizes(self, whole)
+        return operation(self._number(), other) if isinstance(other, _NUMBERS) else NotImplemented
 
     _define(f"__{name}__", compare)
 
@@ -454,7 +441,7 @@ def _define_arithmetic(name: str, function: Callable[[Expression, Expression], E
 
 
 def _define_on_digits(name: str) -> None:
-    """A method of ints that has no meaning for a size which is open."""
+    """A method of ints that needs the digits: it has no meaning for a size which is open."""
     _define(name, lambda self, *values, **options: getattr(self._digits(), name)(*values, **options))
 
 
@@ -469,7 +456,8 @@ _define_arithmetic("sub", expressions.subtract)
 _define_arithmetic("mul", expressions.multiply)
 _define_arithmetic("floordiv", expressions.quotient)
 _define_arithmetic("mod", expressions.remainder)
-for _name in ("or", "ror", "xor", "rxor", "rlshift", "rrshift"):
+_define("__complex__", lambda self: complex(self._digits()))
+for _name in ("int", "index", "float", "or", "ror", "xor", "rxor", "rlshift", "rrshift"):
     _define_on_digits(f"__{_name}__")
 for _name in ("bit_length", "bit_count", "to_bytes", "as_integer_ratio"):
     _define_on_digits(_name)

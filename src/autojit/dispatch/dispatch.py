@@ -25,8 +25,6 @@ from autojit.history.recording import (
     record_pair,
     record_several,
     record_single,
-    refresh_view,
-    symbolic_node,
     wants_any,
 )
 from autojit.history.saved import NUMBERS
@@ -491,4 +489,4 @@ METHODS: dict[str, Any] = {
     "_apply": staticmethod(apply),
 }
 
-__all__ = ["METHODS", "apply", "literal_of", "number", "refresh_view", "root_value", "symbolic_node", "value_of"]
+__all__ = ["METHODS", "apply", "literal_of", "number", "root_value", "value_of"]

@@ -8,7 +8,7 @@ the tensor takes the new history. A write through a view gives the view's base t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from autojit.core.device_array import Array, DeviceArray, layout_in_memory, on_l
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.core.tracebacks import trim
-from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import root_value, value_of
 from autojit.dispatch.promotion import cast, converted
 from autojit.history.op_node import OpNode
@@ -27,16 +26,15 @@ from autojit.history.recording import (
     require_unchanged,
     shows_grad,
     symbolic_node,
-    take_view_node,
     wants_grad,
 )
 from autojit.history.view_history import Copied, ViewChain
 from autojit.history.view_rules import forbidden_view, inference_written, leaf_written, view_of_leaf_written
-from autojit.ir.op import Op
+from autojit.history.writes import rebase
 from autojit.ir.result_types import devices_differ
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.memory_orders import outermost_first
-from autojit.tensor.node import Edge, Node, sequence_mark
+from autojit.tensor.node import Node, sequence_mark
 from autojit.tensor.state import carry, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
 from autojit.tensor.tensor import (
@@ -359,60 +357,6 @@ def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:
     if root is None and trace is not None and storage.value is not None:
         root = trace.order_of(storage.value)
     return any(op.name == "broadcast_to" for op in chain) or (root is not None and 0 in root.strides)
-
-
-def rebase(x: Tensor, new: Tensor) -> None:
-    """Give ``x`` (and its base) the history of ``new``."""
-    view = x._view
-    base = view.base if view is not None else None
-    if base is None:
-        take_history(x, new)
-        return
-    piece = edge_of(new)
-    if piece is None and not wants_grad(base):
-        return
-    become_result(base, _base_change(x, relative_chain(x), piece, type_of(x)))
-    wants_grad(x)  # makes the view's own history again
-
-
-def _base_change(x: Tensor, chain: tuple[Op, ...], piece: Edge | None, shown: TensorType) -> OpNode:
-    assert x._view is not None and x._view.base is not None
-    base = x._view.base
-    return symbolic_node(ViewUpdate(chain), [edge_of(base), piece], [type_of(base), shown])
-
-
-class Change(NamedTuple):
-    """What ``rebase`` is going to do to a view and its base, for those who need the histories before."""
-
-    node: OpNode  # of the base
-    view_node: OpNode
-
-    @classmethod
-    def of(cls, x: Tensor, new: Tensor, form: tuple[Op, ...] = ()) -> Change:
-        """``x``, which also becomes the views ``form`` of itself, is going to have the history of ``new``."""
-        assert x._view is not None and x._view.base is not None
-        chain = (*relative_chain(x), *form)
-        node = _base_change(x, chain, edge_of(new), type_of(new))
-        shown = type_of(x._view.base)
-        return cls(node, symbolic_node(ViewChain(chain), [(node, 0)], [shown], "AsStridedBackward0"))
-
-    def take(self, x: Tensor) -> None:
-        """Now they have them."""
-        assert x._view is not None and x._view.base is not None
-        become_result(x._view.base, self.node)
-        take_view_node(x, self.view_node)
-
-
-def take_history(x: Tensor, new: Tensor) -> None:
-    """Give ``x`` alone the history of ``new``."""
-    edge = edge_of(new)
-    if edge is None:
-        if not x._requires_grad:
-            return
-        node = symbolic_node(ViewUpdate(()), [edge_of(x), None], [type_of(x), type_of(new)], "FillBackward0")
-        edge = (node, 0)
-    if edge[0] is not x._grad_fn:
-        become_result(x, *edge)
 
 
 def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alpha: float = 1) -> bool:

@@ -43,6 +43,11 @@ class SafetensorsError(LoadError, ValueError):
     """A file that is not a valid safetensors file, or values that cannot become one."""
 
 
+def _refuse(is_wrong: bool, what: str) -> None:
+    if is_wrong:
+        raise SafetensorsError(f"safetensors: {what}")
+
+
 class Entry(NamedTuple):
     """One tensor of a header: where its bytes are in the data."""
 
@@ -109,8 +114,7 @@ def write(tensors: Mapping[str, Tensor], file: BinaryIO, metadata: Mapping[str, 
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     text += b" " * (-len(text) % 8)
-    if len(text) > MAX_HEADER_BYTES:
-        raise SafetensorsError(f"safetensors: the header has {len(text)} bytes, more than {MAX_HEADER_BYTES}")
+    _refuse(len(text) > MAX_HEADER_BYTES, f"the header has {len(text)} bytes, more than {MAX_HEADER_BYTES}")
     file.write(len(text).to_bytes(8, "little"))
     file.write(text)
     for name in order:
@@ -118,8 +122,7 @@ def write(tensors: Mapping[str, Tensor], file: BinaryIO, metadata: Mapping[str, 
 
 
 def _array_of(name: object, tensor: object) -> tuple[str, NDArray[Any]]:
-    if not isinstance(name, str) or name == _METADATA:
-        raise SafetensorsError(f"safetensors: a tensor cannot be called {name!r}")
+    _refuse(not isinstance(name, str) or name == _METADATA, f"a tensor cannot be called {name!r}")
     if not isinstance(tensor, Tensor):
         raise SafetensorsError(f"safetensors: {name!r} is no tensor but {type(tensor).__name__}")
     array = np.asarray(tensor.detach().numpy(), order="C")
@@ -172,11 +175,9 @@ def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[d
 
     ``mapped`` is the path of the file if its tensors are to be mapped (copy-on-write) instead of read.
     """
-    if size_bytes < 8:
-        raise SafetensorsError(f"safetensors: the file has {size_bytes} bytes, too few for a header size")
+    _refuse(size_bytes < 8, f"the file has {size_bytes} bytes, too few for a header size")
     header_size = int.from_bytes(_read_exactly(file, 8), "little")
-    if header_size > MAX_HEADER_BYTES:
-        raise SafetensorsError(f"safetensors: the header claims {header_size} bytes, more than {MAX_HEADER_BYTES}")
+    _refuse(header_size > MAX_HEADER_BYTES, f"the header claims {header_size} bytes, more than {MAX_HEADER_BYTES}")
     if header_size > size_bytes - 8:
         raise SafetensorsError(
             f"safetensors: the header claims {header_size} bytes, the file has {size_bytes - 8} left"
@@ -200,15 +201,13 @@ def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[d
 
 def _read_exactly(file: BinaryIO, count: int) -> bytes:
     found = file.read(count)
-    if len(found) != count:
-        raise SafetensorsError(f"safetensors: the file ended early ({len(found)} of {count} bytes)")
+    _refuse(len(found) != count, f"the file ended early ({len(found)} of {count} bytes)")
     return found
 
 
 def _read_into(file: BinaryIO, target: memoryview) -> None:
     done = filled(file, target)
-    if done < len(target):
-        raise SafetensorsError(f"safetensors: the file ended early ({done} of {len(target)} bytes of a tensor)")
+    _refuse(done < len(target), f"the file ended early ({done} of {len(target)} bytes of a tensor)")
 
 
 def filled(file: Any, target: Any) -> int:
@@ -230,8 +229,7 @@ def filled(file: Any, target: Any) -> int:
 def parse_header(text: bytes, data_bytes: int) -> tuple[list[Entry], dict[str, str]]:
     """Entries in the order of their bytes, and the metadata; checks that they tile ``data_bytes`` exactly."""
     header = parse_json(text, "header")
-    if not isinstance(header, dict):
-        raise SafetensorsError("safetensors: the header is no JSON object")
+    _refuse(not isinstance(header, dict), "the header is no JSON object")
     metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise SafetensorsError("safetensors: __metadata__ must map strings to strings")
@@ -242,8 +240,7 @@ def parse_header(text: bytes, data_bytes: int) -> tuple[list[Entry], dict[str, s
             what = "overlaps the one before" if entry.begin < position else "leaves a gap before it"
             raise SafetensorsError(f"safetensors: tensor {entry.name!r} at bytes {entry.begin}:{entry.end} {what}")
         position = entry.end
-    if position != data_bytes:
-        raise SafetensorsError(f"safetensors: tensors cover {position} bytes, the file holds {data_bytes}")
+    _refuse(position != data_bytes, f"tensors cover {position} bytes, the file holds {data_bytes}")
     return entries, metadata
 
 
@@ -261,8 +258,7 @@ def parse_json(text: bytes, what: str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        raise SafetensorsError("safetensors: a key occurs twice in the header")
+    _refuse(len(found) != len(pairs), "a key occurs twice in the header")
     return found
 
 
@@ -280,10 +276,8 @@ def _entry(name: str, fields: Any) -> Entry:
         raise SafetensorsError(f"safetensors: tensor {name!r} has the unknown dtype {code!r}")
     shape = _sizes(name, "shape", fields["shape"])
     offsets = _sizes(name, "data_offsets", fields["data_offsets"])
-    if len(shape) > 64:
-        raise SafetensorsError(f"safetensors: tensor {name!r} has {len(shape)} axes, more than 64")
-    if len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise SafetensorsError(f"safetensors: tensor {name!r} has the offsets {list(offsets)}")
+    _refuse(len(shape) > 64, f"tensor {name!r} has {len(shape)} axes, more than 64")
+    _refuse(len(offsets) != 2 or offsets[0] > offsets[1], f"tensor {name!r} has the offsets {list(offsets)}")
     if prod(max(extent, 1) for extent in shape) >= _LIMIT:
         raise SafetensorsError(f"safetensors: tensor {name!r} has the impossible shape {list(shape)}")
     wanted = dtype.size_bytes * prod(shape)
@@ -296,8 +290,7 @@ def _entry(name: str, fields: Any) -> Entry:
 
 
 def _sizes(name: str, what: str, values: Any) -> tuple[int, ...]:
-    if not isinstance(values, list):
-        raise SafetensorsError(f"safetensors: {what} of tensor {name!r} is no list")
+    _refuse(not isinstance(values, list), f"{what} of tensor {name!r} is no list")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LIMIT:
             raise SafetensorsError(f"safetensors: {what} of tensor {name!r} holds {value!r}")

@@ -21,7 +21,7 @@ from autojit.tensor.storage import SameMemory
 from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
-    from autojit.dispatch.inplace import Change
+    from autojit.history.writes import Change
     from autojit.jit.effects import Histories
     from autojit.jit.step import Capture
 

@@ -21,10 +21,10 @@ from autojit.core.late_interrupts import late_interrupts
 from autojit.core.records import record
 from autojit.core.source import here
 from autojit.dispatch.dispatch import value_of
-from autojit.dispatch.inplace import Change, take_history
 from autojit.functions.methods import take_form
 from autojit.history.recording import edge_of, wants_grad
 from autojit.history.saved import connected
+from autojit.history.writes import Change, take_history
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Ndarray, Op

@@ -21,10 +21,11 @@ from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
 from autojit.dispatch.dispatch import mark_inference
-from autojit.dispatch.inplace import check_writable, rebase
+from autojit.dispatch.inplace import check_writable
 from autojit.functions.memory import storage_offset
 from autojit.history.recording import take_view_node, wants_grad
 from autojit.history.saved import accumulator_of
+from autojit.history.writes import rebase
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.ir.op import Ndarray

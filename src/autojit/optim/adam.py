@@ -19,7 +19,7 @@ from autojit.optim.arithmetic import (
     with_decay,
     zeros_like,
 )  # fmt: skip
-from autojit.optim.given import check, check_common, options
+from autojit.optim.given import check, check_common, options, refuse
 from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
@@ -46,15 +46,12 @@ def _decayed(p: Tensor, grad: Tensor, group: ParamGroup, decoupled: bool) -> Ten
 
 def _check_tensors(lr: Any, betas: Any, refused: bool) -> None:
     """torch's rules about hyper-parameters that are tensors; ``refused``: where there may be none."""
-    if len({isinstance(beta, Tensor) for beta in betas}) > 1:
-        raise ValueError("betas must be either both floats or both Tensors")
+    refuse(len({isinstance(beta, Tensor) for beta in betas}) > 1, "betas must be either both floats or both Tensors")
     for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
         if not isinstance(value, Tensor):
             continue
-        if refused:
-            raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
-        if value.numel() != 1:
-            raise ValueError(f"Tensor {name} must be 1-element")
+        refuse(refused, f"{name} as a Tensor is not supported for capturable=False and foreach=True")
+        refuse(value.numel() != 1, f"Tensor {name} must be 1-element")
 
 
 class Adam(Optimizer):

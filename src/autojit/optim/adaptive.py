@@ -21,7 +21,7 @@ from autojit.optim.arithmetic import (
     with_decay,
     zeros_like,
 )  # fmt: skip
-from autojit.optim.given import check, check_common, options
+from autojit.optim.given import check, check_common, options, refuse
 from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
@@ -178,8 +178,7 @@ class Rprop(Optimizer):
     ) -> None:
         defaults = options("lr etas step_sizes foreach differentiable capturable maximize", locals())
         check_common(defaults)
-        if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        refuse(not 0.0 < etas[0] < 1.0 < etas[1], f"Invalid eta values: {etas[0]}, {etas[1]}")
         super().__init__(params, defaults)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.errors import UsageError
 from autojit.optim.arithmetic import advance, axpy_, has, lasting, lerp_, step_counter, zeros_like
-from autojit.optim.given import options
+from autojit.optim.given import options, refuse
 from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
@@ -17,8 +17,7 @@ from autojit.tensor.state import is_tracing
 
 def _require_rate(lr: Any) -> None:
     if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        refuse(lr.numel() != 1, "Tensor lr must be 1-element")
     elif not lr >= 0.0:
         raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
 
@@ -77,15 +76,11 @@ class Adafactor(Optimizer):
         maximize: bool = False,
     ) -> None:
         _require_rate(lr)
-        for holds, what in (
-            (beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}"),
-            (eps[0] is None or eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}"),
-            (eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}"),
-            (d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}"),
-            (weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}"),
-        ):
-            if not holds:
-                raise ValueError(what)
+        refuse(not beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        refuse(eps[0] is not None and not eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
+        refuse(not eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
+        refuse(not d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}")
+        refuse(not weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}")
         defaults = options("lr beta2_decay eps d weight_decay foreach maximize", locals())
         super().__init__(params, defaults)
 
@@ -160,10 +155,8 @@ class Muon(Optimizer):
         adjust_lr_fn: str | None = None,
     ) -> None:
         _require_rate(lr)
-        if not momentum >= 0.0:
-            raise ValueError(f"momentum should be >= 0 but is: {momentum}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
+        refuse(not momentum >= 0.0, f"momentum should be >= 0 but is: {momentum}")
+        refuse(not weight_decay >= 0.0, f"weight decay should be >= 0 but is: {weight_decay}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
         defaults = options("lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn", locals())
@@ -185,10 +178,8 @@ class Muon(Optimizer):
         buffer = lerp_(state["momentum_buffer"], grad, 1 - momentum)
         direction = grad + (buffer - grad) * momentum if group["nesterov"] else buffer
         steps, coefficients = group["ns_steps"], group["ns_coefficients"]
-        if steps >= 100:
-            raise ValueError("Number of steps must be less than 100 for computational efficiency")
-        if len(coefficients) != 3:
-            raise ValueError("Coefficients must be a tuple of exactly 3 values")
+        refuse(steps >= 100, "Number of steps must be less than 100 for computational efficiency")
+        refuse(len(coefficients) != 3, "Coefficients must be a tuple of exactly 3 values")
         update = _orthogonalized(direction, coefficients, steps, group["eps"])
         p.mul_(1 - lr * hyper(group, "weight_decay"))
         axpy_(p, update.to(p.dtype), -lr * _ratio(group["adjust_lr_fn"], *p.shape))

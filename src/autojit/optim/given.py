@@ -17,18 +17,22 @@ def options(names: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in names.split()}
 
 
+def refuse(is_wrong: bool, what: str) -> None:
+    """ValueError ``what`` if something is wrong."""
+    if is_wrong:
+        raise ValueError(what)
+
+
 def check(condition: bool, what: str, value: object) -> None:
     """ValueError ``Invalid {what}: {value}`` unless the condition holds."""
-    if not condition:
-        raise ValueError(f"Invalid {what}: {value}")
+    refuse(not condition, f"Invalid {what}: {value}")
 
 
 def check_common(defaults: dict[str, Any], *names: str) -> None:
     """The checks all algorithms share: learning rate, eps, weight decay, betas."""
     lr = defaults["lr"]
     if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        refuse(lr.numel() != 1, "Tensor lr must be 1-element")
     else:
         check(lr >= 0.0, "learning rate", lr)
     labels = {"eps": "epsilon value", "weight_decay": "weight_decay value"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
-from autojit.optim.given import options
+from autojit.optim.given import options, refuse
 from autojit.optim.line_search import strong_wolfe
 from autojit.optim.optimizer import Closure, Optimizer, Params
 from autojit.tensor import Tensor
@@ -33,15 +33,13 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if not isinstance(lr, Tensor) and lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+        refuse(not isinstance(lr, Tensor) and lr < 0.0, f"Invalid learning rate: {lr}")
         if line_search_fn not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
         max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
         names = "lr max_iter max_eval tolerance_grad tolerance_change history_size line_search_fn"
         super().__init__(params, options(names, locals()))
-        if len(self.param_groups) != 1:
-            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        refuse(len(self.param_groups) != 1, "LBFGS doesn't support per-parameter options (parameter groups)")
         self._params: list[Tensor] = self.param_groups[0]["params"]
 
     # ---- the parameters as one vector

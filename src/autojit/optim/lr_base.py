@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from autojit.core.user_warnings import warn
+from autojit.optim.given import refuse
 from autojit.optim.optimizer import Optimizer
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
@@ -242,8 +243,7 @@ class ConstantLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
-        if factor > 1.0 or factor < 0:
-            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        refuse(factor > 1.0 or factor < 0, "Constant multiplicative factor expected to be between 0 and 1.")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -271,8 +271,7 @@ class LinearLR(LRScheduler):
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
-        if end_factor > 1.0 or end_factor < 0:
-            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+        refuse(end_factor > 1.0 or end_factor < 0, "Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters

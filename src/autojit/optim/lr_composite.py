@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsFloat
 
+from autojit.optim.given import refuse
 from autojit.optim.lr_base import LRScheduler, per_group, set_value, value_of
 from autojit.optim.optimizer import Optimizer
 
 
 def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
-    if not schedulers:
-        raise ValueError(f"{name} expects at least one scheduler to chain, but got no scheduler.")
+    refuse(not schedulers, f"{name} expects at least one scheduler to chain, but got no scheduler.")
     for place, schedule in enumerate(schedulers):
         if not hasattr(schedule, "optimizer"):
             raise TypeError(f"{name} at index {place} should have `optimizer` as its attribute.")
@@ -118,14 +118,11 @@ class ReduceLROnPlateau(LRScheduler):
         min_lr: list[float] | float = 0,
         eps: float = 1e-8,
     ) -> None:
-        if factor >= 1.0:
-            raise ValueError("Factor should be < 1.0.")
+        refuse(factor >= 1.0, "Factor should be < 1.0.")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        if mode not in ("min", "max"):
-            raise ValueError(f"mode {mode} is unknown!")
-        if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        refuse(mode not in ("min", "max"), f"mode {mode} is unknown!")
+        refuse(threshold_mode not in ("rel", "abs"), f"threshold mode {threshold_mode} is unknown!")
         self.optimizer = optimizer
         self.factor = factor
         self.default_min_lr: float | None = None if isinstance(min_lr, list | tuple) else min_lr

@@ -21,7 +21,7 @@ from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, step_counter, stepping, zeros_like
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
-from autojit.optim.given import check_parameter, listed
+from autojit.optim.given import check_parameter, listed, refuse
 from autojit.optim.kept_state import kept_state
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
@@ -105,8 +105,7 @@ class Optimizer:
         self.state = defaultdict(dict)
         self.param_groups = ParamGroups()
         groups = list(params)
-        if not groups:
-            raise ValueError("optimizer got an empty parameter list")
+        refuse(not groups, "optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -210,8 +209,7 @@ class Optimizer:
                 f"{'with' if 'param_names' in group else 'without'} names to the optimizer"
             )
         known = {id(p) for other in self.param_groups for p in other["params"]}
-        if any(id(p) in known for p in params):
-            raise ValueError("some parameters appear in more than one parameter group")
+        refuse(any(id(p) in known for p in params), "some parameters appear in more than one parameter group")
         self.param_groups.append(group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

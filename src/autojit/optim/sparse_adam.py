@@ -7,7 +7,7 @@ from typing import Any
 from autojit.core.errors import UsageError
 from autojit.core.layout import sparse_coo, strided
 from autojit.optim.arithmetic import advance, sqrt
-from autojit.optim.given import check_common, options
+from autojit.optim.given import check_common, options, refuse
 from autojit.optim.optimizer import Optimizer, Params
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
@@ -43,10 +43,8 @@ class SparseAdam(Optimizer):
         check_common(defaults, "eps", "betas")
         super().__init__(params, defaults)
         for p in (p for group in self.param_groups for p in group["params"]):
-            if p.layout is not strided:
-                raise ValueError("SparseAdam requires dense parameter tensors")
-            if p.is_complex():
-                raise ValueError("SparseAdam does not support complex parameters")
+            refuse(p.layout is not strided, "SparseAdam requires dense parameter tensors")
+            refuse(p.is_complex(), "SparseAdam does not support complex parameters")
 
     def _accept(self, grad: Tensor) -> None:
         if grad.layout is not sparse_coo:
