@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autojit.core.errors import ArgumentError, CompileError
-from autojit.runtime.executable import Executable, OutputSpec, TableLayout
+from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.loader import load
 
 from .programs import ADD_ONE, compiled, run_python
@@ -37,15 +37,6 @@ def test_a_donated_input_is_updated_in_place() -> None:
     x = np.arange(16, dtype=np.float32)
     add_one().run([x], [x])
     assert (x == np.arange(1, 17)).all()
-
-
-def test_the_table_has_a_place_for_everything() -> None:
-    layout = TableLayout(3, 2)
-    places = [
-        *(layout.input(i) for i in range(3)),
-        *(layout.output(i) for i in range(2)),
-    ]
-    assert places == list(range(layout.size))
 
 
 def test_wrong_arrays_are_refused() -> None:

@@ -10,23 +10,9 @@ from __future__ import annotations
 
 from math import inf
 
-from autojit.codegen.coefficients import (
-    ERF_FAR,
-    ERF_NEAR,
-    ERFCX,
-    ERFINV_CENTRE,
-    ERFINV_MIDDLE,
-    ERFINV_TAIL,
-    EXP_TAIL,
-)
+from autojit.codegen.coefficients import ERF_FAR, ERF_NEAR, ERFCX, ERFINV_CENTRE, ERFINV_MIDDLE, ERFINV_TAIL, EXP_TAIL
 from autojit.codegen.exponentials import reduce_sum_by_ln2, scale
-from autojit.codegen.float_format import (
-    polynomial,
-    polynomial_in_pairs,
-    polynomial_pair,
-    quick_two_sum,
-    two_product,
-)
+from autojit.codegen.float_format import polynomial, polynomial_in_pairs, polynomial_pair, quick_two_sum, two_product
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32

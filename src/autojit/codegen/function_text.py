@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from autojit.codegen.module_text import ModuleText, Signature
 
@@ -64,6 +64,13 @@ class FunctionText:
         self.sizes_read: dict[int, str] = {}  # symbolic size -> the name that holds its value
         self._ends: list[str] = []  # of the branch before: the blocks that lead to here
         self._branch: tuple[int, int, str] = (0, 0, "")  # of the `when` before: see `otherwise`
+
+    @classmethod
+    def define(cls, module: ModuleText, signature: Signature, write: Callable[[Self], object], **how: str) -> None:
+        """Add a function to a module: ``write`` writes what it does, ``how`` says its linkage and attributes."""
+        f = cls(module, signature, **how)
+        write(f)
+        f.finish()
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -347,12 +354,6 @@ class FunctionText:
             return []
         self.jump(label)
         return [self.block]
-
-    def jump_when(self, condition: str, label: str) -> None:
-        """Go to a block of one's own if the condition holds."""
-        on = self.label("on")
-        self.branch(condition, label, on)
-        self.start(on)
 
     def return_when(self, condition: str, value: Operand | None = None) -> None:
         leave, on = self.label("return"), self.label("on")

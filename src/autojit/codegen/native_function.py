@@ -153,7 +153,9 @@ class NativeFunction(FunctionText):
     def go_when(self, condition: str, to: Junction, *values: Operand) -> None:
         """Go on at a junction with these values if the condition holds."""
         self._bring(to, values)
-        self.jump_when(condition, to.label)
+        on = self.label("on")
+        self.branch(condition, to.label, on)
+        self.start(on)
 
     def go_unless(self, condition: str, to: Junction, *values: Operand) -> None:
         """Go on at a junction with these values unless the condition holds."""

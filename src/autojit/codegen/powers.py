@@ -11,14 +11,7 @@ from math import inf, nan
 
 from autojit.codegen.coefficients import EXP_TAIL, LN2_SHORT, LOG_PAIR_TAIL
 from autojit.codegen.exponentials import exp_normal, reduce_sum_by_ln2, scale
-from autojit.codegen.float_format import (
-    FLOAT64,
-    clamp,
-    polynomial,
-    power_of_two,
-    quick_two_sum,
-    two_product,
-)
+from autojit.codegen.float_format import FLOAT64, clamp, polynomial, power_of_two, quick_two_sum, two_product
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.logarithms import log_short, split_finite
 from autojit.codegen.scalar import Scalar

@@ -13,14 +13,7 @@ from math import inf, nan
 from typing import NamedTuple
 
 from autojit.codegen.coefficients import COS_TAIL, HALF_PI, SIN_TAIL, TAN_TAIL
-from autojit.codegen.float_format import (
-    FLOAT64,
-    format_of,
-    polynomial,
-    quick_two_sum,
-    two_product,
-    two_sum,
-)
+from autojit.codegen.float_format import FLOAT64, format_of, polynomial, quick_two_sum, two_product, two_sum
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.quarter_turns import FIRST_FIELD, STEP_BITS
 from autojit.codegen.scalar import Scalar

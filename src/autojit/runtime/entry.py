@@ -10,15 +10,14 @@ Everything whose address is in a table is held by the entry, and the entry by it
 from __future__ import annotations
 
 import ctypes
-import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.codegen.records import Record
-from autojit.core.device_array import DeviceArray, Space, layout_in_memory
+from autojit.core.device_array import DeviceArray, layout_in_memory
 from autojit.core.errors import ArgumentError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.sizes import is_symbolic
@@ -40,6 +39,8 @@ from autojit.runtime.entry_records import (
     WrittenRange,
 )
 from autojit.runtime.entry_spec import (
+    INT64_LEAST,
+    INT64_MOST,
     MISSING,
     Argument,
     ArrayArgument,
@@ -52,7 +53,6 @@ from autojit.runtime.entry_spec import (
     EqualIntArgument,
     FloatArgument,
     Guard,
-    IntArgument,
     ObjectArgument,
     Refusal,
     SlotGuard,
@@ -70,6 +70,7 @@ from autojit.runtime.object_layout import (
     layout_is_known,
     new_capsule,
     slot_offset,
+    word_at,
 )
 
 if TYPE_CHECKING:
@@ -79,36 +80,6 @@ if TYPE_CHECKING:
 
 
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
-_INT64 = np.iinfo(np.int64)
-
-
-class Entry(Protocol):
-    """What the front end needs of an entry point."""
-
-    @property
-    def call(self) -> Callable[..., Any]:
-        """The step as a callable; gives its result or a `Refusal`."""
-
-    @property
-    def attempt(self) -> Callable[..., Any]:
-        """The step as a callable that asks no fallback: gives its result or a `Refusal`, after waiting if it is busy.
-
-        Raises:
-            Reentered: the calling thread is in a call of this step.
-        """
-
-    def set_expected(self, guard: int, expected: object) -> None:
-        """From now on guard `guard` of the spec demands `expected`. At any time: calls see the old one or the new."""
-
-    def refill(self, ring: int) -> None:
-        """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
-
-    def last_failure(self) -> tuple[str, int]:
-        """Of some last refused call: a word of `entry_records.REASONS` and the index of argument, guard or ring."""
-
-    @property
-    def calls(self) -> Callable[[], int]:
-        """How many calls ran the step; it can be asked when the entry is gone, and does not keep it."""
 
 
 def make_entry(spec: EntrySpec) -> Entry:
@@ -118,6 +89,9 @@ def make_entry(spec: EntrySpec) -> Entry:
 
 class NativeEntry:
     """The builtin and its tables. A call that finds the gate taken waits, if there is a fallback or in `attempt`.
+
+    ``call`` is the step as a callable: it gives its result or a `Refusal`. ``calls()`` tells how many calls ran the
+    step; it can be asked when the entry is gone, and does not keep it.
 
     Three builtins share the tables: ``call``; ``_quiet``, which has no fallback; and ``_retry``, which whoever has the
     gate calls, so that what it refuses can be mended (rings refilled, sizes accepted) before anybody else looks.
@@ -132,10 +106,10 @@ class NativeEntry:
         self._expected: list[object] = [guard.expected for guard in spec.guards]
         self._accepted = np.full(len(spec.sizes.symbols) if spec.sizes is not None else 0, -1, np.int64)
         self._rings: list[list[Any]] = [[] for _ in spec.rings]
-        self._words, self._word_rows = self._pairs_of_words(spec.guards)
-        self._dicts, self._dict_rows = self._triples_of_dicts(spec.guards)
-        self._arguments = self._argument_records(spec.arguments)
-        self._ring_records = self._records_of_rings()
+        self._write_guards(spec.guards)
+        self._taken: set[int] = set()  # open sizes that an argument before says
+        self._arguments = _table(ArgumentWords, map(self._argument_words, spec.arguments))
+        self._ring_records = np.zeros((len(spec.rings), len(Ring.fields)), np.int64)
         self._entries = [np.zeros((ring.capacity, len(RingEntry.fields)), np.int64) for ring in spec.rings]
         self._results = self._result_pairs()
         self._head = self._head_words()
@@ -145,13 +119,14 @@ class NativeEntry:
         self._quiet_head[Head.fallback.place] = 0
         self._retry_head = self._quiet_head.copy()
         self._retry_head[Head.busy.place] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
-        self.calls = functools.partial(_calls_of, (self._head, self._quiet_head, self._retry_head))
+        heads = self._head, self._quiet_head, self._retry_head
+        self.calls = lambda: sum([int(head[Head.calls.place]) for head in heads])
         self._quiet = new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = new_builtin((new_capsule(data_address(self._retry_head)), self))
         self.call = new_builtin((new_capsule(data_address(self._head)), self))
 
     def set_expected(self, guard: int, expected: object) -> None:
-        """See `Entry.set_expected`."""
+        """From now on guard `guard` of the spec demands `expected`. At any time: calls see the old one or the new."""
         row = self._word_rows.get(guard)
         if row is not None:
             word = _expected_word(self._spec.guards[guard], expected)
@@ -161,7 +136,7 @@ class NativeEntry:
         self._expected[guard] = expected
 
     def refill(self, ring: int) -> None:
-        """See `Entry.refill`."""
+        """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
         with self._spec.gate.held():
             self._refill(ring)
 
@@ -180,7 +155,7 @@ class NativeEntry:
         self._ring_records[ring, Ring.n_entries.place] = len(tensors)
 
     def last_failure(self) -> tuple[str, int]:
-        """See `Entry.last_failure`."""
+        """Of some last refused call: a word of `entry_records.REASONS` and the index of argument, guard or ring."""
         return self._failure_of(self._head)
 
     def _failure_of(self, head: Words) -> tuple[str, int]:
@@ -192,7 +167,11 @@ class NativeEntry:
         return "guard", next(guard for guard, row in rows.items() if row == index)
 
     def attempt(self, *args: Any, **kwargs: Any) -> Any:
-        """See `Entry.attempt`."""
+        """The step without its fallback: its result or a `Refusal`, after waiting if it is busy.
+
+        Raises:
+            Reentered: the calling thread is in a call of this step.
+        """
         found = self._quiet(*args, **kwargs)
         if type(found) is not Refusal or (found is Refusal.SLOW and not len(self._accepted)):
             return found
@@ -251,10 +230,10 @@ class NativeEntry:
         spec = self._spec.rings[ring]
         cls = type(self._rings[ring][rank])
         tensor, content, array = (int(word) for word in self._entries[ring][rank][:3])
-        if _references(tensor) != 1 or _slot_word(tensor, slot_offset(cls, spec.array_slot)) != content:
+        if _references(tensor) != 1 or word_at(tensor + slot_offset(cls, spec.array_slot)) != content:
             return False
         is_alone = _references(content) == 1 and _references(array) == 1
-        untouched = (_slot_word(tensor, slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
+        untouched = (word_at(tensor + slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
         return is_alone and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
 
     def _describe_ring_entry(self, ring: int, rank: int) -> None:
@@ -312,10 +291,6 @@ class NativeEntry:
         )
         return np.array(head, np.int64)
 
-    def _argument_records(self, arguments: Sequence[Argument]) -> Words:
-        self._taken: set[int] = set()  # open sizes that an argument before says
-        return _table(ArgumentWords, map(self._argument_words, arguments))
-
     def _argument_words(self, argument: Argument) -> ArgumentWords:
         if isinstance(argument, TensorArgument):
             cls = argument.tensor_type
@@ -333,11 +308,11 @@ class NativeEntry:
         if isinstance(argument, ObjectArgument):
             return ArgumentWords(kind=KINDS.index("object"), expected=id(argument.expected))
         if isinstance(argument, EqualIntArgument):
-            if not _INT64.min <= argument.value <= _INT64.max:
+            if not INT64_LEAST <= argument.value <= INT64_MOST:
                 raise ArgumentError("entry: an int does not fit 64 bits", facts={"value": argument.value})
             return ArgumentWords(kind=KINDS.index("equal_int"), offset=argument.value)
         return ArgumentWords(
-            kind=KINDS.index(_CELL_KINDS[type(argument)]),
+            kind=KINDS.index("float" if isinstance(argument, FloatArgument) else "int"),
             expected=id(argument.of_type),
             store=data_address(argument.cell),
             least=argument.least,
@@ -353,30 +328,23 @@ class NativeEntry:
             slot_offset=slot_offset(behind.owner_type, behind.slot),
             expected=_address(behind.expected),
         )
-        return {
-            "part": slot_offset(cls, behind.part),
-            "no_part": id(None),
-            "behind": self._keep_table(np.array(words, np.int64)),
-        }
+        address = self._keep_table(np.array(words, np.int64))
+        return {"part": slot_offset(cls, behind.part), "no_part": id(None), "behind": address}
 
     def _array_words(self, check: ArrayCheck, table_index: int | None) -> dict[str, int]:
-        return {
+        found = {
             "dtype": id(check.dtype),
             "itemsize": check.dtype.itemsize,
             "ndim": len(check.shape),
             "shape": self._keep_table(np.array([self._extent(n) for n in check.shape], np.int64)),
             "store": 0 if table_index is None else self._table_entry(table_index),
             "flags": _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if check.writeable else 0),
-            **({} if check.space is None else self._words_of_space(check.space)),
         }
-
-    def _words_of_space(self, space: Space) -> dict[str, int]:
-        return {
-            "wrapper": id(DeviceArray),
-            "layout": slot_offset(DeviceArray, "layout"),
-            "place": slot_offset(DeviceArray, "space"),
-            "space": self._keep_object(space),
-        }
+        if check.space is not None:
+            layout, place = slot_offset(DeviceArray, "layout"), slot_offset(DeviceArray, "space")
+            space = self._keep_object(check.space)
+            found |= {"wrapper": id(DeviceArray), "layout": layout, "place": place, "space": space}
+        return found
 
     def _extent(self, extent: int) -> int:
         """An extent as a record has it: open sizes as what to do with them."""
@@ -393,28 +361,22 @@ class NativeEntry:
         pairs = (Slot(offset=slot_offset(cls, name), expected=_address(value)) for name, value in slots)
         return self._keep_table(_table(Slot, pairs))
 
-    def _pairs_of_words(self, guards: Sequence[Guard]) -> tuple[Words, dict[int, int]]:
-        pairs: list[GuardedWord] = []
-        rows: dict[int, int] = {}
-        for index, guard in enumerate(guards):
-            if not isinstance(guard, DictGuard):
-                rows[index] = len(pairs)
-                expected = _expected_word(guard, guard.expected)
-                pairs.append(GuardedWord(address=_guarded_word(guard), expected=expected))
-        return _table(GuardedWord, pairs), rows
-
-    def _triples_of_dicts(self, guards: Sequence[Guard]) -> tuple[Words, dict[int, int]]:
-        triples: list[GuardedItem] = []
-        rows: dict[int, int] = {}
+    def _write_guards(self, guards: Sequence[Guard]) -> None:
+        """The guards' tables, and in which of their rows each guard is."""
+        words: list[GuardedWord] = []
+        items: list[GuardedItem] = []
+        self._word_rows: dict[int, int] = {}
+        self._dict_rows: dict[int, int] = {}
         for index, guard in enumerate(guards):
             if isinstance(guard, DictGuard):
-                rows[index] = len(triples)
+                self._dict_rows[index] = len(items)
                 key = self._keep_name(guard.key)
-                triples.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=_address(guard.expected)))
-        return _table(GuardedItem, triples), rows
-
-    def _records_of_rings(self) -> Words:
-        return np.zeros((len(self._spec.rings), len(Ring.fields)), np.int64)
+                items.append(GuardedItem(mapping=id(guard.mapping), key=key, expected=_address(guard.expected)))
+            else:
+                self._word_rows[index] = len(words)
+                expected = _expected_word(guard, guard.expected)
+                words.append(GuardedWord(address=_guarded_word(guard), expected=expected))
+        self._words, self._dicts = _table(GuardedWord, words), _table(GuardedItem, items)
 
     def _result_pairs(self) -> Words:
         for index, ring in enumerate(self._spec.rings):
@@ -452,12 +414,13 @@ class NativeEntry:
         return self._keep_object(sys.intern(name))
 
 
+Entry = NativeEntry | PythonEntry
+"""What the front end has of a step's entry point; both behave as the first describes."""
+
+
 def _table(record: type[Record[int]], rows: Iterable[Record[int]]) -> Words:
     """Records in a row, as memory has them."""
     return np.array(list(rows), np.int64).reshape(-1, len(record.fields))
-
-
-_CELL_KINDS: dict[type, str] = {FloatArgument: "float", IntArgument: "int"}
 
 
 def _guarded_word(guard: SlotGuard | CellGuard | WordGuard) -> int:
@@ -483,12 +446,3 @@ def _address(value: object) -> int:
 
 def _references(address: int) -> int:
     return ctypes.c_uint32.from_address(address).value
-
-
-def _slot_word(address: int, offset: int) -> int:
-    return ctypes.c_uint64.from_address(address + offset).value
-
-
-def _calls_of(heads: Sequence[Words]) -> int:
-    """The calls that the builtins with these heads have made."""
-    return sum(int(head[Head.calls.place]) for head in heads)

@@ -48,32 +48,29 @@ YES, NO = "true", "false"
 
 def add_checks(module: ModuleText) -> None:
     """The functions that `entry_ir` calls."""
-    _add_slots_hold(module)
-    _add_behind_holds(module)
-    _add_lies_apart(module)
-    _add_array_holds(module)
-    _add_int_value(module)
-    _add_argument_holds(module)
-    _add_ring_picks(module)
-    _add_result_item(module)
-    _add_each_held(module)
+    NativeFunction.define(module, _SLOTS_HOLD, _write_slots_hold, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, _BEHIND_HOLDS, _write_behind_holds, linkage="internal")
+    NativeFunction.define(module, _IS_APART, _write_lies_apart, linkage="internal")
+    NativeFunction.define(module, _ARRAY_HOLDS, _write_array_holds, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, _INT_VALUE, _write_int_value, linkage="internal")
+    NativeFunction.define(module, ARGUMENT_HOLDS, _write_argument_holds, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, RING_PICKS, _write_ring_picks, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, RESULT_ITEM, _write_result_item, linkage="internal", attributes=INLINED)
+    NativeFunction.define(module, EACH_HELD, _write_each_held, linkage="internal")
 
 
-def _add_slots_hold(module: ModuleText) -> None:
+def _write_slots_hold(f: NativeFunction) -> None:
     """Whether slots of an object hold what they must."""
-    f = NativeFunction(module, _SLOTS_HOLD, linkage="internal", attributes=INLINED)
     holder, count, slots = f.parameters
     with f.loop(0, count) as k:
         slot = f.item(Slot, slots, k)
         value = f.load("i64", f.at(holder, f.get(slot, Slot.offset)))
         f.return_unless(f.test("eq", value, f.get(slot, Slot.expected)), NO)
     f.ret(YES)
-    f.finish()
 
 
-def _add_behind_holds(module: ModuleText) -> None:
+def _write_behind_holds(f: NativeFunction) -> None:
     """Whether a part of an object (a view) has no owner (a base), or one whose slot holds what the words say."""
-    f = NativeFunction(module, _BEHIND_HOLDS, linkage="internal")
     part, words = f.parameters
     f.return_when(f.is_zero(part, "ptr"), NO)
     owner = f.load("ptr", f.at(part, f.get(words, BehindWords.owner_offset)))
@@ -81,15 +78,13 @@ def _add_behind_holds(module: ModuleText) -> None:
     f.return_when(f.is_zero(owner, "ptr"), NO)
     value = f.load("i64", f.at(owner, f.get(words, BehindWords.slot_offset)))
     f.ret(f.test("eq", value, f.get(words, BehindWords.expected)))
-    f.finish()
 
 
-def _add_lies_apart(module: ModuleText) -> None:
+def _write_lies_apart(f: NativeFunction) -> None:
     """Whether an array's elements, in row-major order, are outside of everything that the step writes.
 
     The last range that begins before they end must end before they begin.
     """
-    f = NativeFunction(module, _IS_APART, linkage="internal")
     array, record, head = f.parameters
     ranges = f.get(head, Head.ranges)
     size = _size_bytes(f, array, record)
@@ -108,7 +103,6 @@ def _add_lies_apart(module: ModuleText) -> None:
     f.return_when(f.is_zero(first), YES)
     before = f.item(WrittenRange, ranges, f.sub(first, 1))
     f.ret(f.test("ule", f.get(before, WrittenRange.end), low))
-    f.finish()
 
 
 def _size_bytes(f: NativeFunction, array: str, record: str) -> str:
@@ -123,9 +117,8 @@ def _size_bytes(f: NativeFunction, array: str, record: str) -> str:
     return size
 
 
-def _add_array_holds(module: ModuleText) -> None:
+def _write_array_holds(f: NativeFunction) -> None:
     """Whether an array is as the record says; stores its data pointer."""
-    f = NativeFunction(module, _ARRAY_HOLDS, linkage="internal", attributes=INLINED)
     array, record, head = f.parameters
     f.return_unless(f.test("eq", _type_of(f, array), f.get(head, Head.array_type)), NO)
     is_dtype = f.test("eq", f.load("i64", f.at(array, ARRAY_DTYPE_OFFSET)), f.get(record, ArgumentWords.dtype))
@@ -147,7 +140,6 @@ def _add_array_holds(module: ModuleText) -> None:
     with f.when(f.is_set(store, "ptr")):
         f.store("i64", f.load("i64", f.at(array, ARRAY_DATA_OFFSET)), store)
     f.ret(YES)
-    f.finish()
 
 
 def _check_extent(f: NativeFunction, have: str, want: str, sizes: str) -> None:
@@ -176,19 +168,16 @@ def _flags_of(f: NativeFunction, array: str) -> str:
     return f.convert("zext", f.load("i32", f.at(array, ARRAY_FLAGS_OFFSET)), "i32")
 
 
-def _add_int_value(module: ModuleText) -> None:
+def _write_int_value(f: NativeFunction) -> None:
     """The exact int's value; no when it does not fit 64 bits."""
-    f = NativeFunction(module, _INT_VALUE, linkage="internal")
     value, to = f.parameters
     overflow = f.local("i32", 4)
     f.store("i64", f.call(_INT_OF, value, overflow), to)
     f.ret(f.is_zero(f.load("i32", overflow), "i32"))
-    f.finish()
 
 
-def _add_argument_holds(module: ModuleText) -> None:
+def _write_argument_holds(f: NativeFunction) -> None:
     """Whether an argument is as its record says."""
-    f = NativeFunction(module, ARGUMENT_HOLDS, linkage="internal", attributes=INLINED)
     argument, record, head = f.parameters
     number = f.local("i64", 8)
     expected = f.get(record, ArgumentWords.expected)
@@ -223,7 +212,6 @@ def _add_argument_holds(module: ModuleText) -> None:
     f.return_unless(f.both(is_high, is_low), NO)
     f.store("i64", value, f.get(record, ArgumentWords.store))
     f.ret(YES)
-    f.finish()
 
 
 def _check_tensor(f: NativeFunction) -> None:
@@ -257,9 +245,8 @@ def _take_int(f: NativeFunction, kind: str, number: str, in_range: Junction) -> 
     f.go(in_range)
 
 
-def _add_ring_picks(module: ModuleText) -> None:
+def _write_ring_picks(f: NativeFunction) -> None:
     """Pick a tensor that only its ring owns; no when there is none."""
-    f = NativeFunction(module, RING_PICKS, linkage="internal", attributes=INLINED)
     (ring,) = f.parameters
     count, entries, offset = (f.get(ring, word) for word in (Ring.n_entries, Ring.entries, Ring.offset))
     with f.loop(0, count) as k:
@@ -270,7 +257,6 @@ def _add_ring_picks(module: ModuleText) -> None:
         f.ret(YES)
         f.begin(taken)
     f.ret(NO)
-    f.finish()
 
 
 def _free_tensor(f: NativeFunction, ring: str, entry: str, offset: str, taken: Junction) -> str:
@@ -296,9 +282,8 @@ def _is_held_once(f: NativeFunction, value: str) -> str:
     return f.test("eq", f.load("i32", value), 1, "i32")
 
 
-def _add_result_item(module: ModuleText) -> None:
+def _write_result_item(f: NativeFunction) -> None:
     """A new reference to a result item: a constant, or the tensor its ring picked."""
-    f = NativeFunction(module, RESULT_ITEM, linkage="internal", attributes=INLINED)
     head, index = f.parameters
     item = f.item(ResultItem, f.get(head, Head.results), index)
     ring = f.get(item, ResultItem.ring)
@@ -310,16 +295,13 @@ def _add_result_item(module: ModuleText) -> None:
     result = f.merge("ptr", constant, tensor)
     f.call(COUNT_REFERENCE, result)
     f.ret(result)
-    f.finish()
 
 
-def _add_each_held(module: ModuleText) -> None:
+def _write_each_held(f: NativeFunction) -> None:
     """Keep this call's argument arrays alive while other Python threads run (`Py_IncRef`), or let go (`Py_DecRef`)."""
-    f = NativeFunction(module, EACH_HELD, linkage="internal")
     records, count, change = f.parameters
     with f.loop(0, count) as k:
         record = f.item(ArgumentWords, records, k)
         kind = f.get(record, ArgumentWords.kind)
         with f.when(f.test("ult", f.sub(kind, KINDS.index("array")), 2)):  # an array or a tensor
             f.call(COUNT_REFERENCE, f.get(record, ArgumentWords.held), by=change)
-    f.finish()

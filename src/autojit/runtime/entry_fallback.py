@@ -48,7 +48,7 @@ class PythonEntry:
         self._failure = ("none", 0)
         self._accepted: tuple[int, ...] = ()
         self._counted = counted = [0]
-        self.calls = lambda: counted[0]  # see `entry.Entry.calls`
+        self.calls = lambda: counted[0]  # see `entry.NativeEntry.calls`
         self._table = (ctypes.c_void_p * _table_entries(spec)).from_address(spec.table_address)
         kind = ctypes.CFUNCTYPE if spec.releases_gil else ctypes.PYFUNCTYPE
         self._step = kind(None, ctypes.c_void_p)(spec.step_address)
@@ -64,7 +64,7 @@ class PythonEntry:
         return self._spec.fallback(*args, **kwargs) if type(found) is Refusal else found
 
     def attempt(self, *args: Any, **kwargs: Any) -> Any:
-        """See `entry.Entry.attempt`."""
+        """See `entry.NativeEntry.attempt`."""
         with self._spec.gate.held():
             return self._refusal(args, kwargs) or self._run((*args, *kwargs.values()))
 
@@ -76,14 +76,14 @@ class PythonEntry:
         return Refusal.BUSY
 
     def set_expected(self, guard: int, expected: object) -> None:
-        """See `entry.Entry.set_expected`."""
+        """See `entry.NativeEntry.set_expected`."""
         self._expected[guard] = expected
 
     def refill(self, ring: int) -> None:
-        """See `entry.Entry.refill`; nothing to do here."""
+        """See `entry.NativeEntry.refill`; nothing to do here."""
 
     def last_failure(self) -> tuple[str, int]:
-        """See `entry.Entry.last_failure`."""
+        """See `entry.NativeEntry.last_failure`."""
         return self._failure
 
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | None:

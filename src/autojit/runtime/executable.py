@@ -1,7 +1,7 @@
 """A compiled step, loaded and callable with arrays.
 
 The native function is ``void aj_step(void **table)``. The table is the whole interface between generated code and its
-caller; its entries, in order (see `TableLayout`):
+caller; its entries, in order:
 
 | entries | meaning |
 |---|---|
@@ -48,24 +48,6 @@ if TYPE_CHECKING:
 
 STEP_SYMBOL = "aj_step"
 POINTER_BYTES = 8
-
-
-@record
-class TableLayout:
-    """Index of every entry of the pointer table."""
-
-    n_inputs: int
-    n_outputs: int
-
-    def input(self, index: int) -> int:
-        return index
-
-    def output(self, index: int) -> int:
-        return self.n_inputs + index
-
-    @property
-    def size(self) -> int:
-        return self.n_inputs + self.n_outputs
 
 
 @record
@@ -124,12 +106,13 @@ class Executable:
         self.error_address = self._failures.address
         self.raise_errors = self._failures.raise_errors
         self.outputs = tuple(outputs)
-        self.layout = TableLayout(n_inputs, len(self.outputs))
+        self.n_inputs = n_inputs  # entries of the table before the first output's
         self.step_address = code.address(STEP_SYMBOL)
-        self._words = (ctypes.c_void_p * (self.layout.size + 1))()
+        size = n_inputs + len(self.outputs)
+        self._words = (ctypes.c_void_p * (size + 1))()
         self._plan = plan
         self._words[0] = plan
-        self._table = (ctypes.c_void_p * self.layout.size).from_buffer(self._words, POINTER_BYTES)
+        self._table = (ctypes.c_void_p * size).from_buffer(self._words, POINTER_BYTES)
         self.table_address = ctypes.addressof(self._words) + POINTER_BYTES
         self._pinned: dict[int, Array] = {}
         self.gate = Gate()
@@ -221,12 +204,12 @@ class Executable:
         if self._sizes is not None:
             self._sizes.set_sizes(sizes)
         for index, array in enumerate(inputs):
-            self._table[self.layout.input(index)] = data_address(array)
+            self._table[index] = data_address(array)
         for index, place in self._pinned.items():
             place[...] = inputs[index]
             self._table[index] = data_address(place)
-        for index, array in enumerate(outputs):
-            self._table[self.layout.output(index)] = data_address(array)
+        for index, array in enumerate(outputs, self.n_inputs):
+            self._table[index] = data_address(array)
         self._step()
         return self._finished(outputs, self._sizes) if self._sizes is not None and self.counted else outputs
 
@@ -256,7 +239,7 @@ class Executable:
 
     def pin(self, index: int, place: Array) -> None:
         """From now on a call's input is copied to this place, where native calls store it. Only with the gate."""
-        self.set_pointer(self.layout.input(index), data_address(place))
+        self.set_pointer(index, data_address(place))
         self._pinned[index] = place
 
     @property
@@ -279,7 +262,7 @@ class Executable:
                 self._sizes.forget()
 
     def _check(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int]) -> None:
-        expected = (self.layout.n_inputs, self.layout.n_outputs)
+        expected = (self.n_inputs, len(self.outputs))
         if (len(inputs), len(outputs)) != expected:
             raise ArgumentError(
                 "compiled step: wrong number of arrays",

@@ -7,15 +7,13 @@ step that fails changes nothing (docs/design/failing_steps.md); plans written at
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
-
-Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class PlantedError(UsageError):
@@ -56,9 +54,7 @@ class Faults:
                 failures.caught(PlantedError(f"planted behind {label}"))
             self.passed[site] += 1
 
-        thunk = Body(body)
-        self._keep.append(thunk)
-        return ctypes.cast(thunk, ctypes.c_void_p).value or 0
+        return kept_address(body, self._keep)
 
 
 @contextmanager

@@ -9,10 +9,9 @@ import numpy as np
 
 from autojit.codegen.cpu.plan.records import TapeWords
 from autojit.codegen.lowered import Counter, Tape, Word
+from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
 from autojit.runtime.memory import Arena, bucket_size
-
-Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 FIRST_STEPS = 16
 """A tape begins with room for this many steps."""
@@ -27,8 +26,8 @@ class GrowingTape:
     def __init__(self, record_bytes: int, failures: Failures) -> None:
         self.record_bytes = record_bytes
         self.failures = failures
-        self._function = Body(self._make_room)
-        address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        self._keep: list[Any] = []
+        address = kept_address(self._make_room, self._keep)
         words = TapeWords(address=0, capacity=0, record_bytes=record_bytes, make_room=address, answers=0)
         self.words = np.array(words, np.int64)
         self.address = int(self.words.ctypes.data)

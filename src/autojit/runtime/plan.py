@@ -42,13 +42,13 @@ from autojit.codegen.lowered import (
     Words,
 )  # fmt: skip
 from autojit.core.device import CPU, Device
-from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
-from autojit.ir.concrete import concrete, is_open
+from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_object, watch_signals
-from autojit.runtime.diagnosis import Diagnosis, array_at, out_of_memory
+from autojit.runtime.callbacks import computing, kept_address
+from autojit.runtime.diagnosis import Diagnosis, out_of_memory
 from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 POLLED_FROM_NS = 1e6  # estimated time of a plan that a signal may stop
 WORD = 0xFFFFFFFFFFFFFFFF
 """Numbers modulo this one more are what words hold."""
-
-Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class PlanBuilder:
@@ -95,7 +93,7 @@ class PlanBuilder:
         self.patches: list[Patch] = []
         self.workers = max(get_num_threads(), 1)
         self.bounds: dict[str, Expression] = count_bounds(self.graph, {} if parent is None else parent.bounds)
-        self.table = self._table_indices(fixed)
+        self.table = self._table_indices()
         self.fixed = fixed
         self.fixed_words: dict[Value, list[tuple[int, int]]] = {}  # (where an address is written, bytes added to it)
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
@@ -105,15 +103,16 @@ class PlanBuilder:
             self.sizes = SizeProgram(types, counted, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
-        others = {place: size for place, size in self.memory.arenas.items() if place != CPU}
-        self.arenas: dict[Device, Any] = {CPU: self.arena, **{p: arena_at(p, size) for p, size in others.items()}}
+        self.arenas: dict[Device, Any] = {p: arena_at(p, size) for p, size in self.memory.arenas.items() if p != CPU}
+        self.arenas[CPU] = self.arena
         run = [k for k, entry in enumerate(lowered.entries) if entry.chunks != 0]
         self.run = [lowered.entries[k] for k in run]
         self.may_fail = [lowered.may_fail[k] for k in run]
+        self.writes = [lowered.writes[k] for k in run]
         self.stoppable, self.poll_mode = self._stoppable(lasting)
         self.may_stop = False  # whether a signal may stop the entry that is being written
 
-    def _table_indices(self, fixed: dict[Value, int]) -> dict[Value, int]:
+    def _table_indices(self) -> dict[Value, int]:
         table = {v: k for k, v in enumerate(self.graph.inputs)}
         count = len(self.graph.inputs)
         for k, value in enumerate(self.lowered.schedule.outputs):
@@ -159,11 +158,9 @@ class PlanBuilder:
                         if scratch.per_worker:
                             by_size[scratch.size_bytes] = known
                         self.open_scratch[scratch] = known
-                        continue
-                    if scratch.per_worker:
-                        continue
-                    self.scratch[scratch] = kept
-                    kept += self._scratch_bytes(scratch)
+                    elif not scratch.per_worker:
+                        self.scratch[scratch] = kept
+                        kept += self._scratch_bytes(scratch)
             own = [s for p in parts for s in _scratch_of(p) if s.per_worker and s not in self.open_scratch]
             workers = max(map(self._scratch_bytes, own), default=0)
             if isinstance(entry, BandEntry):
@@ -228,9 +225,8 @@ class PlanBuilder:
 
     def _first_commit(self, lasting: AbstractSet[Value]) -> int:
         """The number of entries before the first that writes what outlives the call: behind it, none may fail."""
-        written = [w for entry, w in zip(self.lowered.entries, self.lowered.writes, strict=True) if entry.chunks != 0]
-        writers = (k for k, values in enumerate(written) if any(self.memory.home(v) in lasting for v in values))
-        first = next(writers, len(written))
+        writers = (k for k, values in enumerate(self.writes) if any(self.memory.home(v) in lasting for v in values))
+        first = next(writers, len(self.writes))
         assert not any(self.may_fail[first:]), "a kernel may fail when state has been written"
         return first
 
@@ -238,7 +234,7 @@ class PlanBuilder:
         if isinstance(entry.body, Callback):
             runs = None if self.counter is None else self.nested.word(self.counter)
             self.failures.expect(entry.chunks, runs)
-            return self._callback(entry.body)
+            return kept_address(computing(entry.body, self.failures, self.sizes), self.keep)
         if entry.body.startswith("@"):
             return builtin_address(entry.body[1:])
         (code,) = load_kernels((entry.body,))
@@ -276,10 +272,9 @@ class PlanBuilder:
 
     def _band_rows(self, entry: Entry, band: BandEntry) -> int:
         block, base = self._zeros(len(BandRow.fields) * max(len(entry.arguments), 1))
-        words: list[int] = []
-        for slot, argument in zip(range(base, base + block.nbytes, BandRow.size_bytes), entry.arguments):
-            words += self._band_row(argument, band, slot)
-        block[: len(words)] = [word & WORD for word in words]
+        slots = range(base, base + block.nbytes, BandRow.size_bytes)
+        rows = [self._band_row(argument, band, slot) for slot, argument in zip(slots, entry.arguments)]
+        block[: len(BandRow.fields) * len(rows)] = [word & WORD for row in rows for word in row]
         return base
 
     def _band_row(self, argument: Argument, band: BandEntry, slot: int) -> BandRow:
@@ -350,11 +345,9 @@ class PlanBuilder:
 
     def _table(self, nested: Nested) -> int:
         """Address of the pointer table of a plan inside this one; the word before it holds the plan's."""
-        block = np.zeros(1 + len(nested.arguments), np.uint64)
-        self.keep.append(block)
+        block, base = self._zeros(1 + len(nested.arguments))
         inner = PlanBuilder(nested.lowered, {}, self, nested.counter)
         self.keep.append(inner)
-        base = int(block.ctypes.data)
         block[0] = inner.plan()
         for position, argument in enumerate(nested.arguments, 1):
             block[position] = self._argument(argument, base + 8 * position)
@@ -365,7 +358,7 @@ class PlanBuilder:
         count, entries = self.entries()
         patches = self.words([w for patch in self.patches for w in patch])
         program = 0 if self.sizes is None or self.parent is not None else self.sizes.finish()
-        plan = Plan(
+        words = Plan(
             n_patches=len(self.patches),
             patches=patches,
             n_entries=count,
@@ -376,7 +369,7 @@ class PlanBuilder:
             n_stoppable=self.stoppable,
             clock=self.poll_mode,
         )
-        return self.words(plan)
+        return self.words(words)
 
     def move(self, fixed: dict[Value, int]) -> bool:
         """Write other addresses of fixed inputs and outputs; False, and nothing is written, where sizes shift them."""
@@ -396,46 +389,6 @@ class PlanBuilder:
         base = self.regions[region]
         sizes.fix(slot, base if offset == 0 else sizes.sum(base, sizes.slot(offset)))
         return 0
-
-    def _callback(self, callback: Callback) -> int:
-        node = callback.kernel.node
-        whole = [*(v.type for v in callback.kernel.operands), *(v.type for v in node.outputs)]
-        count = len(callback.kernel.operands)
-
-        failures, open_sizes = self.failures, self.sizes
-        bound: list[Any] = [b"", (), ()]  # the addresses of the last call, and the arrays there
-
-        def guarded(context: int, chunk: int, worker: int) -> None:
-            try:
-                body(context)
-                failures.answered()
-            except AutojitError as error:
-                failures.caught(error.found_at(node.source, node.op.name))
-            except MemoryError as error:
-                failures.caught(out_of_memory_in_step(error, node.source, node.op.name, node.outputs[0].type))
-            except BaseException as error:  # must not cross native code: raised when the step has ended
-                failures.caught(error)
-
-        def body(context: int) -> None:
-            values = {} if open_sizes is None else open_sizes.values()
-            addresses = ctypes.string_at(context, 8 * len(whole))
-            if open_sizes is not None or addresses != bound[0]:
-                types = [concrete(t, values) for t in whole]
-                inputs = [concrete(v.type, values) for v in node.inputs]
-                pointers = (ctypes.c_void_p * len(types)).from_address(context)
-                arrays = [array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
-                operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
-                bound[:] = addresses, operands, arrays[count:]
-            with np.errstate(all="ignore"):
-                results = (node.op if open_sizes is None else concrete(node.op, values)).eager(*bound[1])
-            if node.op.n_outputs == 1:
-                results = (results,)
-            for target, result in zip(bound[2], results, strict=True):
-                target[...] = result
-
-        thunk = Body(guarded)
-        self.keep.append(thunk)
-        return ctypes.cast(thunk, ctypes.c_void_p).value or 0
 
 
 def _scratch_of(entry: Entry) -> list[Scratch]:
@@ -461,10 +414,9 @@ def build_executable(
     except MemoryError as error:
         raise out_of_memory(lowered, error, {}) from None
     sizes = builder.sizes
-    types = [v.type for v in schedule.graph.outputs]
     specs = [
-        OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds), builder.place(v), t.device)
-        for t, v in zip(types, schedule.outputs, strict=True)
+        OutputSpec(v.type.shape, v.type.dtype.numpy, upper_bound(v.type.size, builder.bounds), place, v.type.device)
+        for v, place in zip(schedule.graph.outputs, map(builder.place, schedule.outputs), strict=True)
     ]
     executable = Executable(
         plan_object(),

@@ -127,18 +127,17 @@ def pool_ir(machine: str) -> str:
         f = PoolFunction(module, signature, linkage="internal")
         f.futex(operation, *f.parameters)
         f.finish()
-    _add_work(module)
-    _add_worker(module)
-    _add_recruit(module)
-    _add_parallel_for(module)
-    _add_reset(module)
-    _add_pause(module)
+    PoolFunction.define(module, _WORK, _write_work, linkage="internal")
+    PoolFunction.define(module, _WORKER, _write_worker, linkage="internal")
+    PoolFunction.define(module, _RECRUIT, _write_recruit, linkage="internal")
+    PoolFunction.define(module, PARALLEL_FOR, _write_parallel_for)
+    PoolFunction.define(module, Signature("aj_pool_reset"), _write_reset)
+    PoolFunction.define(module, Signature("aj_pool_pause", "i64 count"), _write_pause)
     return module.text()
 
 
-def _add_work(module: PoolModule) -> None:
+def _write_work(f: PoolFunction) -> None:
     """Claim and run chunks of the current job until none is left."""
-    f = PoolFunction(module, _WORK, linkage="internal")
     (worker,) = f.parameters
     is_at_back = f.is_set(f.binary("and", worker, 1))
     step = f.choose(is_at_back, -(1 << CHUNK_BITS), 1)
@@ -169,12 +168,10 @@ def _add_work(module: PoolModule) -> None:
     f.begin(last)
     f.return_when(f.is_zero(f.read(PoolWords.waiting, "seq_cst"), "i32"))
     f.call(_WAKE, f.word(PoolWords.done), 1)
-    f.finish()
 
 
-def _add_worker(module: PoolModule) -> None:
+def _write_worker(f: PoolFunction) -> None:
     """A pool thread: work, look out for a job a while, sleep until one is published."""
-    f = PoolFunction(module, _WORKER, linkage="internal")
     worker = f.convert("ptrtoint", f.parameters[0], "ptr")
     serve, spin, idle = f.junction(stem="serve"), f.junction("i32", stem="spin"), f.junction(stem="idle")
     f.go(serve)
@@ -195,7 +192,6 @@ def _add_worker(module: PoolModule) -> None:
     f.begin(tired)
     _sleep(f, worker)
     f.go(serve)
-    f.finish()
 
 
 def _sleep(f: PoolFunction, worker: str) -> None:
@@ -213,9 +209,8 @@ def _sleep(f: PoolFunction, worker: str) -> None:
     f.change("sub", PoolWords.sleepers, 1)
 
 
-def _add_recruit(module: PoolModule) -> None:
+def _write_recruit(f: PoolFunction) -> None:
     """Start the threads that are missing, with all signals blocked: signals are Python's business."""
-    f = PoolFunction(module, _RECRUIT, linkage="internal")
     (wanted,) = f.parameters
     thread = f.local("i64", 8)
     every, old = f.local(f"[{SIGNAL_SET_BYTES} x i8]", 16), f.local(f"[{SIGNAL_SET_BYTES} x i8]", 16)
@@ -236,12 +231,10 @@ def _add_recruit(module: PoolModule) -> None:
     f.go(start, number)
     f.begin(unblock)
     f.call(_MASK, SET_SIGNAL_MASK, old, "null")
-    f.finish()
 
 
-def _add_parallel_for(module: PoolModule) -> None:
+def _write_parallel_for(f: PoolFunction) -> None:
     """Run all chunks of a job with the pool's help; here, when there is but one thread or the pool has another job."""
-    f = PoolFunction(module, PARALLEL_FOR)
     _, _, chunks, most = f.parameters
     threads = f.convert("sext", f.read(PoolWords.threads, "monotonic"), "i32")
     members = _smaller(f, chunks, _smaller(f, most, threads))
@@ -256,7 +249,6 @@ def _add_parallel_for(module: PoolModule) -> None:
     f.ret()
     f.begin(serial)
     _run_serially(f)
-    f.finish()
 
 
 def _smaller(f: NativeFunction, a: str, b: str) -> str:
@@ -310,29 +302,23 @@ def _wait(f: PoolFunction, total: str) -> None:
     f.begin(finished)
 
 
-def _add_reset(module: PoolModule) -> None:
+def _write_reset(f: PoolFunction) -> None:
     """In a forked child: no pool thread exists, and a job of another thread of the parent never ends."""
-    f = PoolFunction(module, Signature("aj_pool_reset"))
     for word in (PoolWords.job, PoolWords.busy, PoolWords.waiting, PoolWords.sleepers, PoolWords.started):
         f.write(word, 0, "seq_cst")
-    f.finish()
 
 
-def _add_pause(module: PoolModule) -> None:
+def _write_pause(f: PoolFunction) -> None:
     """How long is a pause here, for calibration."""
-    f = PoolFunction(module, Signature("aj_pool_pause", "i64 count"))
     with f.loop(0, f.parameters[0]):
         f.pause()
-    f.finish()
 
 
 @once
 def serial_pool_ir() -> str:
     """The same entry for systems without a futex: the caller runs every chunk."""
     module = ModuleText()
-    f = NativeFunction(module, PARALLEL_FOR)
-    _run_serially(f)
-    f.finish()
+    NativeFunction.define(module, PARALLEL_FOR, _run_serially)
     return module.text()
 
 

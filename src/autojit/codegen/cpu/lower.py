@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import gcd, prod
 from typing import Any
 
@@ -90,9 +90,7 @@ class _Lowering:
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
     def run(self) -> LoweredStep:
-        origins: list[tuple[Node, ...]] = []
-        writes: list[tuple[Value, ...]] = []
-        may_fail: list[bool] = []
+        behind: list[tuple[tuple[Node, ...], tuple[Value, ...], bool]] = []
         for kernel in self.schedule.kernels:
             try:
                 self._lower(kernel)
@@ -100,20 +98,18 @@ class _Lowering:
                 raise
             except Exception as error:
                 raise _failed(kernel, self.schedule, error) from error
-            origins += [_nodes(kernel)] * (len(self.entries) - len(origins))
-            writes += [tuple(kernel.writes())] * (len(self.entries) - len(writes))
-            members = kernel.kernels if isinstance(kernel, Band | Batch) else (kernel,)
-            is_failing = not self.schedule.failing.isdisjoint(members)
-            may_fail += [is_failing] * (len(self.entries) - len(may_fail))
+            may_fail = not self.schedule.failing.isdisjoint(_members(kernel))
+            added = len(self.entries) - len(behind)
+            behind += [(_nodes(kernel), tuple(kernel.writes()), may_fail)] * added
         return LoweredStep(
             self.schedule,
             tuple(self.entries),
             frozenset(self.gemms),
             tuple(self.fallbacks),
             tuple(self.reporters),
-            tuple(origins),
-            tuple(writes),
-            tuple(may_fail),
+            tuple([nodes for nodes, _, _ in behind]),
+            tuple([written for _, written, _ in behind]),
+            tuple([may_fail for _, _, may_fail in behind]),
         )
 
     def _lower(self, kernel: Kernel | Band | Batch) -> None:
@@ -182,15 +178,18 @@ class _Lowering:
             partials.append(Scratch(text.partial_bytes * chunks, per_worker=False))
         if text.scratch_bytes:
             partials.append(Scratch(text.scratch_bytes, per_worker=True))
-        reports = self._report_arguments(text, kernel, program.lookup_nodes.values())
-        tail = (*partials, *reports, *_size_arguments(text))
+        tail = (*partials, *self._last_arguments(text, kernel, program.lookup_nodes.values()))
         arguments = (*buffers, *tail)
         entry = Entry(text.text, "kernel", arguments, text.chunks, text.estimate_ns, label)
         self.entries.append(entry)
         if not text.partial_bytes:
             return []
         unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments
-        rest = [*(_combined(a.value, band) for a in program.accumulators), *tail]
+        shown = ((a.value, _in_band(a.value, 0, 0, band)) for a in program.accumulators)
+        results = [
+            Immediate(0) if isinstance(x, Sliced) and x.is_local else v for v, x in shown
+        ]  # a slice keeps its own
+        rest = [*results, *tail]
         combine = Entry(text.text, "kernel_combine", (*([Immediate(0)] * unread), *rest), 1, 500.0, "combine")
         if band is None:
             self.entries.append(combine)
@@ -256,28 +255,25 @@ class _Lowering:
         )
         self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, chunks, estimate, f"matmul {m}x{k}x{n}"))
 
-    def _report_arguments(self, text: KernelText, kernel: Kernel, lookups: Iterable[Node]) -> list[Argument]:
-        """What a kernel that can report errors takes after its other arguments."""
+    def _last_arguments(self, text: KernelText, kernel: Kernel, lookups: Iterable[Node]) -> list[Argument]:
+        """What a kernel takes after its other arguments: one that can report errors, one with symbolic sizes."""
+        last: list[Argument] = [Words(text.sizes)] if text.sizes else []
         if not text.reports:
-            return []
+            return last
         sites = tuple(lookups)
         looks = [*sites, *(node for node in kernel.nodes if node.op in text.failing)]
         is_known = kernel in self.schedule.failing or self.schedule.checked.issuperset(looks)
         assert is_known or config.check, "a kernel may fail, and the schedule does not know"
         self.reporters.append(Reporter(tuple(kernel.nodes), sites, text.failing))
-        return [ErrorWords(), Immediate(len(self.reporters) - 1)]
+        return [ErrorWords(), Immediate(len(self.reporters) - 1), *last]
 
     def _copy(self, target: Value, source: Value | None) -> None:
         """Copy, or clear when there is no source."""
         size = target.type.size_bytes
-        block = max(COPY_BLOCK_BYTES, 1)
-        arguments = CopyContext(
-            to=target,
-            source=Immediate(0) if source is None else source,
-            bytes=Immediate(size),
-            block=Immediate(block),
-        )
-        self.entries.append(Entry("@aj_copy", "", arguments, -(-size // block), typical(size) * 0.1, "copy"))
+        start = Immediate(0) if source is None else source
+        arguments = CopyContext(to=target, source=start, bytes=Immediate(size), block=Immediate(COPY_BLOCK_BYTES))
+        chunks = -(-size // COPY_BLOCK_BYTES)
+        self.entries.append(Entry("@aj_copy", "", arguments, chunks, typical(size) * 0.1, "copy"))
 
     def _structured(self, kernel: StructuredKernel) -> None:
         found = print_structured(kernel.node, self.target)
@@ -292,33 +288,16 @@ class _Lowering:
             self.fallbacks.append(name)
             self.entries.append(Entry(Callback(kernel), "", arguments, 1, 20_000.0, f"callback {name}"))
             return
-        if is_counting(kernel.node):
-            self._counting(kernel, found)
-            return
+        counted = counted_by(kernel.node) if is_counting(kernel.node) else None
+        if counted is not None:
+            arguments = (*arguments, Count(counted))
         if found.scratch_bytes:
             arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
-        arguments = (*arguments, *self._report_arguments(found, kernel, [kernel.node] * len(kernel.operands)))
-        arguments = (*arguments, *_size_arguments(found))
+        lookups = [kernel.node] * len(kernel.operands) if counted is None else ()
+        arguments = (*arguments, *self._last_arguments(found, kernel, lookups))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
-
-    def _counting(self, kernel: StructuredKernel, text: KernelText) -> None:
-        """A kernel that counts a size, then what depends on the size."""
-        name = counted_by(kernel.node)
-        arguments: tuple[Argument, ...] = (*kernel.operands, *kernel.node.outputs, Count(name))
-        arguments = (*arguments, *self._report_arguments(text, kernel, ()), *_size_arguments(text))
-        self.entries.append(Entry(text.text, "kernel", arguments, 1, text.estimate_ns, kernel.node.op.name))
-        self.entries.append(Entry("@aj_sizes", "", (Recount(name),), 1, 50.0, "sizes"))
-
-
-def _size_arguments(text: KernelText) -> tuple[Argument, ...]:
-    """What a kernel with symbolic sizes takes last."""
-    return (Words(text.sizes),) if text.sizes else ()
-
-
-def _combined(value: Value, band: Band | None) -> Argument:
-    """A fold's result for the combining function, which leaves alone those that each slice keeps for itself."""
-    shown = _in_band(value, 0, 0, band)
-    return Immediate(0) if isinstance(shown, Sliced) and shown.is_local else value
+        if counted is not None:  # then what depends on the size
+            self.entries.append(Entry("@aj_sizes", "", (Recount(counted),), 1, 50.0, "sizes"))
 
 
 def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None) -> Argument:
@@ -404,10 +383,8 @@ def _symbolic_blocks(m: int, n: int, k: int, count: int, dtype: DType) -> tuple[
     units_per_chunk = -(-count // wanted) if count != 1 else 1
     share = wanted if count == 1 else -(-wanted // size_max(count, 1))
     by_rows = int(m >= n) if not is_symbolic(m - n) else size_min(1, m // size_max(n, 1))  # the longer side, 1 or 0
-    (row_block, row_blocks), (col_block, col_blocks) = (
-        _blocks(m, share, ROW_BLOCK_STEP),
-        _blocks(n, share, COLUMN_BLOCK_STEP),
-    )
+    row_block, row_blocks = _blocks(m, share, ROW_BLOCK_STEP)
+    col_block, col_blocks = _blocks(n, share, COLUMN_BLOCK_STEP)
     rows = m + by_rows * (row_block - m), 1 + by_rows * (row_blocks - 1)
     columns = col_block + by_rows * (n - col_block), col_blocks + by_rows * (1 - col_blocks)
     return *rows, *columns, units_per_chunk
@@ -423,9 +400,7 @@ def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:
 def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
     """(outer, inner) batch strides of a, b, c and the inner batch extent."""
     axes = joint_batch((kernel.a, kernel.b), kernel.node.inputs[0].type.shape)
-    assert len(axes) <= CPU_MACHINE.product_batch_axes, (
-        "the schedule gives operands with more batch axes storage of their own"
-    )
+    assert len(axes) <= CPU_MACHINE.product_batch_axes, "operands with more batch axes have storage of their own"
     (_, (ao, bo)), (inner, (ai, bi)) = [(1, (0, 0)), (1, (0, 0)), *axes][-2:]
     return (ao, ai), (bo, bi), (matrix * inner, matrix), inner
 
@@ -433,10 +408,7 @@ def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], 
 def program_key(program: LoopProgram) -> Any:
     """Structure of a program without its values: equal keys print equal kernels."""
     return (
-        tuple((v.name, v.extent) for v in program.rows),
-        tuple((v.name, v.extent) for v in program.inner),
-        program.prefix,
-        program.is_flat,
+        (tuple(program.rows), tuple(program.inner), program.prefix, program.is_flat),
         tuple(e.structure() for e in program.exprs),
         tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
         tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),
@@ -447,26 +419,22 @@ def program_key(program: LoopProgram) -> Any:
     )
 
 
+def _members(kernel: Kernel | Band | Batch) -> Sequence[Kernel]:
+    return kernel.kernels if isinstance(kernel, Band | Batch) else (kernel,)
+
+
 def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:
-    if isinstance(kernel, Band | Batch):
-        return tuple(n for k in kernel.kernels for n in k.nodes)
-    return tuple(kernel.nodes)
+    return tuple([node for member in _members(kernel) for node in member.nodes])
 
 
 def _failed(kernel: Kernel | Band | Batch, schedule: Schedule, error: Exception) -> CompileError:
-    nodes = _nodes(kernel)
-    ops = ", ".join(dict.fromkeys(n.op.name for n in nodes))
-    where = ", ".join(dict.fromkeys(str(n.source) for n in nodes))
-    return CompileError(
-        "lowering failed",
-        {
-            "ops": ops,
-            "at": where,
-            "reason": f"{type(error).__name__}: {error}",
-            "graph": keep_graph(str(schedule.graph)),
-        },
-        "this is a defect of autojit: report it with the graph text",
-    )
+    facts = {
+        "ops": ", ".join(dict.fromkeys(n.op.name for n in _nodes(kernel))),
+        "at": ", ".join(dict.fromkeys(str(n.source) for n in _nodes(kernel))),
+        "reason": f"{type(error).__name__}: {error}",
+        "graph": keep_graph(str(schedule.graph)),
+    }
+    return CompileError("lowering failed", facts, "this is a defect of autojit: report it with the graph text")
 
 
 def keep_graph(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.plan.records import BranchContext, LastValue, LoopContext, LoopRow
@@ -25,13 +24,14 @@ from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.ops.control_flow import Cond
 from autojit.ops.scan_steps import Scan
-from autojit.ops.while_sweeps import Sweep, WhileLoop
+from autojit.ops.while_sweeps import WhileLoop
 from autojit.schedule.kernels import NestedKernel
+from autojit.schedule.schedule import Schedule
 
-Lower = Callable[[Any], LoweredStep]
+Lower = Callable[[Schedule], LoweredStep]
 
 Kept = tuple[Word, int, list[tuple[Tape, int]]]
-"""A loop's number of steps, its sweeps, and the places of its tapes."""
+"""A loop's number of steps, its sweeps, and by the number of a tape: the sweep's, and the place in a step's record."""
 
 ZERO = Immediate(0)
 STEP_NS = 30.0  # of the loop itself; no measurement is recorded
@@ -84,10 +84,23 @@ def _moving(stack: Value, one: Value, op: Scan) -> LoopRow:
     return _fixed(Offset(stack, (op.length - 1) * stride), -stride) if op.reverse else _fixed(stack, stride)
 
 
-def _carried(start: Argument, size_bytes: int, target: Argument) -> tuple[LoopRow, LoopRow]:
-    """A carry, (read, written): in two places alternately, of which one is where the last value belongs."""
-    other = Scratch(aligned(size_bytes), per_worker=False)
-    return _row(start, other, target), _row(target, target, other)
+def _carries(
+    starts: Sequence[Value], targets: Sequence[Value], inputs: Sequence[Value]
+) -> tuple[list[LoopRow], list[LoopRow], list[LastValue]]:
+    """The rows of carries, read and written, and what is copied behind the loop.
+
+    A carry is in two places alternately, of which one is where the last value belongs.
+    """
+    read: list[LoopRow] = []
+    written: list[LoopRow] = []
+    finals: list[LastValue] = []
+    for k, (start, target) in enumerate(zip(starts, targets, strict=True)):
+        size = inputs[k].type.size_bytes
+        other = Scratch(aligned(size), per_worker=False)
+        read.append(_row(start, other, target))
+        written.append(_row(target, target, other))
+        finals.append(LastValue(source=Immediate(k), target=target, bytes=Immediate(size)))
+    return read, written, finals
 
 
 def _loop_entry(
@@ -119,15 +132,7 @@ def _loop_entry(
 def _scan(kernel: NestedKernel, op: Scan, plan: LoweredStep) -> list[Entry]:
     first, rest = op.carries, op.carries + op.stacks
     operands, outputs, body = kernel.operands, kernel.node.outputs, op.body
-    read: list[LoopRow] = []
-    written: list[LoopRow] = []
-    finals: list[LastValue] = []
-    for k in range(first):
-        size = body.inputs[k].type.size_bytes
-        into, out = _carried(operands[k], size, outputs[k])
-        read.append(into)
-        written.append(out)
-        finals.append(LastValue(source=Immediate(k), target=outputs[k], bytes=Immediate(size)))
+    read, written, finals = _carries(operands[:first], outputs[:first], body.inputs)
     read += [_moving(operands[k], body.inputs[k], op) for k in range(first, rest)]
     read += [_fixed(x) for x in operands[rest:]]
     written += [_moving(y, one, op) for y, one in zip(outputs[first:], body.outputs[first:], strict=True)]
@@ -138,49 +143,26 @@ def _scan(kernel: NestedKernel, op: Scan, plan: LoweredStep) -> list[Entry]:
 def _while(kernel: NestedKernel, op: WhileLoop, plans: Sequence[LoweredStep], kept: dict[int, Kept]) -> list[Entry]:
     """An entry per sweep; they share the number of steps, and each pushes on a tape of its own."""
     steps, done, tapes = kept.get(op.resumes, (Word(), 0, []))
-    tapes = list(tapes)  # per number of a tape: the sweep's, the place in a step's record
+    tapes = list(tapes)
     entries: list[Entry] = []
     start = 0
     for number, (sweep, plan) in enumerate(zip(op.sweeps(), plans, strict=True)):
-        if number >= done:
-            mine = _records(sweep)
-            entries.append(_sweep(kernel, op, sweep, plan, (number == 0, start, steps, tapes, mine)))
-            tapes += mine[1]
-        start += sweep.carries
+        mine, start = slice(start, start + sweep.carries), start + sweep.carries
+        if number < done:
+            continue
+        sizes = [aligned(value.type.size_bytes) for value in sweep.body.outputs[sweep.carries :]]
+        tape = Tape(sum(sizes))
+        pushed = [(tape, sum(sizes[:k])) for k in range(len(sizes))]
+        read, written, finals = _carries(kernel.operands[mine], kernel.node.outputs[mine], sweep.body.inputs)
+        read += [_on_tape(*tapes[k]) for k in sweep.reads]
+        read += [_fixed(x) for x in kernel.operands[op.n_outputs :]]
+        written += [_on_tape(*place) for place in pushed]
+        head = (steps, Immediate(int(number == 0)), Immediate(int(sweep.reverse)), tape)
+        entries.append(_loop_entry(plan, [*read, *written], finals, head, "while_loop", UNKNOWN_STEPS))
+        tapes += pushed
     if op.kept:
         kept[op.kept] = steps, len(plans), tapes
     return entries
-
-
-def _records(sweep: Sweep) -> tuple[Tape, list[tuple[Tape, int]]]:
-    """A sweep's tape, and the places of what it pushes in a step."""
-    places: list[int] = []
-    size = 0
-    for value in sweep.body.outputs[sweep.carries :]:
-        places.append(size)
-        size += aligned(value.type.size_bytes)
-    tape = Tape(size)
-    return tape, [(tape, place) for place in places]
-
-
-def _sweep(kernel: NestedKernel, op: WhileLoop, sweep: Sweep, plan: LoweredStep, parts: Any) -> Entry:
-    is_open, start, steps, tapes, (tape, places) = parts
-    constants = kernel.operands[op.n_outputs :]
-    read: list[LoopRow] = []
-    written: list[LoopRow] = []
-    finals: list[LastValue] = []
-    for k in range(sweep.carries):
-        size = sweep.body.inputs[k].type.size_bytes
-        target = kernel.node.outputs[start + k]
-        into, out = _carried(kernel.operands[start + k], size, target)
-        read.append(into)
-        written.append(out)
-        finals.append(LastValue(source=Immediate(k), target=target, bytes=Immediate(size)))
-    read += [_on_tape(*tapes[k]) for k in sweep.reads]
-    read += [_fixed(x) for x in constants]
-    written += [_on_tape(*place) for place in places]
-    head = (steps, Immediate(int(is_open)), Immediate(int(sweep.reverse)), tape)
-    return _loop_entry(plan, [*read, *written], finals, head, "while_loop", UNKNOWN_STEPS)
 
 
 def _on_tape(tape: Tape, place: int) -> LoopRow:

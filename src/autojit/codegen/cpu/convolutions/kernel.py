@@ -25,7 +25,6 @@ from autojit.codegen.cpu.convolutions.layout import Layout, Phase, forward_layou
 from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
     Lanes,
-    aligned,
     divide,
     offset,
     pack_signature,
@@ -34,6 +33,7 @@ from autojit.codegen.cpu.convolutions.packing import (
 from autojit.codegen.cpu.convolutions.tiles import Registers, best_cut
 from autojit.codegen.cpu.convolutions.weight_kernel import print_convolution_weight
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature

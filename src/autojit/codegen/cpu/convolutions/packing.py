@@ -74,11 +74,6 @@ def divide(text: VectorText, value: str, divisor: int) -> tuple[str, str]:
     return text.quotient(value, divisor), text.remainder(value, divisor)
 
 
-def aligned(size_bytes: int) -> int:
-    """Rounded up to whole cache lines."""
-    return -(-size_bytes // 64) * 64
-
-
 def pack_signature(layout: Layout) -> Signature:
     """What `write_pack` writes: pack channels that follow each other, for the band at ``start``.
 

@@ -25,7 +25,6 @@ from autojit.codegen.cpu.convolutions.layout import Layout, forward_layout
 from autojit.codegen.cpu.convolutions.packing import (
     VECTOR_BYTES,
     Lanes,
-    aligned,
     divide,
     offset,
     pack_signature,
@@ -33,6 +32,7 @@ from autojit.codegen.cpu.convolutions.packing import (
 )  # fmt: skip
 from autojit.codegen.cpu.convolutions.tiles import packing_cycles
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.vector_text import INTERNAL, VectorKernel, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
 from autojit.codegen.module_text import Signature

@@ -12,6 +12,7 @@ from typing import Any
 
 from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
 from autojit.codegen.cpu.loops.row_cache import CachingPrinter
+from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.expressions import Memo
 from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.scalar import Scalar
@@ -50,7 +51,7 @@ class FoldPrinter(CachingPrinter):
                 continue
             self.partials[k] = offset
             count = self.walk.inner_count if accumulator.kind == "col" else 1
-            offset += -(-count * partial_dtype(accumulator).size_bytes // 64) * 64
+            offset += aligned(count * partial_dtype(accumulator).size_bytes)
         self.partial_bytes = offset
 
     def _is_direct(self, accumulator: Accumulator) -> bool:

@@ -7,8 +7,6 @@ from typing import Any
 from autojit.codegen.cpu.kernel_text import CpuKernel
 from autojit.codegen.cpu.loops.folds import FoldPrinter
 from autojit.codegen.folding import partial_dtype
-from autojit.codegen.scalar import Scalar
-from autojit.core.dtypes import DType
 from autojit.schedule.loops import Accumulator
 
 
@@ -35,13 +33,8 @@ def _combine_one(
     with function.loop(0, count, stem="combine") as i:
         function.put(total, identity)
         with function.loop(0, kernel.plan.count, stem="slot") as c:
-            skip = function.mul(c, kernel.partial_bytes)
-            skip = function.add(skip, offset)
+            skip = function.add(function.mul(c, kernel.partial_bytes), offset)
             base = function.at(function.buffers[kernel.partial_argument()], skip)
             value = function.emit.load(function.address(base, wide, i), wide)
             function.put(total, combine(function.get(total, wide), value))
-        function.write(target, _as_result(function, function.get(total, wide), accumulator.value.type.dtype), i)
-
-
-def _as_result(function: CpuKernel, total: Scalar, dtype: DType) -> Scalar:
-    return function.emit.cast(total, dtype)
+        function.write(target, function.emit.cast(function.get(total, wide), accumulator.value.type.dtype), i)

@@ -32,15 +32,14 @@ _MAKE_ROOM = Signature("aj_make_room", "ptr tape, i64 steps, ptr error", "i1")
 def control_ir() -> str:
     """The whole module."""
     module = ModuleText()
-    _add_make_room(module)
-    _add_loop(module)
-    _add_branch(module)
+    NativeFunction.define(module, _MAKE_ROOM, _write_make_room, linkage="internal", attributes="")
+    NativeFunction.define(module, body("aj_loop"), _write_loop, attributes="")
+    NativeFunction.define(module, body("aj_branch"), _write_branch, attributes="")
     return module.text()
 
 
-def _add_make_room(module: ModuleText) -> None:
+def _write_make_room(f: NativeFunction) -> None:
     """Make room on a tape; whether there is no error. A call that gave no answer met a signal."""
-    f = NativeFunction(module, _MAKE_ROOM, linkage="internal", attributes="")
     tape, steps, error = f.parameters
     make_room = f.get(tape, TapeWords.make_room)
     before = f.get(tape, TapeWords.answers)
@@ -48,12 +47,10 @@ def _add_make_room(module: ModuleText) -> None:
     with f.when(f.test("eq", f.get(tape, TapeWords.answers), before)):
         f.store("i64", INTERRUPTED, error)
     f.ret(f.is_zero(f.load("i64", error)))
-    f.finish()
 
 
-def _add_branch(module: ModuleText) -> None:
+def _write_branch(f: NativeFunction) -> None:
     """``aj_branch``: run one of two plans."""
-    f = NativeFunction(module, body("aj_branch"), attributes="")
     predicate, on_true, on_false, true_runs, false_runs = (
         f.get(f.parameters[0], word) for word in BranchContext.fields.values()
     )
@@ -61,7 +58,6 @@ def _add_branch(module: ModuleText) -> None:
     table = f.choose(is_true, on_true, on_false, "ptr")
     _count(f, f.choose(is_true, true_runs, false_runs, "ptr"))
     f.call(STEP, table)
-    f.finish()
 
 
 def _count(f: NativeFunction, counter: str) -> None:
@@ -87,9 +83,8 @@ class _Loop:
         self.keeps = f.is_set(f.get(self.tape, TapeWords.record_bytes))
 
 
-def _add_loop(module: ModuleText) -> None:
+def _write_loop(f: NativeFunction) -> None:
     """``aj_loop``: point the table at the buffers of a step, ask whether there is one, and run the plan."""
-    f = NativeFunction(module, body("aj_loop"), attributes="")
     loop = _Loop(f)
     is_short = f.test("slt", f.get(loop.tape, TapeWords.capacity), loop.known)
     with f.when(f.both(f.both(loop.keeps, f.negate(loop.is_open)), is_short)):
@@ -110,7 +105,6 @@ def _add_loop(module: ModuleText) -> None:
     with f.when(loop.is_open):
         f.store("i64", k, loop.steps)
     _copy_last_values(f, loop)
-    f.finish()
 
 
 def _prepare_open_step(f: NativeFunction, loop: _Loop, k: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from autojit.codegen.cpu.plan.records import ContractionWords, ProductContext, ProductWords
 from autojit.codegen.cpu.products.gemm import signature
 from autojit.codegen.module_text import ModuleText
@@ -15,8 +17,8 @@ from autojit.core.once import once
 def product_ir(dtype: DType) -> str:
     """The products' bodies for one type; they call the GEMM of that type."""
     module = ModuleText()
-    _add_product(module, dtype)
-    _add_contraction(module, dtype)
+    for name, write in {"matmul": _write_product, "contract": _write_contraction}.items():
+        NativeFunction.define(module, body(f"aj_{name}_{dtype.short}"), partial(write, dtype), attributes="")
     return module.text()
 
 
@@ -39,9 +41,8 @@ def _multiply(f: NativeFunction, dtype: DType, w: Operands, accumulate: str | in
     f.call(signature(dtype, "gemm"), w["m"], w["n"], w["k"], *operands, accumulate, w["scratch"])
 
 
-def _add_product(module: ModuleText, dtype: DType) -> None:
+def _write_product(dtype: DType, f: NativeFunction) -> None:
     """``aj_matmul_<t>``: the units of one chunk, each a block of rows times a block of columns of a matrix."""
-    f = NativeFunction(module, body(f"aj_matmul_{dtype.short}"), attributes="")
     w = _operands(f, ProductWords)
     first = f.mul(f.parameters[1], w["units_per_chunk"])
     stop = f.least(f.add(first, w["units_per_chunk"]), w["units"])
@@ -61,14 +62,11 @@ def _add_product(module: ModuleText, dtype: DType) -> None:
                 position = f.add(position, f.mul(number, w[stride]))
             part[x] = f.element(w[x], memory_type(dtype), position)
         _multiply(f, dtype, {**w, **part}, w["accumulate"])
-    f.finish()
 
 
-def _add_contraction(module: ModuleText, dtype: DType) -> None:
+def _write_contraction(dtype: DType, f: NativeFunction) -> None:
     """``aj_contract_<t>``: the product of one slice of the steps."""
-    f = NativeFunction(module, body(f"aj_contract_{dtype.short}"), attributes="")
     w = _operands(f, ContractionWords)
     done = f.mul(f.parameters[1], w["k_block"])
     steps = f.least(f.sub(w["k"], done), w["k_block"])
     _multiply(f, dtype, {**w, "k": steps}, 0)
-    f.finish()

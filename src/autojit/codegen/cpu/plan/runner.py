@@ -25,7 +25,7 @@ from autojit.codegen.cpu.plan.records import (
     SlotSum,
     SumContext,
 )
-from autojit.codegen.cpu.plan.sizes import SIZES, add_sizes
+from autojit.codegen.cpu.plan.sizes import SIZES, write_sizes
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, NativeFunction, body
 from autojit.core.once import once
@@ -55,20 +55,19 @@ def plan_ir() -> str:
     """The whole module but the products."""
     module = ModuleText()
     module.definitions["aj_signals_at"] = _GLOBALS
-    _add_poll(module)
-    _add_polled(module)
-    _add_step(module)
-    _add_many(module)
-    _add_band(module)
-    _add_copy(module)
-    add_sizes(module)
+    NativeFunction.define(module, POLL, _write_poll, attributes="noinline nounwind")
+    NativeFunction.define(module, _POLLED, _write_polled, linkage="internal")
+    NativeFunction.define(module, STEP, _write_step, attributes="")
+    NativeFunction.define(module, body("aj_many"), _write_many, attributes="")
+    NativeFunction.define(module, body("aj_band"), _write_band, attributes="")
+    NativeFunction.define(module, body("aj_copy"), _write_copy, attributes="")
+    NativeFunction.define(module, SIZES, write_sizes, attributes="")
     _add_slot_sums(module)
     return module.text()
 
 
-def _add_poll(module: ModuleText) -> None:
+def _write_poll(f: NativeFunction) -> None:
     """``aj_poll``: let Python handle signals if it has not for a tenth of a second."""
-    f = NativeFunction(module, POLL, attributes="noinline nounwind")
     error, mode = f.parameters
     time = f.local("[2 x i64]", 8)
     signals = f.load("ptr", "@aj_signals_at", "monotonic")
@@ -84,12 +83,10 @@ def _add_poll(module: ModuleText) -> None:
     with f.when(f.test("ugt", elapsed, POLL_NS)):
         f.store("i64", now, "@aj_poll_last", "monotonic")
         f.call(_SIGNALS, error, by=signals)
-    f.finish()
 
 
-def _add_polled(module: ModuleText) -> None:
+def _write_polled(f: NativeFunction) -> None:
     """``aj_polled``: one chunk of an entry that a signal may stop; the calling thread looks for signals."""
-    f = NativeFunction(module, _POLLED, linkage="internal")
     context, chunk, worker = f.parameters
     run, inner = f.get(context, Polled.body), f.get(context, Polled.context)
     error = f.get(context, Polled.error)
@@ -97,12 +94,10 @@ def _add_polled(module: ModuleText) -> None:
         f.call(POLL, error, EVERY)
     f.return_when(f.test("eq", f.load("i64", error, "monotonic"), INTERRUPTED))
     f.call(BODY, inner, chunk, worker, by=run)
-    f.finish()
 
 
-def _add_step(module: ModuleText) -> None:
+def _write_step(f: NativeFunction) -> None:
     """``aj_step``: run the plan of a pointer table."""
-    f = NativeFunction(module, STEP, attributes="")
     (table,) = f.parameters
     polled = f.local(f"[{len(Polled.fields)} x i64]", 8)
     plan = f.load("ptr", f.element(table, "ptr", -1))
@@ -121,7 +116,6 @@ def _add_step(module: ModuleText) -> None:
         may_stop = f.test("slt", k, stoppable)
         _run_entry(f, f.item(PlanEntry, entries, k), workers, _Signals(plan, error, may_stop, polled))
         f.return_when(f.is_set(f.load("i64", error)))
-    f.finish()
 
 
 class _Signals(NamedTuple):
@@ -157,9 +151,8 @@ def _run_entry(f: NativeFunction, entry: str, workers: str, signals: _Signals) -
     f.begin(done)
 
 
-def _add_many(module: ModuleText) -> None:
+def _write_many(f: NativeFunction) -> None:
     """``aj_many``: one chunk of a batch, which belongs to the last part that does not begin after it."""
-    f = NativeFunction(module, body("aj_many"), attributes="")
     context, chunk, worker = f.parameters
     parts = f.after(Batch, context)
     n_parts, found = f.get(context, Batch.n_parts), f.junction("i64", stem="found")
@@ -170,12 +163,10 @@ def _add_many(module: ModuleText) -> None:
     part = f.item(BatchPart, parts, f.add(following, -1))
     local = f.sub(chunk, f.get(part, BatchPart.first))
     f.call(BODY, f.get(part, BatchPart.context), local, worker, by=f.get(part, BatchPart.body))
-    f.finish()
 
 
-def _add_band(module: ModuleText) -> None:
+def _write_band(f: NativeFunction) -> None:
     """``aj_band``: one slice of a band: its kernels in turn, each with the addresses of its arguments in the slice."""
-    f = NativeFunction(module, body("aj_band"), attributes="")
     context, chunk, worker = f.parameters
     pointers = f.local(f"[{MAX_BAND_ARGUMENTS} x i64]", 64)
     kernels = f.after(Band, context)
@@ -190,12 +181,10 @@ def _add_band(module: ModuleText) -> None:
             f.store("i64", address, f.element(pointers, "i64", i))
         told = f.mul(chunk, f.get(kernel, BandKernel.is_told))
         f.call(BODY, pointers, told, worker, by=f.get(kernel, BandKernel.body))
-    f.finish()
 
 
-def _add_copy(module: ModuleText) -> None:
+def _write_copy(f: NativeFunction) -> None:
     """``aj_copy``: copy or clear one block of bytes."""
-    f = NativeFunction(module, body("aj_copy"), attributes="")
     context, chunk, _ = f.parameters
     to, source = f.get(context, CopyContext.to), f.get(context, CopyContext.source)
     f.return_when(f.test("eq", to, source, "ptr"))
@@ -206,7 +195,6 @@ def _add_copy(module: ModuleText) -> None:
         f.fill_bytes(f.at(to, start), 0, size)
         f.ret()
     f.copy_bytes(f.at(to, start), f.at(source, start), size)
-    f.finish()
 
 
 _INDEPENDENT = ("!0 = distinct !{}", "!1 = distinct !{!1, !2}", '!2 = !{!"llvm.loop.parallel_accesses", !0}')

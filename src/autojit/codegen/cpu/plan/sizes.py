@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autojit.codegen.cpu.plan.records import OPERATIONS, Instruction, SizeProgramWords, WrittenWord
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.module_text import Signature
 from autojit.codegen.native_function import NativeFunction, body
 
 SIZES = body("aj_sizes", "ptr program")
 _GROW = Signature("", "i64 bytes", "i64")
 
 
-def add_sizes(module: ModuleText) -> None:
+def write_sizes(f: NativeFunction) -> None:
     """``aj_sizes``: run a size program."""
-    f = NativeFunction(module, SIZES, attributes="")
     program = f.parameters[0]
     count = f.get(program, SizeProgramWords.n_symbols)
     table = f.get(program, SizeProgramWords.table)
@@ -31,7 +30,6 @@ def add_sizes(module: ModuleText) -> None:
         _return_if_known(f, program, table, count)
     _run_instructions(f, program, table)
     _write_words(f, program, table)
-    f.finish()
 
 
 def _return_if_known(f: NativeFunction, program: str, table: str, count: str) -> None:

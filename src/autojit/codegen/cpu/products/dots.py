@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from autojit.codegen.cpu.products.tiles import TileSet
-from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.cpu.vector_text import Vector, VectorText
+from autojit.codegen.module_text import Signature
 
 CHAINS = 4
 """Independent vector sums of one row: with two rows at a time, the eight that hide the latency of the multiply-add."""
@@ -22,10 +22,9 @@ def dots_signature(tiles: TileSet) -> Signature:
     return Signature(f"aj_dots_{tiles.dtype.short}", parameters)
 
 
-def write_dots(module: ModuleText, tiles: TileSet) -> None:
-    """Add the function."""
+def write_dots(tiles: TileSet, text: VectorText) -> None:
+    """What the function does."""
     vector = tiles.widest
-    text = VectorText(module, dots_signature(tiles), linkage="internal", attributes=INTERNAL)
     rows = 4 if tiles.registers == 32 else 2
     step = vector.lanes * CHAINS
     text.line(f"%whole = udiv i64 %k, {step}")
@@ -35,7 +34,6 @@ def write_dots(module: ModuleText, tiles: TileSet) -> None:
     for height in (rows, 1):
         kinds = ("i64", "ptr", "ptr")
         state = text.while_left(height, kinds, state, partial(_rows, text, tiles, vector, height))
-    text.finish()
 
 
 def _rows(text: VectorText, tiles: TileSet, vector: Vector, height: int, state: list[str]) -> list[str]:

@@ -42,7 +42,7 @@ from autojit.codegen.cpu.products.packing import (
 from autojit.codegen.cpu.products.tiles import TileSet, TileShape, tile_set, tiles_signature, write_tiles
 from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorModule, VectorText
 from autojit.codegen.function_text import Operand, State
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 from autojit.core.records import record
@@ -101,18 +101,16 @@ def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
 def gemm_module(dtype: DType, host: HostTarget) -> str:
     """The module's text for float32 or float64 on a machine."""
     tiles, module = tile_set(dtype, host), VectorModule()
+    add = partial(VectorText.define, module, linkage="internal", attributes=INTERNAL)
     for shape in tiles.shapes:
-        write_tiles(module, tiles, shape)
-    for write in (
-        write_pack_panels,
-        write_copy_block,
-        _write_columns,
-        _write_scattered,
-        _write_blocks,
-        write_dots,
-        _write_gemm,
-    ):
-        write(module, tiles)
+        add(tiles_signature(tiles, shape), partial(write_tiles, tiles, shape))
+    add(pack_panels_signature(tiles), partial(write_pack_panels, tiles))
+    add(copy_block_signature(tiles), partial(write_copy_block, tiles))
+    add(signature(dtype, "columns"), partial(_write_columns, tiles))
+    add(signature(dtype, "scattered"), partial(_write_scattered, tiles))
+    add(signature(dtype, "blocks"), lambda text: _BlockLoops(text, tiles).write())
+    add(dots_signature(tiles), partial(write_dots, tiles))
+    VectorText.define(module, signature(dtype, "gemm"), partial(_write_gemm, tiles))
     return module.text()
 
 
@@ -141,13 +139,8 @@ def signature(dtype: DType, name: str) -> Signature:
     return Signature(f"aj_{name}_{dtype.short}", _PARAMETERS[name])
 
 
-def _internal(module: ModuleText, tiles: TileSet, name: str) -> VectorText:
-    return VectorText(module, signature(tiles.dtype, name), linkage="internal", attributes=INTERNAL)
-
-
-def _write_columns(module: ModuleText, tiles: TileSet) -> None:
+def _write_columns(tiles: TileSet, text: VectorText) -> None:
     """Tiles from left to right over one panel."""
-    text = _internal(module, tiles, "columns")
 
     def run(shape: TileShape, b: str, c: str, columns: Operand) -> None:
         a = "%a", "%rsa", "%csa"
@@ -170,14 +163,12 @@ def _write_columns(module: ModuleText, tiles: TileSet) -> None:
             run(shape, b, c, left)
         text.return_when(fits)
     run(tiles.rest[-1], b, c, left)
-    text.finish()
 
 
-def _write_scattered(module: ModuleText, tiles: TileSet) -> None:
+def _write_scattered(tiles: TileSet, text: VectorText) -> None:
     """The same for a C with any strides ``rsc, csc``: tile by tile through the stack."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
     element = Vector(tiles.dtype, 1).element
-    text = _internal(module, tiles, "scattered")
     tile = text.local(f"[{tiles.tallest * panel} x {element}]")
     text.line("%adds = icmp ne i64 %accumulate, 0")
     with text.loop(0, "%m", tiles.tallest) as row:
@@ -190,7 +181,6 @@ def _write_scattered(module: ModuleText, tiles: TileSet) -> None:
             line = text.mul(text.add(row, i), "%rsc")
             target = text.at("%c", text.add(line, text.mul(j, "%csc")))
             text.store(element, add_old_value(text, element, text.load(element, source), target), target)
-    text.finish()
 
 
 def _even_step(text: VectorText, extent: str, most: int, unit: int) -> str:
@@ -198,13 +188,6 @@ def _even_step(text: VectorText, extent: str, most: int, unit: int) -> str:
     count = text.quotient(text.add(extent, most - 1), most)
     even = text.quotient(text.sub(text.add(extent, count), 1), count)
     return text.mul(text.quotient(text.add(even, unit - 1), unit), unit)
-
-
-def _write_blocks(module: ModuleText, tiles: TileSet) -> None:
-    """The blocked product with strides in bytes."""
-    text = _internal(module, tiles, "blocks")
-    _BlockLoops(text, tiles).write()
-    text.finish()
 
 
 @record
@@ -231,7 +214,7 @@ class _BlockOfB:
 
 
 class _BlockLoops:
-    """Writes the loop nest of the module's head comment."""
+    """Writes the loop nest of the module's head comment; strides are in bytes."""
 
     def __init__(self, text: VectorText, tiles: TileSet) -> None:
         self.text = text
@@ -344,9 +327,8 @@ class _BlockLoops:
             text.call(signature(self.tiles.dtype, "scattered"), *before, "%csc", *after)
 
 
-def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
+def _write_gemm(tiles: TileSet, text: VectorText) -> None:
     size = tiles.dtype.size_bytes
-    text = VectorText(module, signature(tiles.dtype, "gemm"))
     stride = {name: text.mul(f"%{name}", size) for name in ("rsa", "csa", "rsb", "csb", "rsc", "csc")}
     _return_when_empty(text, tiles, stride)
     single = text.test("eq", "%n", 1)
@@ -364,7 +346,6 @@ def _write_gemm(module: ModuleText, tiles: TileSet) -> None:
     csb = text.choose(text.test("eq", n, 1), size, csb)  # the stride of a single column does not matter
     operands = a, rsa, csa, b, rsb, csb, "%c", rsc, csc
     text.call(signature(tiles.dtype, "blocks"), m, n, "%k", *operands, "%accumulate", "%scratch")
-    text.finish()
 
 
 def _column_major(text: VectorText) -> str:

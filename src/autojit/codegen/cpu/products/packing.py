@@ -11,8 +11,8 @@ zero, a copy of the last column or what was there before, and no tile stores it.
 from __future__ import annotations
 
 from autojit.codegen.cpu.products.tiles import TileSet
-from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.cpu.vector_text import Vector, VectorText
+from autojit.codegen.module_text import Signature
 
 PANELS_AT_ONCE = 4
 """Panels packed in one go: rows of B are read in longer pieces, and the panels still fit the second-level cache.
@@ -30,10 +30,9 @@ def pack_panels_signature(tiles: TileSet) -> Signature:
     return Signature(f"aj_pack_panels_{tiles.dtype.short}", parameters)
 
 
-def write_pack_panels(module: ModuleText, tiles: TileSet) -> None:
-    """Add the function."""
+def write_pack_panels(tiles: TileSet, text: VectorText) -> None:
+    """What the function does."""
     size = tiles.dtype.size_bytes
-    text = VectorText(module, pack_panels_signature(tiles), linkage="internal", attributes=INTERNAL)
     text.line(f"%column_bytes = mul nsw i64 %k, {size}")
     rows_contiguous = text.test("eq", "%csb", size)
     with text.when(rows_contiguous):
@@ -44,7 +43,6 @@ def write_pack_panels(module: ModuleText, tiles: TileSet) -> None:
         _transpose_columns(text, tiles)
     text.return_when(columns_contiguous)
     _copy_elements(text, tiles)
-    text.finish()
 
 
 def _panel_at(text: VectorText, tiles: TileSet, column: str) -> str:
@@ -158,10 +156,9 @@ def copy_block_signature(tiles: TileSet) -> Signature:
     )
 
 
-def write_copy_block(module: ModuleText, tiles: TileSet) -> None:
-    """Add the function."""
+def write_copy_block(tiles: TileSet, text: VectorText) -> None:
+    """What the function does."""
     size = tiles.dtype.size_bytes
-    text = VectorText(module, copy_block_signature(tiles), linkage="internal", attributes=INTERNAL)
     contiguous = text.test("eq", "%stride", size)
     line_bytes = text.mul("%length", size)
     with text.loop(0, "%lines") as i:
@@ -172,4 +169,3 @@ def write_copy_block(module: ModuleText, tiles: TileSet) -> None:
         elements = text.choose(contiguous, 0, "%length")
         with text.loop(0, elements) as j:
             copy_element(text, tiles, text.at(source, text.mul(j, "%stride")), text.at(target, text.mul(j, size)))
-    text.finish()

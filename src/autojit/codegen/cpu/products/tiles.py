@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from autojit.codegen.cpu.vector_text import INTERNAL, Vector, VectorText
-from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.cpu.vector_text import Vector, VectorText
+from autojit.codegen.module_text import Signature
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 from autojit.core.records import record
@@ -135,14 +135,12 @@ def tiles_signature(tiles: TileSet, shape: TileShape) -> Signature:
     )
 
 
-def write_tiles(module: ModuleText, tiles: TileSet, shape: TileShape) -> None:
-    """Add the function of one shape."""
-    text = VectorText(module, tiles_signature(tiles, shape), linkage="internal", attributes=INTERNAL)
+def write_tiles(tiles: TileSet, shape: TileShape, text: VectorText) -> None:
+    """What the function of one shape does."""
     columns = _Columns.begin(text, tiles, shape)
     state = ["%m", "%a", "%c"]
     for rows in shape.rows:
         state = text.while_left(rows, ("i64", "ptr", "ptr"), state, partial(_one_tile, text, columns, rows))
-    text.finish()
 
 
 def _one_tile(text: VectorText, columns: _Columns, rows: int, state: list[str]) -> list[str]:
