@@ -10,9 +10,3 @@ from autojit.ir.op import O, Op, bind
 def apply(name: str, operand: O, *others: Any, **parameters: Any) -> O:
     """Bind the registered op ``name`` with static ``parameters``: ``apply("sum", x, axes=(0,))``."""
     return bind(Op.registry[name](**parameters), operand, *others)
-
-
-def source(name: str, like: O, **parameters: Any) -> O:
-    """An op without operands, computed or recorded where the operand ``like`` is."""
-    found: O = like._bind(Op.registry[name](**{"device": like.spec.device, **parameters}), ())
-    return found

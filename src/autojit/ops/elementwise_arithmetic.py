@@ -16,7 +16,16 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import broadcast_shapes, conjugate, product_jvp, tangent_difference, tangent_sum
-from autojit.ops.elementwise_base import FLOATS, Binary, Pointwise, Slope, binary, sample_inputs, unary
+from autojit.ops.elementwise_base import (
+    FLOATS,
+    Binary,
+    Pointwise,
+    Slope,
+    binary,
+    is_differentiable,
+    sample_inputs,
+    unary,
+)
 from autojit.ops.samples import Samples
 from autojit.ops.sources import Number, pair
 
@@ -353,7 +362,7 @@ class StopGradient(Pointwise):
 
 
 ADD, SUB, MUL, DIV, NEG = Add(), Sub(), Mul(), Div(), Neg()
-RECIPROCAL, MASKED_MUL, WHERE, STOP_GRADIENT = Reciprocal(), MaskedMul(), Where(), StopGradient()
+RECIPROCAL, MASKED_MUL, WHERE = Reciprocal(), MaskedMul(), Where()
 
 add = binary(ADD)
 sub = binary(SUB)
@@ -364,6 +373,7 @@ guarded_div = binary(GuardedDiv())
 neg = unary(NEG)
 reciprocal = unary(RECIPROCAL)
 square = unary(Square())
+stop_gradient = unary(StopGradient(), is_differentiable)
 squared_deviation = binary(SquaredDeviation())
 
 
@@ -375,8 +385,3 @@ def where(condition: O, a: O | Number, b: O | Number) -> O:
 def cast(x: O, dtype: DType) -> O:
     """``x`` in another dtype; ``x`` itself when it has it."""
     return x if x.spec.dtype is dtype else bind(Cast(dtype), x)
-
-
-def stop_gradient(x: O) -> O:
-    """``x`` as a constant of differentiation; integers and bools are that already."""
-    return bind(STOP_GRADIENT, x) if x.spec.dtype.is_differentiable else x

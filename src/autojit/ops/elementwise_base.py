@@ -175,16 +175,28 @@ class Predicate(Pointwise, abstract=True):
         return (None,) * len(primals)
 
 
+def is_differentiable(x: O) -> bool:
+    """Whether an operand's dtype has derivatives: floats and complex numbers."""
+    return x.spec.dtype.is_differentiable
+
+
 def is_complex(x: O) -> bool:
     """Whether an operand is complex."""
     return bool(x.spec.dtype.kind == "complex")
 
 
-def unary(op: Op) -> Callable[[O], O]:
-    """The function that applies an op to an operand; its name and what it says of itself are the op's."""
+def unary(
+    op: Op, takes: Callable[[Any], bool] | None = None, otherwise: Callable[[Any], Any] = lambda x: x
+) -> Callable[[O], O]:
+    """The function that applies an op to an operand; its name and what it says of itself are the op's.
+
+    Args:
+        takes: which operands the op is for, if not for all; of others there is ``otherwise``: themselves by default.
+    """
 
     def apply(x: O) -> O:
-        return bind(op, x)
+        found: O = bind(op, x) if takes is None or takes(x) else otherwise(x)
+        return found
 
     return _named(op, apply)
 

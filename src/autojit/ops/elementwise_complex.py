@@ -185,25 +185,11 @@ class Angle(Pointwise):
         return None if x_dot is None else imag(_except_at_zero(x, x_dot, x))
 
 
-CONJ, REAL, IMAG = Conj(), Real(), Imag()
 ANGLE = Angle()
 
-
-def conj(x: O) -> O:
-    """The complex conjugate; reals as they are."""
-    return bind(CONJ, x) if is_complex(x) else x
-
-
-def real(x: O) -> O:
-    """The real part; reals as they are."""
-    return bind(REAL, x) if is_complex(x) else x
-
-
-def imag(x: O) -> O:
-    """The imaginary part; zeros for reals."""
-    return bind(IMAG, x) if is_complex(x) else zeros_like(x)
-
-
+conj = unary(Conj(), is_complex)
+real = unary(Real(), is_complex)
+imag = unary(Imag(), is_complex, zeros_like)
 complex = binary(Complex())
 sign = unary(Sign())
 abs = unary(Abs())

@@ -11,7 +11,7 @@ import numpy as np
 
 from autojit.core.dtypes import bool_
 from autojit.ir.op import O, bind, not_differentiable
-from autojit.ops.elementwise_base import REALS, Binary, Predicate, binary, unary
+from autojit.ops.elementwise_base import REALS, Binary, Predicate, binary, is_differentiable, unary
 from autojit.ops.sources import full
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Signbit(FloatTest):
 
 
 BITWISE_AND, BITWISE_OR, BITWISE_XOR, BITWISE_NOT = BitwiseAnd(), BitwiseOr(), BitwiseXor(), BitwiseNot()
-IS_NAN, IS_INF, IS_FINITE, SIGNBIT = IsNan(), IsInf(), IsFinite(), Signbit()
+SIGNBIT = Signbit()
 
 
 eq = binary(Eq())
@@ -213,19 +213,9 @@ def logical_not(x: O) -> O:
     return bind(BITWISE_NOT, to_bool(x))
 
 
-def isnan(x: O) -> O:
-    """NaN elements; false everywhere for dtypes that have none."""
-    return bind(IS_NAN, x) if x.spec.dtype.is_differentiable else full(x, False, x.spec.shape, bool_)
-
-
-def isinf(x: O) -> O:
-    """Infinite elements; false everywhere for dtypes that have none."""
-    return bind(IS_INF, x) if x.spec.dtype.is_differentiable else full(x, False, x.spec.shape, bool_)
-
-
-def isfinite(x: O) -> O:
-    """Finite elements; true everywhere for integers and bools."""
-    return bind(IS_FINITE, x) if x.spec.dtype.is_differentiable else full(x, True, x.spec.shape, bool_)
+isnan = unary(IsNan(), is_differentiable, lambda x: full(x, False, x.spec.shape, bool_))
+isinf = unary(IsInf(), is_differentiable, lambda x: full(x, False, x.spec.shape, bool_))
+isfinite = unary(IsFinite(), is_differentiable, lambda x: full(x, True, x.spec.shape, bool_))
 
 
 def signbit(x: O) -> O:

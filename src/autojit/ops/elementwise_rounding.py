@@ -10,11 +10,11 @@ import numpy as np
 from autojit.core.dtypes import int32
 from autojit.core.errors import UsageError
 from autojit.core.types import TensorType
-from autojit.ir.op import Ndarray, O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.base import tangent_difference
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
-from autojit.ops.elementwise_base import Binary, Pointwise, Ufunc, binary, widened
+from autojit.ops.elementwise_base import Binary, Pointwise, Ufunc, binary, is_differentiable, unary, widened
 from autojit.ops.refused_values import refused_facts
 
 if TYPE_CHECKING:
@@ -176,32 +176,17 @@ class Fmod(Rest):
         return emit.fmod(x, y)
 
 
-FLOOR, CEIL, TRUNC, ROUND = Floor(), Ceil(), Trunc(), Round()
+ROUND = Round()
 
-
-def _whole(x: Operand) -> bool:
-    return not x.spec.dtype.is_differentiable
-
-
-def floor(x: O) -> O:
-    """The largest whole number not above; integers as they are."""
-    return x if _whole(x) else bind(FLOOR, x)
-
-
-def ceil(x: O) -> O:
-    """The smallest whole number not below; integers as they are."""
-    return x if _whole(x) else bind(CEIL, x)
-
-
-def trunc(x: O) -> O:
-    """The whole part; integers as they are."""
-    return x if _whole(x) else bind(TRUNC, x)
+floor = unary(Floor(), is_differentiable)
+ceil = unary(Ceil(), is_differentiable)
+trunc = unary(Trunc(), is_differentiable)
 
 
 def round(x: O, decimals: int = 0) -> O:
     """The nearest multiple of ``10**-decimals``; halves go to the even one."""
-    if decimals == 0 or (_whole(x) and decimals > 0):
-        return x if _whole(x) else bind(ROUND, x)
+    if decimals == 0 or (decimals > 0 and not is_differentiable(x)):
+        return bind(ROUND, x) if is_differentiable(x) else x
     if decimals > 0:
         return div(bind(ROUND, mul(x, 10.0**decimals)), 10.0**decimals)
     return mul(bind(ROUND, div(x, 10.0**-decimals)), 10.0**-decimals)

@@ -19,10 +19,11 @@ from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
-from autojit.ops.by_name import apply, source
+from autojit.ops.by_name import apply
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, permute, reshape
+from autojit.ops.sources import iota
 
 __all__ = [
     "Gather", "GatherNd", "Gathering", "IndexSelect", "embedding", "gather", "gather_nd", "index_select", "take",
@@ -376,7 +377,7 @@ def batch_positions(x: O, indices: Sequence[Any]) -> O:
     """0, 1, .. along the batch axis, shaped to broadcast with ``indices``: the index of the batch axis itself."""
     extent = x.spec.shape[0]
     rank = max(i.spec.ndim for i in indices)
-    return source("iota", x, shape=(extent, *(1,) * (rank - 1)), axis=0, dtype=int64)
+    return iota(x, (extent, *(1,) * (rank - 1)))
 
 
 def _at_least_1d(x: O) -> O:

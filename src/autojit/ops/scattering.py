@@ -259,17 +259,12 @@ def _add_rows(target: Ndarray, index: Ndarray, rows: Ndarray) -> None:
 
 def scatter(base: O, axis: int, index: O, src: O) -> O:
     """torch.scatter: ``base`` with ``src`` written along ``axis`` at ``index``; ``src`` may exceed ``index``."""
-    return _scatter(base, axis, index, src, "set")
+    return scatter_fold(base, axis, index, src, "set")
 
 
 def scatter_add(base: O, axis: int, index: O, src: O) -> O:
     """torch.scatter_add: equal places add up."""
-    return _scatter(base, axis, index, src, "add")
-
-
-def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
-    """``scatter`` that folds: "add", "mul", "max" or "min"."""
-    return _scatter(base, axis, index, src, combine)
+    return scatter_fold(base, axis, index, src, "add")
 
 
 def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
@@ -277,7 +272,8 @@ def index_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
     return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_reduce"), index, src, combine)
 
 
-def _scatter(base: O, axis: int, index: O, src: O, combine: str) -> O:
+def scatter_fold(base: O, axis: int, index: O, src: O, combine: str) -> O:
+    """``scatter`` that folds: "add", "mul", "max" or "min"."""
     axis = normalize_axis(axis, base.spec.ndim, "scatter")
     if base.spec.ndim == 0:
         line, places = reshape(base, (1,)), reshape(index, (1,))

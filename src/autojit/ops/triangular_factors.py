@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType, int32, int64
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
-from autojit.ops.by_name import apply
+from autojit.ops.elementwise_arithmetic import add
 from autojit.ops.elementwise_base import unary
 from autojit.ops.failed_matrices import failed_matrix
 from autojit.ops.linalg import MatrixOp, SquareOp, TriangularSolve, has, require_matrix, well_conditioned
@@ -135,11 +135,7 @@ class LuSquare(SquareOp):
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         lower, upper = _lower(result), adjoint_matrix(triu(result))
-        inner = apply(
-            "add",
-            tril(matmul(adjoint_matrix(lower), tril(y_bar, -1)), -1),
-            triu(matmul(triu(y_bar), upper)),
-        )
+        inner = add(tril(matmul(adjoint_matrix(lower), tril(y_bar, -1)), -1), triu(matmul(triu(y_bar), upper)))
         left = bind(TriangularSolve(True, True), adjoint_matrix(lower), inner)
         # left @ upper^-1, as the adjoint of a solve with upper's adjoint
         return (adjoint_matrix(bind(TriangularSolve(True), triu(result), adjoint_matrix(left))),)
@@ -151,12 +147,12 @@ class LuSquare(SquareOp):
         lower, upper = _lower(result), triu(result)
         left = bind(TriangularSolve(False, True), lower, a_dot)
         inner = adjoint_matrix(bind(TriangularSolve(False), adjoint_matrix(upper), adjoint_matrix(left)))
-        return apply("add", matmul(lower, tril(inner, -1)), matmul(triu(inner), upper))
+        return add(matmul(lower, tril(inner, -1)), matmul(triu(inner), upper))
 
 
 def _lower(packed: O) -> O:
     n = packed.spec.shape[-1]
-    return apply("add", tril(packed, -1), eye(packed, n, n, packed.spec.dtype))
+    return add(tril(packed, -1), eye(packed, n, n, packed.spec.dtype))
 
 
 def lu_pivots(a: O, is_checked: bool = False) -> O:

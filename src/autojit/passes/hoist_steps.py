@@ -117,8 +117,7 @@ class _Hoisting:
 
         The others stay, also those that may refuse what they read and are asked though nothing needs them.
         """
-        nodes = tuple([n for n in self.nodes if n.outputs[0] in outside])
-        return needed(Graph((), nodes, ()), values, are_asked=False)
+        return needed([n for n in self.nodes if n.outputs[0] in outside], values, are_asked=False)
 
     def _is_worth_storing(self, node: Node, is_multiplied: bool) -> bool:
         """Whether a value that all steps share is better read than computed in each.
@@ -128,11 +127,8 @@ class _Hoisting:
         size = typical(_bytes(node.outputs))
         if isinstance(node.op, Permute):
             reads_columns = is_multiplied and node.op.axes[-1] != len(node.op.axes) - 1
-            return (
-                reads_columns
-                and size <= self.machine.turned_bytes
-                and typical(self.op.length) >= self.machine.turned_steps
-            )
+            is_small = size <= self.machine.turned_bytes
+            return reads_columns and is_small and typical(self.op.length) >= self.machine.turned_steps
         if isinstance(node.op, Reindex | Source) or size > self.machine.hoisted_bytes:
             return False
         return is_multiplied or not (isinstance(node.op, Elementwise) and node.op.is_cheap)
@@ -157,9 +153,8 @@ class _Hoisting:
         hoisted, _ = self._needed([v for n in products for v in n.outputs], free)
         left = [n for n in self.nodes if n not in set(hoisted)]
         read = {v for n in left for v in n.inputs} | {*self.lasts, *self.results}
-        border = [v for n in hoisted for v in n.outputs if v in read]
         again = [n for n in hoisted if not moving.intersection(n.outputs)]  # of constants only: cheap to have twice
-        border = [v for v in border if v in moving]
+        border = [v for n in hoisted for v in n.outputs if v in read and v in moving]
         for value, whole in zip(border, self._for_all(hoisted, border), strict=True):
             self.stacks[value] = whole
         self.nodes = [*again, *left]
@@ -203,17 +198,17 @@ class _Hoisting:
             share = self._summand(carry, self.lasts[k], made_by.get(self.lasts[k]), readers)
             if share is not None:
                 sums[k] = share
-        _, recurrent = needed(Graph((), tuple(self.nodes), ()), [v for k, v in enumerate(self.lasts) if k not in sums])
+        _, recurrent = needed(self.nodes, [v for k, v in enumerate(self.lasts) if k not in sums])
         late: set[Value] = set()
         chosen: list[Node] = []
         border: set[Value] = set()
-        summed = {sums[k] for k in sums}
+        summed, summing = set(sums.values()), {self.carried[k][0] for k in sums}
         for node in self.nodes:
             if not recurrent.isdisjoint(node.outputs) or self._stays(node):
                 continue
             is_sum = isinstance(node.op, Sum) and node.outputs[0] in summed
             if node.op.name == "matmul" or is_sum or not late.isdisjoint(node.inputs):
-                if any(v in dict(self.carried) and self._is_sum(v, sums) for v in node.inputs):
+                if not summing.isdisjoint(node.inputs):
                     continue
                 chosen.append(node)
                 late.update(node.outputs)
@@ -223,9 +218,6 @@ class _Hoisting:
         chosen = self._with_views(chosen, made_by)
         outside = {v for n in chosen for v in n.outputs}
         return chosen, {k: v for k, v in sums.items() if v in outside}
-
-    def _is_sum(self, carry: Value, sums: dict[int, Value]) -> bool:
-        return any(self.carried[k][0] is carry for k in sums)
 
     def _summand(self, carry: Value, last: Value, node: Node | None, readers: dict[Value, list[Node]]) -> Value | None:
         """What a carry adds up, if that is all it does."""
@@ -296,7 +288,7 @@ class _Hoisting:
             return self._tracer(self.stacks[value])
         if value in self.constants:
             raise AssertionError("what is the same for all steps is no summand of its own")
-        return self._tracer(self._for_all(needed(Graph((), tuple(late), ()), [value])[0], [value])[0])
+        return self._tracer(self._for_all(needed(late, [value])[0], [value])[0])
 
     def _rows(self, value: Value, late: list[Node]) -> Any:
         """The rows of a matrix of all steps under each other."""
@@ -328,7 +320,7 @@ class _Hoisting:
         found: dict[Any, Value] = {}
         if not outputs:
             return found
-        nodes, read = needed(Graph((), tuple(self.nodes), ()), outputs)
+        nodes, read = needed(self.nodes, outputs)
         count = len(self.carried)
         kept = [k for k, v in enumerate(inputs) if k < count or v in read]
         stacks = [k for k in kept if inputs[k] in self.stacks]

@@ -89,14 +89,16 @@ def last_name(value: Value, names: dict[Value, Value]) -> Value:
     return value
 
 
-def needed(graph: Graph, wanted: Sequence[Value], are_asked: bool = True) -> tuple[tuple[Node, ...], set[Value]]:
+def needed(
+    nodes: Sequence[Node], wanted: Sequence[Value], are_asked: bool = True
+) -> tuple[tuple[Node, ...], set[Value]]:
     """(the nodes that ``wanted`` values need, everything that is read on the way).
 
     With them, unless not ``are_asked``, those that may refuse what they read.
     """
     live = set(wanted)
     kept: list[Node] = []
-    for node in reversed(graph.nodes):
+    for node in reversed(nodes):
         if (are_asked and node.is_asked) or not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(node.inputs)
@@ -107,7 +109,7 @@ def _carries_needed(body: Graph, carries: int, wanted: Sequence[Value], finals: 
     """The carries without which ``wanted`` values or last values cannot be had."""
     chosen = set(finals)
     while True:
-        _, live = needed(body, [*wanted, *(body.outputs[k] for k in chosen)])
+        _, live = needed(body.nodes, [*wanted, *(body.outputs[k] for k in chosen)])
         more = {k for k in range(carries) if body.inputs[k] in live}
         if more <= chosen:
             return sorted(chosen)
@@ -128,7 +130,7 @@ def _pruned_scan(node: Node, op: Scan, live: set[Value], names: dict[Value, Valu
             return Node(op, (), (), node.source)
         carries, constant = [0], constant[1:] if constant[:1] == [0] else constant
     outputs = [*carries, *results]
-    nodes, read = needed(body, [body.outputs[k] for k in outputs])
+    nodes, read = needed(body.nodes, [body.outputs[k] for k in outputs])
     stacks = [k for k in range(first, rest) if body.inputs[k] in read]
     inputs = [*carries, *stacks, *constant, *(k for k in range(rest, len(body.inputs)) if body.inputs[k] in read)]
     if len(outputs) == len(body.outputs) and len(inputs) == len(body.inputs) and len(nodes) == len(body.nodes):
@@ -140,7 +142,7 @@ def _pruned_scan(node: Node, op: Scan, live: set[Value], names: dict[Value, Valu
 
 def _pruned_cond(node: Node, op: Cond, live: set[Value]) -> Node:
     outputs = [k for k, v in enumerate(node.outputs) if v in live] or ([0] if node.is_asked else [])
-    parts = [needed(g, [g.outputs[k] for k in outputs]) for g in op.graphs()]
+    parts = [needed(g.nodes, [g.outputs[k] for k in outputs]) for g in op.graphs()]
     pairs = list(zip(op.graphs(), parts, strict=True))
     inputs = [k for k in range(len(op.on_true.inputs)) if any(g.inputs[k] in read for g, (_, read) in pairs)]
     branches = [
@@ -163,10 +165,9 @@ def _pruned_while(node: Node, op: WhileLoop, live: set[Value]) -> Node:
         finals = [k for k in range(sweep.carries) if node.outputs[starts[number] + k] in live]
         finals = sorted({0, *finals}) if number == 0 else finals
         values = [body.outputs[sweep.carries + k] for k in pushes]
-        carries = _carries_needed(body, sweep.carries, values, finals)
-        chosen[number] = carries
-        _, read = needed(body, [*values, *(body.outputs[k] for k in carries)])
-        if carries or pushes:
+        chosen[number] = _carries_needed(body, sweep.carries, values, finals)
+        _, read = needed(body.nodes, [*values, *(body.outputs[k] for k in chosen[number])])
+        if chosen[number] or pushes:
             pushed.update(t for t, v in zip(sweep.reads, body.inputs[sweep.carries :], strict=False) if v in read)
     place = {tape: k for k, tape in enumerate(sorted(pushed))}
     kept = [
@@ -174,35 +175,27 @@ def _pruned_while(node: Node, op: WhileLoop, live: set[Value]) -> Node:
         for k in range(len(sweeps))
         if chosen[k] or any(sweeps[k].first_tape + p in pushed for p in range(sweeps[k].pushes))
     ]
-    constants = _constants_read(op, kept, chosen, pushed)
+    outputs: dict[int, Outputs] = {}
+    for number in kept:
+        sweep, body = sweeps[number], op.bodies[number]
+        pushes = [k for k in range(sweep.pushes) if sweep.first_tape + k in pushed]
+        outputs[number] = tuple([body.outputs[k] for k in (*chosen[number], *(sweep.carries + k for k in pushes))])
+    parts = {number: needed(op.bodies[number].nodes, outputs[number]) for number in kept}
+    fixed = {number: op.bodies[number].inputs[sweeps[number].first_constant :] for number in kept}
+    constants = sorted({k for number in kept for k, v in enumerate(fixed[number]) if v in parts[number][1]})
     bodies: list[Graph] = []
     reads: list[tuple[int, ...]] = []
     for number in kept:
-        sweep, body, carries = sweeps[number], op.bodies[number], chosen[number]
-        pushes = [k for k in range(sweep.pushes) if sweep.first_tape + k in pushed]
-        outputs = (*(body.outputs[k] for k in carries), *(body.outputs[sweep.carries + k] for k in pushes))
-        nodes, read = needed(body, outputs)
+        sweep, body, (nodes, read) = sweeps[number], op.bodies[number], parts[number]
         tapes = [k for k in range(len(sweep.reads)) if body.inputs[sweep.carries + k] in read]
         inputs = (
-            *(body.inputs[k] for k in carries), *(body.inputs[sweep.carries + k] for k in tapes),
-            *(body.inputs[sweep.first_constant + k] for k in constants),
+            *(body.inputs[k] for k in chosen[number]), *(body.inputs[sweep.carries + k] for k in tapes),
+            *(fixed[number][k] for k in constants),
         )  # fmt: skip
-        bodies.append(Graph(inputs, nodes, outputs))
+        bodies.append(Graph(inputs, nodes, outputs[number]))
         reads.append(tuple(place[sweep.reads[k]] for k in tapes))
-    made = WhileLoop(
-        tuple(bodies), tuple(len(chosen[k]) for k in kept), tuple(reads), tuple(op.reverse[k] for k in kept)
-    )
+    carries = [len(chosen[k]) for k in kept]
+    made = WhileLoop(tuple(bodies), tuple(carries), tuple(reads), tuple(op.reverse[k] for k in kept))
     places = [starts[number] + k for number in kept for k in chosen[number]]
     operands = (*(node.inputs[k] for k in places), *(node.inputs[op.n_outputs + k] for k in constants))
     return Node(made, operands, tuple(node.outputs[k] for k in places), node.source)
-
-
-def _constants_read(op: WhileLoop, kept: Sequence[int], chosen: dict[int, list[int]], pushed: set[int]) -> list[int]:
-    found: set[int] = set()
-    for number in kept:
-        sweep, body = op.sweeps()[number], op.bodies[number]
-        pushes = [k for k in range(sweep.pushes) if sweep.first_tape + k in pushed]
-        outputs = [*(body.outputs[k] for k in chosen[number]), *(body.outputs[sweep.carries + k] for k in pushes)]
-        _, read = needed(body, outputs)
-        found.update(k for k, v in enumerate(body.inputs[sweep.first_constant :]) if v in read)
-    return sorted(found)

@@ -7,7 +7,7 @@ run alone; the code generator leaves out what is there already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from autojit.ir.graph import Graph, Node, Value
@@ -66,11 +66,8 @@ def _resumed(earlier: Node, later: Node, match: Match, label: int) -> tuple[Node
             bodies[number].inputs, bodies[number].nodes, (*bodies[number].outputs[: e.carries[number]], *pushed)
         )
     kept = WhileLoop(tuple(bodies), e.carries, _renumbered(e, wanted), e.reverse, kept=label)
-    return _keeping(earlier, kept), _going_on(earlier, later, kept, (match, wanted, label))
-
-
-def _keeping(earlier: Node, kept: WhileLoop) -> Node:
-    return Node(kept, earlier.inputs, earlier.outputs, earlier.source)
+    keeping = Node(kept, earlier.inputs, earlier.outputs, earlier.source)
+    return keeping, _going_on(earlier, later, kept, (match, wanted, label))
 
 
 def _going_on(earlier: Node, later: Node, kept: WhileLoop, how: tuple[Match, list[list[Value]], int]) -> Node:
@@ -93,13 +90,9 @@ def _going_on(earlier: Node, later: Node, kept: WhileLoop, how: tuple[Match, lis
             else:
                 place[tape] = tape - old_tapes + new_tapes
     mine, theirs = earlier.inputs[kept.n_outputs :], later.inputs[r.n_outputs :]
-    bodies = [
-        _with_constants(b, len(theirs) + 1, at_front=False, types=[*theirs, earlier.outputs[-1]]) for b in kept.bodies
-    ]
-    bodies += [
-        _with_constants(s.body, len(mine), at_front=True, types=mine, first=s.first_constant) for s in sweeps[count:]
-    ]
-    bodies[count:] = [Graph((*b.inputs, Value(earlier.outputs[-1].type)), b.nodes, b.outputs) for b in bodies[count:]]
+    bodies = [_with_constants(b, len(b.inputs), theirs) for b in kept.bodies]
+    bodies += [_with_constants(s.body, s.first_constant, mine) for s in sweeps[count:]]
+    bodies = [_with_constants(b, len(b.inputs), earlier.outputs[-1:]) for b in bodies]
     reads = (*kept.reads, *(tuple(place[t] for t in s.reads) for s in sweeps[count:]))
     carries = (*kept.carries, *r.carries[count:])
     start = sum(r.carries[:count])
@@ -112,13 +105,10 @@ def _going_on(earlier: Node, later: Node, kept: WhileLoop, how: tuple[Match, lis
     return Node(op, inputs, (*unread, *later.outputs[start:]), later.source)
 
 
-def _with_constants(body: Graph, count: int, at_front: bool, types: Iterable[Value], first: int = 0) -> Graph:
-    """The body with constants that it does not read, behind its own or before them."""
-    made = tuple(Value(v.type) for v in types)
-    assert len(made) == count
-    if at_front:
-        return Graph((*body.inputs[:first], *made, *body.inputs[first:]), body.nodes, body.outputs)
-    return Graph((*body.inputs, *made), body.nodes, body.outputs)
+def _with_constants(body: Graph, place: int, like: Sequence[Value]) -> Graph:
+    """The body with constants of the types of some values, which it does not read, from a place among its inputs on."""
+    made = [Value(v.type) for v in like]
+    return Graph((*body.inputs[:place], *made, *body.inputs[place:]), body.nodes, body.outputs)
 
 
 def _renumbered(e: WhileLoop, wanted: list[list[Value]]) -> tuple[tuple[int, ...], ...]:
