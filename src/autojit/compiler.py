@@ -53,33 +53,22 @@ def compile(
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with undivided, uncollected(), headroom():
-        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, lasting, forms)
-
-
-def _compile(
-    graph: Graph,
-    donated: Mapping[int, int] | None,
-    fixed_inputs: Mapping[int, int],
-    fixed_outputs: Mapping[int, int],
-    lasting: Collection[int] | None,
-    forms: KnownForms | None,
-) -> Compiled:
-    backend = backend_of(graph)
-    machine = backend.machine
-    kept = tuple(fixed_outputs if lasting is None else lasting)
-    times = [time.perf_counter()]
-    optimized = optimize(graph, machine)
-    backend.begin(product_dtypes(optimized, machine))
-    times.append(time.perf_counter())
-    late_interrupts.poll()
-    plan = schedule(optimized, machine, donated, kept, forms)
-    times.append(time.perf_counter())
-    late_interrupts.poll()
-    lowered = backend.lower(plan, backend.target())
-    times.append(time.perf_counter())
-    late_interrupts.poll()
-    executable = backend.build(lowered, fixed_inputs, fixed_outputs, kept)
-    times.append(time.perf_counter())
-    stages = ("passes", "schedule", "lower", "native")
-    elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
-    return Compiled(optimized, plan, lowered, executable, elapsed)
+        backend = backend_of(graph)
+        machine = backend.machine
+        kept = tuple((fixed_outputs or ()) if lasting is None else lasting)
+        times = [time.perf_counter()]
+        optimized = optimize(graph, machine)
+        backend.begin(product_dtypes(optimized, machine))
+        times.append(time.perf_counter())
+        late_interrupts.poll()
+        plan = schedule(optimized, machine, donated, kept, forms)
+        times.append(time.perf_counter())
+        late_interrupts.poll()
+        lowered = backend.lower(plan, backend.target())
+        times.append(time.perf_counter())
+        late_interrupts.poll()
+        executable = backend.build(lowered, fixed_inputs or {}, fixed_outputs or {}, kept)
+        times.append(time.perf_counter())
+        stages = ("passes", "schedule", "lower", "native")
+        elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
+        return Compiled(optimized, plan, lowered, executable, elapsed)
