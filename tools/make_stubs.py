@@ -56,6 +56,12 @@ def origins(module: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+@cache
+def _definitions(module: str) -> set[str]:
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 def _defined(module: str, name: str) -> tuple[str, str]:
     """The module that defines what another one imports, as far as these are ours."""
     while module.startswith("autojit") and origins(module).get(name, (module, name)) != (module, name):
@@ -296,7 +302,7 @@ def _home(name: str, value: Any) -> tuple[str, str]:
     at_home = getattr(importlib.import_module(module), original, None)
     if not isinstance(at_home, FunctionType) or at_home.__globals__["__name__"] != module:
         return "", ""
-    if at_home.__code__.co_name != original:  # made by a function, whose types say nothing of its parameters
+    if original not in _definitions(module):  # made by a function, whose types say nothing of its parameters
         return "", ""
     return (module, original) if signatures(at_home) == signatures(value) else ("", "")
 

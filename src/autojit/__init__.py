@@ -8,97 +8,23 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 
 from autojit.core.device import device
-from autojit.core.dtypes import (
-    DType as dtype,
-)
-from autojit.core.dtypes import (
-    bfloat16,
-    complex64,
-    complex128,
-    default_dtype,
-    float8_e4m3fn,
-    float8_e4m3fnuz,
-    float8_e5m2,
-    float8_e5m2fnuz,
-    float8_e8m0fnu,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    promote_types,
-    set_default_dtype,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)  # fmt: skip
-from autojit.core.dtypes import bool_ as bool
+from autojit.core.dtypes import BY_NAME as _DTYPES
+from autojit.core.dtypes import DType as dtype
+from autojit.core.dtypes import default_dtype, promote_types, set_default_dtype
 from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.core.lazy_modules import LazyNames as _LazyNames
 from autojit.functions import FUNCTIONS as _FUNCTIONS
+from autojit.functions import factories as _factories
+from autojit.functions import namespace as _namespace
+from autojit.functions import random as _random
 from autojit.functions.exchange import from_dlpack
-from autojit.functions.factories import (
-    arange,
-    as_tensor,
-    asarray,
-    empty,
-    empty_like,
-    eye,
-    from_numpy,
-    full,
-    full_like,
-    linspace,
-    logspace,
-    ones,
-    ones_like,
-    range,
-    scalar_tensor,
-    tensor,
-    zeros,
-    zeros_like,
-)  # fmt: skip
 from autojit.functions.lazy_methods import attach_later as _attach_later
 from autojit.functions.legacy import KINDS as _KINDS
 from autojit.functions.legacy import set_default_tensor_type
 from autojit.functions.lists import functions_of_lists as _functions_of_lists
 from autojit.functions.memory import MemoryFormat as memory_format
 from autojit.functions.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
-from autojit.functions.namespace import (
-    are_deterministic_algorithms_enabled,
-    can_cast,
-    finfo,
-    get_default_dtype,
-    iinfo,
-    is_deterministic_algorithms_warn_only_enabled,
-    is_tensor,
-    is_warn_always_enabled,
-    result_type,
-    set_warn_always,
-    use_deterministic_algorithms,
-)  # fmt: skip
-from autojit.functions.random import (
-    Generator,
-    bernoulli,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    multinomial,
-    normal,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
-    seed,
-    set_rng_state,
-)  # fmt: skip
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
 
@@ -110,35 +36,6 @@ from autojit.autograd.anomaly import (  # noqa: F401  # isort: skip
 from autojit.autograd.grad_mode import (  # isort: skip
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
-
-globals().update(_FUNCTIONS)
-globals().update(_functions_of_lists(_FUNCTIONS))
-
-newaxis = None
-float = float32
-double = float64
-half = float16
-int = int32
-long = int64
-short = int16
-cfloat = complex64
-cdouble = complex128
-globals().update(_KINDS)
-_attach_later(_functions.METHODS)
-
-_MODULES = """
-    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda distributed
-    distributions fft func interop io jit linalg masked multiprocessing nn numba_ops numpy optim overrides
-    profiler random serialization signal sparse special testing types utils version"""
-
-
-__getattr__ = _LazyNames(
-    __name__,
-    _functions.PLACES | {"__version__": "autojit.version"},
-    modules=_MODULES,
-    get=_functions.public_value,
-)
-__dir__ = __getattr__.all_names
 
 __all__ = [  # the lines with ``globals`` add every one of ``autojit.functions``, and the names of its ``legacy``
     "Generator", "Size", "Tensor", "arange", "are_deterministic_algorithms_enabled", "as_tensor", "asarray",
@@ -157,3 +54,35 @@ __all__ = [  # the lines with ``globals`` add every one of ``autojit.functions``
     "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr", "strided", "tensor", "uint8", "uint16",
     "uint32", "uint64", "use_deterministic_algorithms", "zeros", "zeros_like",
 ]  # fmt: skip
+
+globals().update(
+    {
+        name: vars(module)[name]
+        for module in (_factories, _namespace, _random)
+        for name in __all__
+        if getattr(vars(module).get(name), "__module__", "") == module.__name__
+    }
+)
+globals().update(_FUNCTIONS)
+globals().update(_functions_of_lists(_FUNCTIONS))
+
+newaxis = None
+globals().update(_DTYPES, float=_DTYPES["float32"], double=_DTYPES["float64"], half=_DTYPES["float16"])
+globals().update(int=_DTYPES["int32"], long=_DTYPES["int64"], short=_DTYPES["int16"])
+globals().update(cfloat=_DTYPES["complex64"], cdouble=_DTYPES["complex128"])
+globals().update(_KINDS)
+_attach_later(_functions.METHODS)
+
+_MODULES = """
+    _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda distributed
+    distributions fft func interop io jit linalg masked multiprocessing nn numba_ops numpy optim overrides
+    profiler random serialization signal sparse special testing types utils version"""
+
+
+__getattr__ = _LazyNames(
+    __name__,
+    _functions.PLACES | {"__version__": "autojit.version"},
+    modules=_MODULES,
+    get=_functions.public_value,
+)
+__dir__ = __getattr__.all_names

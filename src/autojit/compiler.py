@@ -55,7 +55,7 @@ def compile(
     with undivided, uncollected(), headroom():
         backend = backend_of(graph)
         machine = backend.machine
-        kept = tuple((fixed_outputs or ()) if lasting is None else lasting)
+        kept = tuple((fixed_outputs or {}) if lasting is None else lasting)
         times = [time.perf_counter()]
         optimized = optimize(graph, machine)
         backend.begin(product_dtypes(optimized, machine))

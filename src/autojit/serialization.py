@@ -6,11 +6,6 @@ from autojit.io.safe_globals import add_safe_globals, clear_safe_globals, get_sa
 from autojit.io.saving import get_unsafe_globals_in_checkpoint, load, save
 
 __all__ = [
-    "add_safe_globals",
-    "clear_safe_globals",
-    "get_safe_globals",
-    "get_unsafe_globals_in_checkpoint",
-    "load",
-    "safe_globals",
-    "save",
-]
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
+    "safe_globals", "save",
+]  # fmt: skip

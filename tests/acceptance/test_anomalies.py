@@ -479,7 +479,7 @@ def test_a_compiled_step_is_checked_by_native_code_and_pays_nothing_when_the_mod
         step(leaf((4.0,)))
     plain = step.stats()
     assert (plain["captures"], plain["splits"]) == (1, 0)
-    nodes = len(step.last_step().graph.nodes)
+    nodes = len(step.last_step().segment.graph.nodes)
     with set_detect_anomaly(True):
         for _ in range(4):
             step(leaf((4.0,)))
@@ -489,4 +489,4 @@ def test_a_compiled_step_is_checked_by_native_code_and_pays_nothing_when_the_mod
         step(leaf((4.0,)))
     assert step.stats()["captures"] == 2
     assert step.stats()["native_calls"] > plain["native_calls"]
-    assert len(step.steps()[0].graph.nodes) == nodes or len(step.steps()[1].graph.nodes) == nodes
+    assert len(step.steps()[0].segment.graph.nodes) == nodes or len(step.steps()[1].segment.graph.nodes) == nodes

@@ -57,5 +57,5 @@ def test_a_step_that_is_differentiated_outside_computes_the_function_alone(refus
         with reference_only():
             eager = seen(function, n)
         check_equal(eager, seen(step, n), f"{n} rows: ")
-        verify(step.newest.graph)
+        verify(step.newest.segment.graph)
     assert step.stats()["captures"] == 2, step.explain()

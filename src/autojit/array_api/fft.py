@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import autojit as aj
-from autojit.array_api.promotion import named
 from autojit.core.dtypes import DType
+from autojit.core.wrapping import named
 from autojit.tensor import Tensor
 
 

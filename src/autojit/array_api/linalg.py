@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.array_api.promotion import computed, named, together
+from autojit.array_api.promotion import computed, together
 from autojit.core.dtypes import DType
+from autojit.core.wrapping import named
 from autojit.tensor import Tensor
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -161,10 +161,3 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None)
 def sequence_of(shape: Any) -> tuple[int, ...]:
     """A shape or axes given as one number or several."""
     return tuple(int(n) for n in shape) if isinstance(shape, Iterable) else (int(shape),)
-
-
-def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:
-    """A function that was made of another one, under its own name."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function

@@ -4,12 +4,8 @@ from typing import TYPE_CHECKING
 
 from autojit.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from autojit.autograd.derivatives import _calculate_shape, backward, grad
-from autojit.autograd.grad_mode import (
-    _force_original_view_tracking as _force_original_view_tracking,
-)
-from autojit.autograd.grad_mode import (
-    _unsafe_preserve_version_counter as _unsafe_preserve_version_counter,
-)
+from autojit.autograd.grad_mode import _force_original_view_tracking as _force_original_view_tracking
+from autojit.autograd.grad_mode import _unsafe_preserve_version_counter as _unsafe_preserve_version_counter
 from autojit.autograd.grad_mode import (
     enable_grad,
     inference_mode,

@@ -113,18 +113,14 @@ def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
     elif state.trace is not None or state.layers or grad.layout is not strided or not _is_ordinary(before, grad):
         before.add_(grad)  # which refuses what must not be written: made in inference mode, expanded, read-only
     else:
-        _add_in_place(before, grad)
+        add_in_place(before._array, grad._array)
+        storage_of(before).version += 1
 
 
 def _is_ordinary(total: Tensor, grad: Tensor) -> bool:
     """Whether nothing can forbid to add to a gradient, which is not a view: inference tensors count as views."""
     array = total._array
     return total._view is None and array.flags.writeable and array.shape == grad._array.shape
-
-
-def _add_in_place(total: Tensor, grad: Tensor) -> None:
-    add_in_place(total._array, grad._array)
-    storage_of(total).version += 1
 
 
 def fresh(grad: Tensor, leaf: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from autojit.autograd import forward_level
 from autojit.autograd.forward_level import ForwardLevel, levels
 from autojit.autograd.grad_mode import F, _DecoratorContextManager, _Switch
 from autojit.tensor import Tensor
-from autojit.tensor.state import state
+from autojit.tensor.state import set_layers, state
 from autojit.tensor.tensor import type_of
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -36,7 +36,7 @@ def enter_dual_level() -> int:
     """
     if levels():
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    forward_level.enter_level(ForwardLevel())
+    set_layers((*state.layers, ForwardLevel()))  # on top, so that inside a batch tangents alone can be batched
     return 0
 
 

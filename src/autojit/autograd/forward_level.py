@@ -239,11 +239,6 @@ def new_level() -> Iterator[ForwardLevel]:
         leave_level(level)
 
 
-def enter_level(level: ForwardLevel) -> None:
-    """Put a level on top of all layers, so that inside a batch tangents alone can be batched."""
-    set_layers((*state.layers, level))
-
-
 def leave_level(level: ForwardLevel) -> None:
     """Take the level off; its tangents are gone."""
     level.parts.clear()

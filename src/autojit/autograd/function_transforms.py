@@ -114,22 +114,19 @@ def _give(level: ForwardLevel, ctx: Any, number: int, y: Any, y_dot: Any, given:
     check_tangent(y, y_dot)
     changed = next((entry for entry in given if entry[0] is y), None)  # an input is returned only if marked dirty
     if changed is not None:
-        _give_changed(level, y, y_dot, changed[1], changed[2])
+        _, x_dot, version = changed
+        if x_dot is None:
+            level.give(y, y_dot)
+        elif storage_of(y_dot) is not storage_of(x_dot) or storage_of(x_dot).version == version:
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
         return
     for x, x_dot, _ in given:
         if x_dot is not None and _share_base(x, y):
             _check_same_view(x_dot, y_dot)
     level.set(y, level.laid_out_like(y, y_dot) if y._view is None or y._view.base is None else y_dot)
-
-
-def _give_changed(level: ForwardLevel, y: Tensor, y_dot: Tensor, x_dot: Tensor | None, version: int | None) -> None:
-    if x_dot is None:
-        level.give(y, y_dot)
-    elif storage_of(y_dot) is not storage_of(x_dot) or storage_of(x_dot).version == version:
-        raise RuntimeError(
-            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
-            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
-        )
 
 
 def _check_same_view(x_dot: Tensor, y_dot: Tensor) -> None:
@@ -227,10 +224,8 @@ def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple
         with with_layers((*state.layers, layer)):
             given = _elements(layer, args, flags)
             arguments, options = given[:count], dict(zip(names, given[count:], strict=True))
-            if takes_context:
-                output = cls.forward(inner, *arguments, **options)
-            else:
-                output = cls.forward(*arguments, **options)
+            output = cls.forward(*((inner,) if takes_context else ()), *arguments, **options)
+            if not takes_context:
                 cls.setup_context(inner, arguments, output)
         if inner.dirty_tensors:
             raise RuntimeError(

@@ -31,7 +31,9 @@ def through_tensor_hooks(node: Node, grads: list[Any]) -> None:
         for number, reference in node.retained.items():
             t = reference()
             if t is not None and grads[number] is not None:
-                _retain(t, grads[number])
+                grad = grads[number]
+                is_live = state.grad_enabled and grad._requires_grad
+                t._grad = add(t._grad, grad) if t._grad is not None else grad if is_live else clone(grad).detach()
 
 
 def has_tensor_hooks(node: Node) -> bool:
@@ -80,21 +82,13 @@ def _check(before: Any, after: Any, hook: Any) -> None:
             {"before": before, "after": after},
             "convert the result back: .to(grad.dtype)",
         )
-    if found.device != was.device:
-        raise DifferentiationError(
-            f"hook '{name}' has changed the device of value", {"before": before, "after": after}, "return .to(device)"
-        )
-    if found.shape != was.shape:
-        raise DifferentiationError(
-            f"hook '{name}' has changed the size of value", {"before": before, "after": after}, "return the same shape"
-        )
-
-
-def _retain(t: Tensor, grad: Tensor) -> None:
-    if t._grad is None:
-        t._grad = grad if state.grad_enabled and grad._requires_grad else clone(grad).detach()
-    else:
-        t._grad = add(t._grad, grad)
+    for what, is_same, fix in (
+        ("device", found.device == was.device, "return .to(device)"),
+        ("size", found.shape == was.shape, "return the same shape"),
+    ):
+        if not is_same:
+            facts = {"before": before, "after": after}
+            raise DifferentiationError(f"hook '{name}' has changed the {what} of value", facts, fix)
 
 
 def through_pre_hooks(hooks: dict[Any, Any], grads: list[Any]) -> list[Any]:

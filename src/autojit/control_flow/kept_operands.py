@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autojit.control_flow.body import Body
-from autojit.core.types import TensorType
 from autojit.dispatch.composite_nodes import Entered, Left
 from autojit.dispatch.dispatch import apply, value_of
 from autojit.history.op_node import OpNode, Rule
@@ -114,11 +113,8 @@ def _kept_by(node: Node, mask: int) -> Iterator[Tensor]:
     elif isinstance(node, OpNode):
         plan = None
         if mask != node.mask:
-            plan = plan_of_types(node.op, [_type_of(entry) for entry in node.primals], mask)
+            types = [type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry) for entry in node.primals]
+            plan = plan_of_types(node.op, types, mask)
         for number, t in enumerate((*node.primals, *node.results)):
             if isinstance(t, Tensor) and (plan is None or (*plan.primals, *plan.results)[number]):
                 yield t
-
-
-def _type_of(entry: Any) -> TensorType:
-    return type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)

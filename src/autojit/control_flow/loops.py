@@ -61,11 +61,45 @@ def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
 
 
 def _captured(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]) -> Any:
-    """The loop as one op."""
+    """The loop as one op: the body's graph gives whether to go on, and new carries."""
     leaves, tree = flatten(carried)
     names = leaf_names(tree, "carried")
-    given = [as_tensor(x, f"while_loop: {name}") for x, name in zip(leaves, names, strict=True)]
-    return _WhileCapture(cond_fn, body_fn, tree, given).run()
+    begun = [as_tensor(x, f"while_loop: {name}") for x, name in zip(leaves, names, strict=True)]
+
+    def goes_on(values: Sequence[Tensor]) -> Tensor:
+        what = "the result of cond_fn"
+        return as_tensor(truth(cond_fn(*tree.unflatten(values)), what), what)
+
+    def step(*values: Tensor) -> tuple[Tensor, list[Tensor]]:
+        found, found_tree = flatten(_as_carried(body_fn(*tree.unflatten(values))))
+        check_same_tree("while_loop: what body_fn returns", found_tree, tree, "carried_inputs")
+        new = [as_tensor(x, f"while_loop: {name} after a step") for x, name in zip(found, names, strict=True)]
+        for a, b, name in zip(new, begun, names, strict=True):
+            check_same_type(f"while_loop: {name} after a step", a, b, "that before the step")
+        return goes_on(new), new
+
+    go = goes_on(begun)
+    body = Body("while_loop: body_fn")
+    with body.entered():
+        inner = [body.stand_in(t) for t in begun]
+    more, new = body.call(step, inner)
+    for t in (more, *new):
+        body.output(t)
+    read = body.close()
+    graph = body_graph(body)
+    first, count = len(begun), len(body.written)
+    unread = graph.outputs[0].type  # of the carry that says whether to go on
+    op = WhileLoop(
+        (Graph((Value(unread), *graph.inputs), graph.nodes, graph.outputs),), (1 + first + count,), ((),), (False,)
+    )
+    wants = carries_want(body, 1, begun, (), read)
+    given = [*wants, *map(takes_grad, read)]
+    results = apply_body(op, [go, *begun, *read], [1 + k for k in kept_inputs(body, given)])
+    forget_history(results[: 1 + first], [False, *wants])
+    body.check_changes(given)
+    write_back(body.written, results[1 + first :])
+    triples = zip(begun, new, results[1 : 1 + first], strict=True)
+    return tree.unflatten([body.kept_order(*triple) for triple in triples])
 
 
 def _stepped(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]) -> Any:
@@ -95,56 +129,6 @@ def _check_carried(what: str, new: Sequence[Any], new_tree: TreeSpec, old: Seque
     for a, b, name in zip(new, old, leaf_names(tree, "carried"), strict=True):
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             check_same_type(f"{what}: {name} after a step", a, b, "that before the step")
-
-
-class _WhileCapture:
-    """A loop under capture: the body's graph gives new carries and whether to go on."""
-
-    def __init__(
-        self, cond_fn: Callable[..., Any], body_fn: Callable[..., Any], tree: TreeSpec, given: Sequence[Tensor]
-    ) -> None:
-        self.cond_fn = cond_fn
-        self.body_fn = body_fn
-        self.tree = tree
-        self.given = given
-
-    def run(self) -> Any:
-        go = self._truth(self.cond_fn(*self.tree.unflatten(self.given)))
-        body = Body("while_loop: body_fn")
-        with body.entered():
-            carried = [body.stand_in(t) for t in self.given]
-        more, new = body.call(self._step, carried)
-        for t in (more, *new):
-            body.output(t)
-        read = body.close()
-        graph = body_graph(body)
-        first, count = len(self.given), len(body.written)
-        unread = graph.outputs[0].type  # of the carry that says whether to go on
-        inputs = (Value(unread), *graph.inputs)
-        outputs = graph.outputs
-        op = WhileLoop((Graph(inputs, graph.nodes, outputs),), (1 + first + count,), ((),), (False,))
-        wants = carries_want(body, 1, self.given, (), read)
-        given = [*wants, *map(takes_grad, read)]
-        results = apply_body(op, [go, *self.given, *read], [1 + k for k in kept_inputs(body, given)])
-        forget_history(results[: 1 + first], [False, *wants])
-        body.check_changes(given)
-        write_back(body.written, results[1 + first :])
-        triples = zip(self.given, new, results[1 : 1 + first], strict=True)
-        return self.tree.unflatten([body.kept_order(*triple) for triple in triples])
-
-    def _step(self, *carried: Tensor) -> tuple[Tensor, list[Tensor]]:
-        found, found_tree = flatten(_as_carried(self.body_fn(*self.tree.unflatten(carried))))
-        check_same_tree("while_loop: what body_fn returns", found_tree, self.tree, "carried_inputs")
-        names = leaf_names(self.tree, "carried")
-        new = [as_tensor(x, f"while_loop: {name} after a step") for x, name in zip(found, names, strict=True)]
-        for a, b, name in zip(new, self.given, names, strict=True):
-            check_same_type(f"while_loop: {name} after a step", a, b, "that before the step")
-        return self._truth(self.cond_fn(*self.tree.unflatten(new))), new
-
-    @staticmethod
-    def _truth(value: Any) -> Tensor:
-        found = truth(value, "the result of cond_fn")
-        return as_tensor(found, "the result of cond_fn")
 
 
 def carries_want(

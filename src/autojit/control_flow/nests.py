@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.errors import DTypeError, ShapeError, UsageError
@@ -71,13 +70,9 @@ def check_same_type(what: str, found: Any, wanted: Any, of_what: str, why: str =
 
 def shown_tree(tree: TreeSpec) -> str:
     """The structure with a star per leaf."""
-    return repr(tree.unflatten(_stars(tree.count)))
+    return repr(tree.unflatten([_Star()] * tree.count))
 
 
 class _Star:
     def __repr__(self) -> str:
         return "*"
-
-
-def _stars(count: int) -> Sequence[Any]:
-    return [_Star() for _ in range(count)]

@@ -112,22 +112,19 @@ class AutojitError(Exception):
         if place is UNKNOWN:
             return self._again(said, self.facts, "") if self.op else self
         said = re.sub(rf"^{re.escape(op)}(\(\))?:", f"{place.callee or op}:", said)
-        made = self._again(said, {**self.facts, "at": told_place(place)}, "")
+        told = f"{place}, calling {place.callee}()" if place.callee else str(place)
+        made = self._again(said, {**self.facts, "at": told}, "")
         made.is_placed = True
         return made
 
     def with_facts(self, facts: Mapping[str, object]) -> Self:
         """The same error, with more facts."""
-        made = self._again(self.what, {**facts, **self.facts}, self.op)
-        made.is_placed = self.is_placed
-        return made
+        return self._again(self.what, {**facts, **self.facts}, self.op)
 
     def in_round(self, number: int) -> Self:
         """The same error, with the round of the loop in which it came up; that of an inner loop comes after it."""
         inner = self.facts.get("round")
-        made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
-        made.is_placed = self.is_placed
-        return made
+        return self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
 
     def of_shape(self, shape: Sequence[int]) -> Self:
         """The same error, reported of an operand of this shape: the user's, whose elements in order were looked at."""
@@ -139,17 +136,13 @@ class AutojitError(Exception):
     def _again(self, what: str, facts: Mapping[str, object], op: str) -> Self:
         made = type(self).__new__(type(self))
         AutojitError.__init__(made, what, facts, self.fix, op)
+        made.is_placed = self.is_placed
         return made
 
 
 def rounds_text(rounds: Sequence[int], inner: object = None) -> str:
     """The rounds of loops, outermost first: ``3``, ``3, in it 1``."""
     return ", in it ".join([*map(str, rounds), *([] if inner is None else [str(inner)])])
-
-
-def told_place(place: SourceLocation) -> str:
-    """A user's line and what is called there: ``train.py:41, calling cross_entropy()``."""
-    return f"{place}, calling {place.callee}()" if place.callee else str(place)
 
 
 def _operands(arguments: Mapping[str, object]) -> list[tuple[str, object]]:

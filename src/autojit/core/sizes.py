@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from types import FrameType
-from typing import TYPE_CHECKING, Any, SupportsIndex, SupportsInt
+from typing import TYPE_CHECKING, Any, SupportsIndex, SupportsInt, TypeGuard
 
 import numpy as np
 
@@ -241,7 +241,7 @@ def expression_of(n: int) -> Expression:
     return n.expression if type(n) is SymbolicSize else expressions.constant(n)
 
 
-def is_symbolic(n: object) -> bool:
+def is_symbolic(n: object) -> TypeGuard[SymbolicSize]:
     """Whether a size is left open."""
     return type(n) is SymbolicSize
 

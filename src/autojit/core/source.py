@@ -95,15 +95,21 @@ def is_passed(code: CodeType) -> bool:
     return passed
 
 
-def here(of_history: bool = False, depth: int = 1) -> SourceLocation:
+def here(of_history: bool = False, depth: int = 1, is_inside: bool = False) -> SourceLocation:
     """The innermost frame of a user; for a node of the history, what the recorder makes of it if one is set.
 
-    The frames less than ``depth`` calls up are known to be autojit's.
+    The frames less than ``depth`` calls up are known to be autojit's. ``is_inside``: it looks no further than the frame
+    that was entered last: the user's line behind it stands.
     """
     frame: FrameType | None = sys._getframe(depth)
+    entered = _entered.frame if is_inside else None
     called: CodeType | None = None
     before: CodeType | None = None
     while frame is not None:
+        if frame is entered:
+            if _entered.place is None:
+                _entered.place = _outside(frame)
+            return _entered.place
         code = frame.f_code
         passed = _PASSED.get(code.co_filename)
         if passed is None:
@@ -134,7 +140,7 @@ _entered = _Entered()
 def enter(frame: FrameType | None) -> tuple[FrameType | None, SourceLocation | None]:
     """Say that the thread is in a frame of autojit's, until `leave` is given what is returned.
 
-    The way of `here_inside` ends there.
+    The way of ``here(is_inside=True)`` ends there.
     """
     before = _entered.frame, _entered.place
     _entered.frame, _entered.place = frame, None
@@ -144,32 +150,6 @@ def enter(frame: FrameType | None) -> tuple[FrameType | None, SourceLocation | N
 def leave(before: tuple[FrameType | None, SourceLocation | None]) -> None:
     """The end of what `enter` began."""
     _entered.frame, _entered.place = before
-
-
-def here_inside(depth: int = 1) -> SourceLocation:
-    """``here()``, which looks no further than the frame that was entered last: the user's line behind it stands."""
-    entered = _entered.frame
-    frame: FrameType | None = sys._getframe(depth)
-    called: CodeType | None = None
-    before: CodeType | None = None
-    while frame is not None:
-        if frame is entered:
-            if _entered.place is None:
-                _entered.place = _outside(frame)
-            return _entered.place
-        code = frame.f_code
-        passed = _PASSED.get(code.co_filename)
-        if passed is None:
-            passed = is_passed(code)
-        if not passed:
-            if called is not None and _is_relay(called):
-                called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
-            if called is not None and called.co_name in _NAMED_BY_OBJECT:
-                return _outside(sys._getframe(depth))
-            return SourceLocation(code, frame.f_lasti, called)
-        before, called = called, code
-        frame = frame.f_back
-    return UNKNOWN
 
 
 def _outside(frame: FrameType) -> SourceLocation:

@@ -17,7 +17,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError, tensor_expected
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import for_history, here_inside
+from autojit.core.source import for_history, here
 from autojit.core.types import TensorType
 from autojit.dispatch.refused_operands import refusal, refused_outside
 from autojit.history.recording import (
@@ -244,7 +244,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
             return ports.sparse.apply(op, operands)
     # the value of a traced tensor that shares its storage with none is its own
     values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
-    place = here_inside(2)
+    place = here(depth=2, is_inside=True)
     results = trace.apply(op, values, place)
     if op.n_outputs != 1:
         several = _finish_many(op, operands, [wrap_value(v) for v in results])

@@ -22,6 +22,7 @@ from autojit.dispatch.dispatch import root_value, value_of
 from autojit.dispatch.promotion import cast, converted
 from autojit.history.op_node import OpNode
 from autojit.history.recording import (
+    become_result,
     edge_of,
     require_unchanged,
     shows_grad,
@@ -35,7 +36,7 @@ from autojit.ir.op import Op
 from autojit.ir.result_types import devices_differ
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.memory_orders import outermost_first
-from autojit.tensor.node import Edge, Node, move_retained, sequence_mark
+from autojit.tensor.node import Edge, Node, sequence_mark
 from autojit.tensor.state import carry, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
 from autojit.tensor.tensor import (
@@ -61,7 +62,8 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
         x = (x, *holders(x))[-1]
     view = x._view
     if view is not None and not state.inference and made_in_inference(x):
-        raise leaf_written(x, method) if _is_recorded_leaf(x) else inference_written(x, method)
+        is_leaf = state.grad_enabled and x._requires_grad and x._grad_fn is None
+        raise leaf_written(x, method) if is_leaf else inference_written(x, method)
     if not state.grad_enabled:
         return
     base = view.base if view is not None else None
@@ -74,10 +76,6 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
         raise forbidden_view(x, method)
     if base._grad_fn is None and shows_grad(x):
         raise view_of_leaf_written(x, base, method)
-
-
-def _is_recorded_leaf(x: Tensor) -> bool:
-    return state.grad_enabled and x._requires_grad and x._grad_fn is None
 
 
 def in_place(
@@ -181,7 +179,7 @@ def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:
             with grad_mode(False):
                 replace(x, _fitting(source, x), method)
             name = {"fill_": "FillBackward0", "zero_": "ZeroBackward0"}.get(method, "CopyBackwards")
-            _continue(x, symbolic_node(Copied(), edges, [type_of(x), type_of(source)], name))
+            become_result(x, symbolic_node(Copied(), edges, [type_of(x), type_of(source)], name))
             return x
     new = _fitting(source, x)
     if new is source and state.grad_enabled and wants_grad(source):
@@ -200,12 +198,6 @@ def _fitting(source: Tensor, x: Tensor) -> Tensor:
     except Exception as error:
         trim(error)
         raise
-
-
-def _continue(x: Tensor, node: Node) -> None:
-    """From now on ``x`` is the result of ``node``."""
-    move_retained(x, node)
-    x._requires_grad, x._grad_fn, x._output_nr, x._accumulator = True, node, 0, None
 
 
 def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark: int = 0) -> None:
@@ -251,14 +243,9 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         rebase(x, new)
     if state.trace is not None:
         root = x if x._view is None or x._view.base is None else x._view.base
-        _write_back(root)
-
-
-def _write_back(root: Tensor) -> None:
-    """Where a capture holds a row as a copy although it is a view (its place is a number of the step): to its base."""
-    write = root.__dict__.get("write_back")
-    if write is not None:
-        write(root)
+        write = root.__dict__.get("write_back")  # of a row that is a copy in a capture, as its place is a number of it
+        if write is not None:
+            write(root)
 
 
 def _share_result(new: Tensor, x: Tensor, mark: int) -> None:
@@ -384,7 +371,7 @@ def rebase(x: Tensor, new: Tensor) -> None:
     piece = edge_of(new)
     if piece is None and not wants_grad(base):
         return
-    _take_change(base, _base_change(x, relative_chain(x), piece, type_of(x)))
+    become_result(base, _base_change(x, relative_chain(x), piece, type_of(x)))
     wants_grad(x)  # makes the view's own history again
 
 
@@ -392,12 +379,6 @@ def _base_change(x: Tensor, chain: tuple[Op, ...], piece: Edge | None, shown: Te
     assert x._view is not None and x._view.base is not None
     base = x._view.base
     return symbolic_node(ViewUpdate(chain), [edge_of(base), piece], [type_of(base), shown])
-
-
-def _take_change(base: Tensor, node: OpNode) -> None:
-    move_retained(base, node)
-    base._requires_grad, base._grad_fn, base._output_nr = True, node, 0
-    base._accumulator = None
 
 
 class Change(NamedTuple):
@@ -418,7 +399,7 @@ class Change(NamedTuple):
     def take(self, x: Tensor) -> None:
         """Now they have them."""
         assert x._view is not None and x._view.base is not None
-        _take_change(x._view.base, self.node)
+        become_result(x._view.base, self.node)
         take_view_node(x, self.view_node)
 
 
@@ -430,12 +411,8 @@ def take_history(x: Tensor, new: Tensor) -> None:
             return
         node = symbolic_node(ViewUpdate(()), [edge_of(x), None], [type_of(x), type_of(new)], "FillBackward0")
         edge = (node, 0)
-    if edge[0] is x._grad_fn:
-        return
-    move_retained(x, edge[0])
-    x._requires_grad = True
-    x._grad_fn, x._output_nr = edge
-    x._accumulator = None
+    if edge[0] is not x._grad_fn:
+        become_result(x, *edge)
 
 
 def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alpha: float = 1) -> bool:

@@ -8,7 +8,7 @@ it always does. What a kernel computes are the bits of a compiled step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -100,7 +100,9 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     try:
         call = _calls[key]
     except KeyError:
-        call = _prepared(op, arrays, key)
+        if len(_calls) >= _CALL_LIMIT:
+            _calls.clear()
+        call = _calls[key] = _prepare(op, arrays)
     if call is None:
         return None
     order = "C"
@@ -120,13 +122,6 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     if call.kernel.arena_bytes > KEPT_BYTES:
         call.kernel.release_arenas()
     return results[0] if len(results) == 1 else tuple(results)
-
-
-def _prepared(op: Op, arrays: Sequence[NDArray[Any]], key: Hashable) -> _Call | None:
-    if len(_calls) >= _CALL_LIMIT:
-        _calls.clear()
-    made = _calls[key] = _prepare(op, arrays)
-    return made
 
 
 def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:

@@ -1,7 +1,6 @@
 """Probability distributions with torch.distributions' names: densities, differentiable draws, divergences."""
 
 from autojit.distributions import constraints, kl, transforms
-from autojit.distributions import kl_further as kl_further
 from autojit.distributions import torch_paths as torch_paths
 from autojit.distributions.categorical import (
     Categorical,
@@ -23,6 +22,7 @@ from autojit.distributions.gamma_family import (
     InverseGamma,
     StudentT,
 )
+from autojit.distributions.independent import Independent
 from autojit.distributions.kl import kl_divergence, register_kl
 from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
 from autojit.distributions.low_rank import LowRankMultivariateNormal
@@ -34,7 +34,6 @@ from autojit.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategor
 from autojit.distributions.transformed import (
     HalfCauchy,
     HalfNormal,
-    Independent,
     Kumaraswamy,
     LogisticNormal,
     LogNormal,

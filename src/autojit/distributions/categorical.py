@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
 from autojit.distributions.count_sampling import binomial_counts
-from autojit.distributions.distribution import Constraints, _GivenEither
+from autojit.distributions.distribution import Constraints, Distribution, _GivenEither
 from autojit.distributions.parameters import derived, logits_to_probs, normalize_logits, one_of, probs_to_logits
 from autojit.functions.comparison import clamp, where
 from autojit.functions.elementwise import exp, xlogy
@@ -27,6 +27,10 @@ class _OfCategories(_GivenEither):
     """A distribution given by probabilities, or their logarithms up to a constant, along the last axis."""
 
     arg_constraints: ClassVar[Constraints] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        shape = self._take(probs, logits)
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @derived
     def probs(self) -> Tensor:
@@ -78,7 +82,7 @@ class Categorical(_OfCategories):
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         shape = self._take(probs, logits)
         self._num_events = shape[-1]
-        super().__init__(shape[:-1], validate_args=validate_args)
+        Distribution.__init__(self, shape[:-1], validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -124,10 +128,6 @@ class OneHotCategorical(_OfCategories):
 
     support = constraints.one_hot
     has_enumerate_support = True
-
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        shape = self._take(probs, logits)
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -187,8 +187,7 @@ class Multinomial(_OfCategories):
         if not isinstance(total_count, int):
             raise UnsupportedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        shape = self._take(probs, logits)
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        super().__init__(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

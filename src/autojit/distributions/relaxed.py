@@ -79,7 +79,7 @@ class RelaxedOneHotCategorical(_OfCategories):
     ) -> None:
         shape = self._take(probs, logits)
         self.temperature = _temperature(temperature, self._given).expand(shape[:-1])
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        Distribution.__init__(self, shape[:-1], shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = _uniform(self._extended_shape(sample_shape), self._given)

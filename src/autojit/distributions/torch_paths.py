@@ -17,7 +17,7 @@ _PATHS = {  # by file of ours, those of torch
     "multivariate": "multivariate_normal",
     "on_intervals": "continuous_bernoulli generalized_pareto",
     "relaxed": "relaxed_bernoulli relaxed_categorical",
-    "transformed": "half_cauchy half_normal independent kumaraswamy log_normal "
+    "transformed": "half_cauchy half_normal kumaraswamy log_normal "
     "logistic_normal pareto transformed_distribution weibull",
 }
 _HOMES = {path: home for home, paths in _PATHS.items() for path in paths.split()}

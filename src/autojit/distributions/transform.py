@@ -60,10 +60,9 @@ class Transform:
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """The same transform, which with 1 gives back the very x it made the last y of."""
-        if cache_size not in (0, 1):
-            raise ValueError("cache_size must be 0 or 1")
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, _cache_size=cache_size, _last=None)
+        made.__dict__.update(self.__dict__)
+        Transform.__init__(made, cache_size)
         return made
 
     def __call__(self, x: Tensor) -> Tensor:

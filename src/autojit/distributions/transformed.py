@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import log as log_of
 from math import pi, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Constraints, Distribution
 from autojit.distributions.gamma_family import Exponential
+from autojit.distributions.independent import Independent
 from autojit.distributions.location_scale import Cauchy, Normal, Uniform
 from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all, sum_rightmost
 from autojit.distributions.transforms import (
@@ -22,7 +23,6 @@ from autojit.distributions.transforms import (
 from autojit.functions.comparison import where
 from autojit.functions.elementwise import exp, expm1, log, log1p
 from autojit.functions.special import digamma, lgamma
-from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
@@ -111,92 +111,6 @@ class TransformedDistribution(Distribution):
         if isinstance(sign, int):
             return probability if sign == 1 else 1 - probability
         return sign * (probability - 0.5) + 0.5
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution with a larger batch shape."""
-        made: Self = object.__new__(type(self)) if _instance is None else _instance
-        made.__dict__.update(self.__dict__)
-        for name, value in self.__dict__.items():
-            if isinstance(value, Tensor):
-                made.__dict__[name] = value.expand(batch_shape)
-        shape = ComposeTransform(self.transforms).inverse_shape((*batch_shape, *self._event_shape))
-        made.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
-        made._batch_shape = Size(batch_shape)
-        return made
-
-
-class Independent(Distribution):
-    """A distribution whose last batch axes belong to the value.
-
-    Example:
-        >>> import autojit as aj
-        >>> d = aj.distributions
-        >>> d.Independent(d.Normal(aj.zeros(3), 1.0), 1).log_prob(aj.zeros(3))
-        tensor(-2.7568)
-    """
-
-    def __init__(
-        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None
-    ) -> None:
-        batch = base_distribution.batch_shape
-        if reinterpreted_batch_ndims > len(batch):
-            raise ValueError(
-                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
-                f"actual {reinterpreted_batch_ndims} vs {len(batch)}"
-            )
-        self.base_dist = base_distribution
-        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        cut = len(batch) - reinterpreted_batch_ndims
-        super().__init__(batch[:cut], (*batch[cut:], *base_distribution.event_shape), validate_args=validate_args)
-
-    @property
-    def has_rsample(self) -> bool:
-        """Whether the base distribution's numbers are differentiable."""
-        return self.base_dist.has_rsample
-
-    @property
-    def has_enumerate_support(self) -> bool:
-        """Whether all values can be listed: only where no axis was taken in."""
-        return self.base_dist.has_enumerate_support and self.reinterpreted_batch_ndims == 0
-
-    @constraints.dependent_property
-    def support(self) -> Any:
-        """The base distribution's, of all elements at once."""
-        found = self.base_dist.support
-        count = self.reinterpreted_batch_ndims
-        return constraints.independent(found, count) if count else found
-
-    @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Tensor:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.sample(sample_shape)
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
-
-    def entropy(self) -> Tensor:
-        return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        if self.reinterpreted_batch_ndims > 0:
-            raise self._missing("enumeration over the product of its axes")
-        return self.base_dist.enumerate_support(expand)
-
-    def __repr__(self) -> str:
-        return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"
 
 
 class LogNormal(TransformedDistribution):

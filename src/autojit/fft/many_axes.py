@@ -11,6 +11,7 @@ from typing import Any
 
 from autojit import ops
 from autojit.core.errors import ShapeError
+from autojit.core.wrapping import named
 from autojit.fft.arguments import (
     OPPOSITE,
     axes_and_sizes,
@@ -153,9 +154,7 @@ def _along_two(of_axes: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def transform(input: Tensor, s: Sizes = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
         return of_axes(input, s, dim, norm)
 
-    transform.__name__ = transform.__qualname__ = f"{of_axes.__name__[:-1]}2"
-    transform.__doc__ = f"``{of_axes.__name__}`` along two axes."
-    return with_out(transform)
+    return with_out(named(transform, f"{of_axes.__name__[:-1]}2", f"``{of_axes.__name__}`` along two axes."))
 
 
 fft2, ifft2, rfft2 = _along_two(fftn), _along_two(ifftn), _along_two(rfftn)

@@ -20,12 +20,7 @@ Function = Callable[..., Any]
 
 @top_level
 def vmap(
-    func: Function,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
-    randomness: str = "error",
-    *,
-    chunk_size: int | None = None,
+    func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Function:
     """The function of batches that applies ``func`` to every element along one axis of its arguments.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, overload
 
 from autojit import ops
 from autojit.core.dtypes import bool_
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.kernels import in_one_pass
@@ -63,27 +65,18 @@ def isneginf(input: Tensor) -> Tensor:
     return eq(input, float("-inf"))
 
 
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_and(input: Operand, other: Operand) -> Tensor:
-    """Elementwise and of truth values."""
-    return ops.logical_and(*_any_pair(input, other, "logical_and"))
+def _logical(name: str, compute: Callable[[Tensor, Tensor], Tensor], what: str) -> Binary:
+    def function(input: Operand, other: Operand) -> Tensor:
+        refuse_numbers(name, input, other)
+        return compute(as_operand(input, name), as_operand(other, name))
+
+    note = declared(in_place="comparison", out=True, numbers="none")
+    return note(named(function, name, f"Elementwise {what} of truth values."))
 
 
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_or(input: Operand, other: Operand) -> Tensor:
-    """Elementwise or of truth values."""
-    return ops.logical_or(*_any_pair(input, other, "logical_or"))
-
-
-@declared(in_place="comparison", out=True, numbers="none")
-def logical_xor(input: Operand, other: Operand) -> Tensor:
-    """Elementwise exclusive or of truth values."""
-    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))
-
-
-def _any_pair(x: Operand, y: Operand, what: str) -> tuple[Tensor, Tensor]:
-    refuse_numbers(what, x, y)
-    return as_operand(x, what), as_operand(y, what)
+logical_and = _logical("logical_and", ops.logical_and, "and")
+logical_or = _logical("logical_or", ops.logical_or, "or")
+logical_xor = _logical("logical_xor", ops.logical_xor, "exclusive or")
 
 
 @declared(aliases="clip", in_place="values", out=True, numbers="second")

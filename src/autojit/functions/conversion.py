@@ -13,6 +13,7 @@ from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.core.sizes import seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import value_of
 from autojit.dispatch.on_device import moved
@@ -193,9 +194,7 @@ def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
     def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
         return cast(self, dtype) if memory_format is preserve_format else to(self, dtype, memory_format=memory_format)
 
-    convert.__name__ = convert.__qualname__ = name
-    convert.__doc__ = f"In {dtype.name}; the tensor itself if it already is."
-    return convert
+    return named(convert, name, f"In {dtype.name}; the tensor itself if it already is.")
 
 
 def cpu(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:

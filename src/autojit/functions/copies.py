@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.functions import shape as shapes
 from autojit.functions import views as views
 from autojit.functions.elementwise import clone
 from autojit.functions.views import Pieces
 from autojit.tensor import Tensor
-from autojit.tensor.tensor import is_scalar_number, type_of
+from autojit.tensor.tensor import type_of
 
 
 def _copying(view: Callable[..., Any], name: str | None = None) -> None:
@@ -25,9 +25,8 @@ def _copying(view: Callable[..., Any], name: str | None = None) -> None:
         found = view(*arguments, **options)
         return tuple([clone(piece) for piece in found]) if isinstance(found, tuple) else clone(found)
 
-    copy.__name__ = copy.__qualname__ = f"{name or view.__name__}_copy"
-    copy.__module__ = __name__
-    copy.__doc__ = f"The elements that ``{name or view.__name__}`` shows, in new memory."
+    copy.__module__, shown = __name__, name or view.__name__
+    named(copy, f"{shown}_copy", f"The elements that ``{shown}`` shows, in new memory.")
     globals()[copy.__name__] = declared(method=False, out=True)(copy)
 
 
@@ -48,10 +47,6 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
     return input[(slice(None),) * axis + (slice(start, end, step),)]
 
 
-def _unfold(input: Tensor, dimension: int, size: int, step: int) -> Any:
-    return views.unfold(input, dimension, size, step)
-
-
 def _view(input: Tensor, *size: Any, dtype: DType | None = None) -> Any:
     if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
         return views.view(input, dtype=dtype or size[0])
@@ -68,13 +63,13 @@ def _split(tensor: Tensor, split_size: Pieces, dim: int = 0) -> Any:
 
 for _view_function in (
     views.as_strided, views.diagonal, views.select, views.split_with_sizes, views.unbind, views.view_as_complex,
-    views.view_as_real, shapes.permute, shapes.squeeze, shapes.t, shapes.transpose, shapes.unsqueeze,
+    views.view_as_real, views.unfold, shapes.permute, shapes.squeeze, shapes.t, shapes.transpose, shapes.unsqueeze,
 ):  # fmt: skip
     _copying(_view_function)
 for _name in ("ccol_indices", "col_indices", "crow_indices", "detach", "indices", "row_indices", "values"):
     _copying(_of(_name))
 for _view_function, _name in (
-    (_alias, "alias"), (_expand, "expand"), (_slice, "slice"), (_split, "split"), (_unfold, "unfold"), (_view, "view"),
+    (_alias, "alias"), (_expand, "expand"), (_slice, "slice"), (_split, "split"), (_view, "view"),
 ):  # fmt: skip
     _copying(_view_function, _name)
 
@@ -91,10 +86,6 @@ def fill(input: Tensor, value: Any) -> Tensor:
         >>> aj.fill(aj.zeros(2), 3.0)
         tensor([3., 3.])
     """
-    if not is_scalar_number(value) and type_of(value).ndim:
-        raise UsageError(
-            f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
-        )
     return clone(input).fill_(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations as pairs_of
 from itertools import combinations_with_replacement as pairs_with_repetition
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +15,7 @@ from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic, seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
@@ -27,7 +28,7 @@ from autojit.functions.own_memory import own_memory
 from autojit.functions.products import bmm, matmul
 from autojit.functions.reduction import norm
 from autojit.functions.refused_dtypes import refuses
-from autojit.functions.shape import Tensors, cat, diag_embed, meshgrid, reshape, stack
+from autojit.functions.shape import Tensors, cat, diag_embed, each, meshgrid, reshape, stack
 from autojit.functions.special import lgamma
 from autojit.history.op_node import rename_node
 from autojit.ops.base import normalize_axis
@@ -247,13 +248,12 @@ def atleast_3d(*tensors: Tensors) -> Any: ...
 @declared(method=False)
 def atleast_3d(*tensors: Tensors) -> Any:
     """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
-    if len(tensors) != 1 or not isinstance(tensors[0], Tensor):
-        return tuple(atleast_3d(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
-    x = tensors[0]
+    return each(_with_three_axes, tensors)
+
+
+def _with_three_axes(x: Tensor) -> Tensor:
     shape = type_of(x).shape
-    if len(shape) >= 3:
-        return x
-    return reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
+    return x if len(shape) >= 3 else reshape(x, ((1, 1, 1), (1, *shape, 1), (*shape, 1))[len(shape)])
 
 
 @declared(out=True)
@@ -389,35 +389,31 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return type_of(input).shape == type_of(other).shape
 
 
-def _require_extents(row: int, col: int) -> None:
-    for name, extent in (("row", row), ("col", col)):
-        if extent < 0:
-            raise UsageError(f"{name} must be non-negative, got {extent}")
+def _triangle(
+    name: str, places: Callable[[int, int, int], tuple[NDArray[Any], ...]], which: str
+) -> Callable[..., Tensor]:
+    def indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
+        for name, extent in (("row", row), ("col", col)):
+            if extent < 0:
+                raise UsageError(f"{name} must be non-negative, got {extent}")
+        return _made(np.stack(places(row, offset, col)).astype((dtype or int64).numpy), **options)
+
+    doc = f"Positions of a matrix's {which} triangle, as rows of an integer matrix."
+    return declared(method=False)(named(indices, name, doc))
 
 
-@declared(method=False)
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
-    """Positions of a matrix's lower triangle, as rows of an integer matrix."""
-    _require_extents(row, col)
-    return _places(np.tril_indices(row, offset, col), dtype, **options)
-
-
-@declared(method=False)
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
-    """Positions of a matrix's upper triangle, as rows of an integer matrix."""
-    _require_extents(row, col)
-    return _places(np.triu_indices(row, offset, col), dtype, **options)
-
-
-def _places(
-    found: tuple[NDArray[Any], ...],
-    dtype: DType | None,
+def _made(
+    found: NDArray[Any],
     device: DeviceLike = None,
     requires_grad: bool = False,
     layout: object = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    return finish(constant(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
+    return finish(constant(found), requires_grad, device)
+
+
+tril_indices = _triangle("tril_indices", np.tril_indices, "lower")
+triu_indices = _triangle("triu_indices", np.triu_indices, "upper")
 
 
 @declared(numbers="none")

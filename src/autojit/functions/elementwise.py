@@ -65,18 +65,16 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
     x, y = together(input, scaled(other, alpha, input), "sub")
-    if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
+    is_cast = x is not input or y is not other
+    if type_of(x).dtype is bool_ or (
+        is_cast and any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in (input, other))
+    ):
         raise DTypeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported.",
             {"input": x, "other": y},
             "use the `^` or `logical_xor()` operator instead",
         )
     return apply(_SUB, x, y)
-
-
-def _is_bool(*operands: object) -> bool:
-    """Whether a tensor of bools is among the operands, as they were given."""
-    return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
 
 
 @declared(numbers="second", wraps_around=True)
@@ -119,22 +117,19 @@ def _not_bools(input: Operand, other: Operand, name: str) -> tuple[Tensor, Tenso
 @declared(in_place="values", out=True, numbers="both", wraps_around=True)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The floor of the quotient."""
-    x, y = _not_bools(input, other, "floor_divide")
-    return ops.floor_divide(x, y)
+    return ops.floor_divide(*_not_bools(input, other, "floor_divide"))
 
 
 @declared(in_place="values", out=True, wraps_around=True)
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Python's modulus: the sign of the divisor."""
-    x, y = _not_bools(input, other, "remainder")
-    return ops.remainder(x, y)
+    return ops.remainder(*_not_bools(input, other, "remainder"))
 
 
 @declared(in_place="values", out=True, numbers="second", wraps_around=True)
 def fmod(input: Operand, other: Operand) -> Tensor:
     """C's modulus: the sign of the dividend."""
-    x, y = _not_bools(input, other, "fmod")
-    return ops.fmod(x, y)
+    return ops.fmod(*_not_bools(input, other, "fmod"))
 
 
 @declared(in_place="values", out=True, lists=True, wraps_around=True)
@@ -154,8 +149,7 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
             return apply_single(PowNumber(0), x)
         is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
         return power_of(x, exponent) if is_kept else ops.pow(x, exponent)
-    x, y = _not_bools(input, exponent, "pow")
-    return ops.pow(x, y)
+    return ops.pow(*_not_bools(input, exponent, "pow"))
 
 
 @declared(in_place="values", out=True)

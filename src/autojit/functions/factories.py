@@ -13,6 +13,7 @@ from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, as_size, is_symbolic, size_max
 from autojit.core.types import TensorType
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
 from autojit.dispatch.on_device import placed, where_to
@@ -275,9 +276,7 @@ def _like(name: str, value: int, doc: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    like.__name__ = like.__qualname__ = name
-    like.__doc__ = doc
-    return declared(method=False, factory=True)(like)
+    return declared(method=False, factory=True)(named(like, name, doc))
 
 
 zeros_like = _like("zeros_like", 0, "Zeros in the shape and dtype of a tensor.")
@@ -352,7 +351,7 @@ def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, re
 def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
     if state.trace is not None:
-        return cast(_iota(count, wide) * step + start, dtype)
+        return cast(_iota(wide, count) * step + start, dtype)
     if wide is int64 and isinstance(count, int):
         ramp: Any = np.arange
         return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
@@ -362,9 +361,9 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     return wrap(values.astype(dtype.numpy, copy=False))
 
 
-def _iota(count: int, dtype: DType) -> Tensor:
+def _iota(dtype: DType, *shape: int, axis: int = 0) -> Tensor:
     assert state.trace is not None
-    return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
+    return wrap_value(state.trace.apply(Iota(shape, axis, dtype), ())[0])
 
 
 @declared(method=False, factory=True, out=True)
@@ -384,7 +383,7 @@ def linspace(
     complex_ends = isinstance(start, complex) or isinstance(end, complex)
     wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
     if is_symbolic(steps) and not complex_ends:
-        place = _iota(steps, float64)
+        place = _iota(float64, steps)
         line = place * ((end - start) / (steps - 1)) + start
         return finish(cast(where(eq(place, steps - 1), end, line), wanted), requires_grad, device)
     values = np.linspace(start, end, steps)
@@ -432,8 +431,7 @@ def eye(
             raise UsageError(f"{name} must be greater or equal to 0, got {extent}")
     if state.trace is None:
         return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
-    rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])
-    places = wrap_value(state.trace.apply(Iota((n, columns), 1, int64), ())[0])
+    rows, places = _iota(int64, n, columns), _iota(int64, n, columns, axis=1)
     return finish(cast(eq(rows, places), wanted), requires_grad, device)
 
 

@@ -167,11 +167,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     """``input`` with a value at positions along ``dim``; positions may repeat."""
     t = type_of(input)
     axis = normalize_axis(dim, t.ndim, "index_fill")
-    if isinstance(value, Tensor) and type_of(value).ndim:
-        raise UsageError(
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
-            "dimension(s)."
-        )
+    _require_number("index_fill_", value)
     places = _line(index, "index_fill").reshape(-1)
     extent = t.shape[axis] if t.ndim else 1
     none, all_ = number(False, bool_).expand(extent), number(True, bool_).expand(type_of(places).shape)
@@ -179,6 +175,14 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     aligned = chosen.reshape([extent if a == axis else 1 for a in range(t.ndim)])
     filling = number(value, t.dtype) if isinstance(value, NUMBERS) else cast(as_operand(value), t.dtype)
     return where(aligned, filling, input)
+
+
+def _require_number(name: str, value: object) -> None:
+    if isinstance(value, Tensor) and type_of(value).ndim:
+        raise UsageError(
+            f"{name} only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
+            "dimension(s)."
+        )
 
 
 @declared(in_place="values")
@@ -203,11 +207,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     if kind.is_complex and not t.dtype.is_complex:
         raise UsageError(f"value cannot be converted to type {t.dtype.name} without overflow", {"value": value})
     if isinstance(value, Tensor):
-        if type_of(value).ndim:
-            raise UsageError(
-                f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
-                "dimension(s)."
-            )
+        _require_number("masked_fill", value)
         return where(mask, cast(value, t.dtype), input)
     return where(mask, number(value, t.dtype), input)
 

@@ -9,6 +9,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.core.layout import Layout, strided
 from autojit.core.ports import ports
+from autojit.core.wrapping import named
 from autojit.dispatch.promotion import cast
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -90,9 +91,7 @@ def _refusing(name: str, wanted: str) -> Callable[[Tensor], Tensor]:
     def method(self: Tensor) -> Tensor:
         _refuse(self, name, wanted)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = "Of sparse tensors only."
-    return method
+    return named(method, name, "Of sparse tensors only.")
 
 
 _PLAIN = (sparse_dim, dense_dim, to_dense, to_sparse, to_sparse_csr, sparse_mask, is_coalesced, _nnz)

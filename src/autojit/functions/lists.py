@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import DECLARED
 from autojit.dispatch.promotion import Operand
 from autojit.history.op_node import rename_node
@@ -41,6 +42,9 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
 
 
 def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    plain = name.removeprefix("_foreach_")
+    node = f"Foreach{plain.title().replace('_', '')}Backward1"  # of a function with a list of numbers
+
     def of_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> list[Any]:
         given = _by_tensor(name, (self, *arguments))
         results = [function(*each, **options) for each in given]
@@ -48,17 +52,10 @@ def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any
         has_numbers = isinstance(second, list | tuple) and not isinstance(second[0], Tensor)
         if has_numbers and not name.endswith("_"):
             for y in results:
-                rename_node(y, _node_of(name), scalars=tuple(second))
+                rename_node(y, node, scalars=tuple(second))
         return results
 
-    of_lists.__name__ = of_lists.__qualname__ = name
-    of_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` of every tensor of a list; the list of results."
-    return of_lists
-
-
-def _node_of(name: str) -> str:
-    """What the node of a function with a list of numbers is called: ``ForeachAddBackward1``."""
-    return "Foreach" + name.removeprefix("_foreach_").title().replace("_", "") + "Backward1"
+    return named(of_lists, name, f"``{plain}`` of every tensor of a list; the list of results.")
 
 
 def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -78,9 +75,7 @@ def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:
     def change_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> None:
         run(self, *arguments, **options)
 
-    change_lists.__name__ = change_lists.__qualname__ = name
-    change_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` on every tensor of a list."
-    return change_lists
+    return named(change_lists, name, f"``{name.removeprefix('_foreach_')}`` on every tensor of a list.")
 
 
 def _by_tensor(name: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.source import here
+from autojit.core.wrapping import named
 from autojit.dispatch import dispatch
 from autojit.dispatch.declared import DECLARED, Declaration
 from autojit.dispatch.inplace import check_writable, in_place, in_place_method
@@ -32,7 +33,6 @@ from autojit.functions import matrix as functions_matrix
 from autojit.functions import order as functions_order
 from autojit.functions import products as functions_products
 from autojit.functions import reduction as functions_reduction
-from autojit.functions import removed_methods as removed
 from autojit.functions import scatter as functions_scatter
 from autojit.functions import shape as functions_shape
 from autojit.functions import special as functions_special
@@ -66,8 +66,7 @@ def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]
     def compare(self: Tensor, *arguments: object) -> Tensor:
         return in_place(self, name, lambda x, *rest: function(x, *rest).to(type_of(x).dtype), arguments, {})
 
-    compare.__name__ = compare.__qualname__ = name
-    return compare
+    return named(compare, name)
 
 
 _NAMES_IN_PLACE = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
@@ -117,8 +116,7 @@ def _shape_changing(name: str, function: Callable[..., Any], is_followed: bool =
             self._view.value_changes = storage.changes
         return self
 
-    change.__name__ = change.__qualname__ = name
-    return change
+    return named(change, name)
 
 
 def _leave_unrecorded(x: Tensor) -> None:
@@ -203,7 +201,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
-        conversion, dispatch, exchange, factories, gradients, operators, random, removed, memory, other_memory, copying,
+        conversion, dispatch, exchange, factories, gradients, operators, random, memory, other_memory, copying,
         legacy, layouts,
     ):  # fmt: skip
         attached |= {name: method_of(method) for name, method in module.METHODS.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Number
 from autojit.functions.factories import full, tensor
@@ -48,8 +49,7 @@ def _new(name: str, value: int, doc: str) -> None:
             raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
         return new_full(self, sizes_of(size), value, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    new.__name__ = new.__qualname__ = name
-    new.__doc__ = doc
+    named(new, name, doc)
     declared(function=False, factory=True)(new)
 
 

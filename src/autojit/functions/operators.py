@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import apply_pair, number
 from autojit.dispatch.inplace import copy_into, in_place
 from autojit.dispatch.promotion import Operand, as_operand
@@ -40,14 +41,7 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
             return _NOT_OURS
         return function(self, other)
 
-    return _named(operator, op_name)
-
-
-def _named(operator: Callable[[Tensor, Any], Tensor], name: str) -> Callable[[Tensor, Any], Tensor]:
-    """The function under a name of its own, also in tracebacks, profiles and error messages."""
-    operator.__name__ = operator.__qualname__ = f"__{name}__"
-    operator.__code__ = operator.__code__.replace(co_name=operator.__name__, co_qualname=operator.__name__)
-    return operator
+    return named(operator, f"__{op_name}__")
 
 
 def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
@@ -56,7 +50,7 @@ def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any]
             return _NOT_OURS
         return function(other, self)
 
-    return _named(operator, f"r{function.__name__}")
+    return named(operator, f"__r{function.__name__}__")
 
 
 def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
@@ -65,14 +59,14 @@ def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
             return _NOT_OURS
         return function(self, other)
 
-    return _named(operator, function.__name__)
+    return named(operator, f"__{function.__name__}__")
 
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Operand) -> Tensor:
         return in_place(self, method, function, (other,), {})
 
-    return _named(operator, method)
+    return named(operator, f"__{method}__")
 
 
 def _power(self: Tensor, other: Operand, modulo: object = None) -> Tensor:
@@ -96,12 +90,11 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-def _set_real(self: Tensor, value: Operand) -> None:
-    copy_into(f.real(self), as_operand(value), "copy_")
+def _writing(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Operand], None]:
+    def write(self: Tensor, value: Operand) -> None:
+        copy_into(part(self), as_operand(value), "copy_")
 
-
-def _set_imag(self: Tensor, value: Operand) -> None:
-    copy_into(f.imag(self), as_operand(value), "copy_")
+    return write
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
@@ -128,8 +121,8 @@ METHODS: dict[str, Any] = {
     "mT": property(_matrix_transposed),
     "H": property(adjoint),
     "mH": property(adjoint),
-    "real": property(f.real, _set_real),
-    "imag": property(f.imag, _set_imag),
+    "real": property(f.real, _writing(f.real)),
+    "imag": property(f.imag, _writing(f.imag)),
 }
 for _name in ("__eq__", "__ne__"):  # of all that can be compared
     METHODS[_name].__annotations__["other"] = "object"

@@ -24,6 +24,7 @@ from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.locks import new_lock
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import number
 from autojit.dispatch.fast_paths import drawn_by_kernel
@@ -44,7 +45,7 @@ from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 _DEFAULT_SEED = 67280421310721  # torch's
 _drawing = new_lock()  # no two threads draw with one key
@@ -141,32 +142,29 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
-    source = generator or default_generator
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = source._take(prod(shape) * draws.words_per_uniform(dtype), place)
-    if _by_kernel(shape, dtype):
-        return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.uniform(key, tuple(shape), dtype)
-
-
-def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
-    """Whether enough numbers are drawn at once that a kernel is faster than NumPy."""
-    if state.divert is not None or state.reference:
-        return False
-    return dtype in (float32, float64) and prod(shape) >= LARGE
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_uniform(dtype), place)
+    found = _by_kernel("uniform_like", key, shape, dtype)
+    return draws.uniform(key, tuple(shape), dtype) if found is None else found
 
 
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
-    source = generator or default_generator
     if dtype.is_complex:
-        both = _normal((*shape, 2), dtype.to_real(), generator, place) * 0.5**0.5
-        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
-    key = source._take(prod(shape) * draws.words_per_normal(dtype), place)
-    if _by_kernel(shape, dtype):
-        return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
-    return draws.normal(key, tuple(shape), dtype)
+        both = mul(_normal((*shape, 2), dtype.to_real(), generator, place), 0.5**0.5)
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_normal(dtype), place)
+    found = _by_kernel("normal_like", key, shape, dtype)
+    return draws.normal(key, tuple(shape), dtype) if found is None else found
+
+
+def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType) -> Tensor | None:
+    """So many numbers that a kernel draws them faster than NumPy; None of others."""
+    is_large = dtype in (float32, float64) and prod(shape) >= LARGE
+    if state.divert is not None or state.reference or not is_large:
+        return None
+    return wrap(drawn_by_kernel(name, (dtype,), key._array, prod(shape)).reshape(shape))
 
 
 def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -187,9 +185,7 @@ def _filled_from(name: str, draw: Callable[..., Tensor], doc: str) -> Callable[.
         found = draw(_extents(name, size), dtype or default_dtype(), generator, where_to(device))
         return finish(found, requires_grad, device)
 
-    filled.__name__ = filled.__qualname__ = name
-    filled.__doc__ = doc
-    return declared(method=False, factory=True, out=True)(filled)
+    return declared(method=False, factory=True, out=True)(named(filled, name, doc))
 
 
 rand = _filled_from("rand", _uniform, "Uniform numbers in [0, 1).")
@@ -330,14 +326,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return _with_zero_slope(drawn, input) if p is None else drawn
 
 
-def _are_probabilities(p: NDArray[Any]) -> bool:
-    return bool(((p >= 0) & (p <= 1)).all())
-
-
 def _require_probability(p: Tensor | Real) -> None:
     """RuntimeError for a probability outside [0, 1]."""
     if isinstance(p, Tensor):
-        if not is_known(p) or not quietly(_are_probabilities, host_copy(p._array)):
+        if not is_known(p) or not quietly(lambda q: bool(((q >= 0) & (q <= 1)).all()), host_copy(p._array)):
             require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
     elif not 0 <= p <= 1:
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
@@ -369,23 +361,11 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
         raise UsageError("number of categories cannot exceed 2^24")
     if t.ndim not in (1, 2):
         return
-    if not is_known(input):
-        _require_finite_weights(input)
-        _require_choice(input)
-        return
-    weights = host_copy(input._array)
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        _require_finite_weights(input)
-    if (weights.astype(np.float64).sum(-1) == 0).any():
-        _require_choice(input)
-
-
-def _require_finite_weights(input: Tensor) -> None:
-    require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
-
-
-def _require_choice(input: Tensor) -> None:
-    require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
+    weights = host_copy(input._array) if is_known(input) else None
+    if weights is None or not (np.isfinite(weights) & (weights >= 0)).all():
+        require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
+    if weights is None or (weights.astype(np.float64).sum(-1) == 0).any():
+        require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
 
 
 _NO_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"

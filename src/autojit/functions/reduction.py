@@ -11,6 +11,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.composite_nodes import in_one_node
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import apply_single
@@ -177,9 +178,7 @@ def _spread(name: str, doc: str) -> Callable[..., Tensor]:
         options = (normalize_axes(dims, input.ndim, name), _correction(is_unbiased, correction), keepdim)
         return in_one_step(name, options, input, node=f"{name.title()}Backward0")
 
-    spread.__name__ = spread.__qualname__ = name
-    spread.__doc__ = doc
-    return declared(out=True)(spread)
+    return declared(out=True)(named(spread, name, doc))
 
 
 def _with_mean(first: Callable[..., Tensor], op: type[Op], doc: str) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -202,9 +201,7 @@ def _with_mean(first: Callable[..., Tensor], op: type[Op], doc: str) -> Callable
         axes, less = normalize_axes(dims, input.ndim, first.__name__), _correction(is_unbiased, correction)
         return in_one_node(op(axes, float(less), keepdim), (input,), compute)
 
-    with_mean.__name__ = with_mean.__qualname__ = f"{first.__name__}_mean"
-    with_mean.__doc__ = doc
-    return declared()(with_mean)
+    return declared()(named(with_mean, f"{first.__name__}_mean", doc))
 
 
 var = _spread("var", "Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default).")
@@ -234,33 +231,28 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     return sum(ne(input, 0), dim)
 
 
-@declared(out=True)
-def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
-    """Largest element over ``dim``; gradients are shared among equals."""
-    return _extreme(ops.amax, "amax", input, dim, keepdim)
+def _extreme(name: str, function: Callable[..., Tensor], doc: str) -> Callable[..., Tensor]:
+    def extreme(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+        t = type_of(input)
+        if dim is None or dim == ():
+            require_some(t.size, name, _EMPTY_EXTREME, "usage")
+        else:
+            _refuse_empty(name, t.shape, normalize_axes(dim, t.ndim, name))
+        if t.dtype.is_complex:
+            raise UnsupportedDTypeError(f'"{name}" not implemented for {t.dtype}', {"input": input})
+        if t.dtype is bool_:
+            return cast(function(cast(input, int64), dim, keepdim), bool_)
+        op = None if keepdim else _reduction(name, dim, t.ndim)
+        if op is not None:
+            return apply_single(op, input)
+        found = function(input, dim, keepdim)
+        return no_view(found, input) if keepdim else found
+
+    return declared(out=True)(named(extreme, name, doc))
 
 
-@declared(out=True)
-def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
-    """Smallest element over ``dim``; gradients are shared among equals."""
-    return _extreme(ops.amin, "amin", input, dim, keepdim)
-
-
-def _extreme(function: Callable[..., Tensor], what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    t = type_of(input)
-    if dim is None or dim == ():
-        require_some(t.size, what, _EMPTY_EXTREME, "usage")
-    else:
-        _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
-    if t.dtype.is_complex:
-        raise UnsupportedDTypeError(f'"{what}" not implemented for {t.dtype}', {"input": input})
-    if t.dtype is bool_:
-        return cast(function(cast(input, int64), dim, keepdim), bool_)
-    op = None if keepdim else _reduction(what, dim, t.ndim)
-    if op is not None:
-        return apply_single(op, input)
-    found = function(input, dim, keepdim)
-    return no_view(found, input) if keepdim else found
+amax = _extreme("amax", ops.amax, "Largest element over ``dim``; gradients are shared among equals.")
+amin = _extreme("amin", ops.amin, "Smallest element over ``dim``; gradients are shared among equals.")
 
 
 def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
@@ -272,28 +264,20 @@ _EMPTY = "Expected reduction dim to be specified for input.numel() == 0."
 _EMPTY_EXTREME = f"{_EMPTY} Specify the reduction dim with the 'dim' argument."
 
 
-@declared(out=True)
-@refuses("bool complex")
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Position of the largest element along ``dim`` (in the flattened operand by default)."""
-    return _position(ops.argmax, "argmax", input, dim, keepdim)
+def _position(name: str, function: Callable[..., Tensor], which: str) -> Callable[..., Tensor]:
+    def position(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        t = type_of(input)
+        if dim is None:
+            require_some(t.size, name, _EMPTY, "index")
+        elif t.ndim:
+            _refuse_empty(name, t.shape, (normalize_axis(dim, t.ndim, name),))
+        return function(cast(input, int64) if t.dtype is bool_ else input, dim, keepdim)
+
+    doc = f"Position of the {which} element along ``dim`` (in the flattened operand by default)."
+    return declared(out=True)(refuses("bool complex")(named(position, name, doc)))
 
 
-@declared(out=True)
-@refuses("bool complex")
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Position of the smallest element along ``dim`` (in the flattened operand by default)."""
-    return _position(ops.argmin, "argmin", input, dim, keepdim)
-
-
-def _position(function: Callable[..., Tensor], what: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    t = type_of(input)
-    if dim is None:
-        require_some(t.size, what, _EMPTY, "index")
-    elif t.ndim:
-        _refuse_empty(what, t.shape, (normalize_axis(dim, t.ndim, what),))
-    source = cast(input, int64) if t.dtype is bool_ else input
-    return function(source, dim, keepdim)
+argmax, argmin = _position("argmax", ops.argmax, "largest"), _position("argmin", ops.argmin, "smallest")
 
 
 @overload
@@ -398,34 +382,26 @@ def _is_common(x: Tensor) -> bool:
     )
 
 
-@lru_cache(maxsize=256, typed=True)
-def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
-    return kind(normalize_axis(dim, ndim, kind.name))
+def _normalising(
+    name: str, kind: type[ops.Softmax | ops.LogSoftmax], compute: Callable[[Tensor, int], Tensor], doc: str
+) -> Callable[..., Tensor]:
+    @lru_cache(maxsize=128, typed=True)
+    def along(dim: int, ndim: int) -> Op:
+        return kind(normalize_axis(dim, ndim, name))
+
+    def normalise(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+        x = input if dtype is None else cast(input, dtype)
+        if type_of(x).dtype.kind != "float":
+            raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x})
+        if _is_common(x):
+            return apply_single(along(dim, x._array.ndim), x)
+        axis = normalize_axis(dim, type_of(x).ndim, name)
+        return by_parts(kind(axis), x, lambda x: compute(x, axis), f"{kind.__name__}Backward0")
+
+    return declared(out=True)(named(normalise, name, doc))
 
 
-def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:
-    """The operand in ``dtype``; NotImplementedError if these are not real floats."""
-    x = input if dtype is None else cast(input, dtype)
-    if type_of(x).dtype.kind != "float":
-        raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(x).dtype}', {"input": x})
-    return x
-
-
-@declared(out=True)
-def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """Exponentials over their sum along ``dim``."""
-    x = _floats(input, dtype, "softmax")
-    if _is_common(x):
-        return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
-    op = ops.Softmax(normalize_axis(dim, type_of(x).ndim, "softmax"))
-    return by_parts(op, x, lambda x: ops.softmax(x, op.axis), "SoftmaxBackward0")
-
-
-@declared(out=True)
-def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """The logarithm of ``softmax``, without overflow."""
-    x = _floats(input, dtype, "log_softmax")
-    if _is_common(x):
-        return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
-    op = ops.LogSoftmax(normalize_axis(dim, type_of(x).ndim, "log_softmax"))
-    return by_parts(op, x, lambda x: ops.log_softmax(x, op.axis), "LogSoftmaxBackward0")
+softmax = _normalising("softmax", ops.Softmax, ops.softmax, "Exponentials over their sum along ``dim``.")
+log_softmax = _normalising(
+    "log_softmax", ops.LogSoftmax, ops.log_softmax, "The logarithm of ``softmax``, without overflow."
+)

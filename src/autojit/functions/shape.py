@@ -376,7 +376,7 @@ def atleast_1d(*tensors: Tensors) -> Any: ...
 @declared(method=False)
 def atleast_1d(*tensors: Tensors) -> Any:
     """With rank at least 1; of several tensors (or a sequence) a tuple."""
-    return _each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
+    return each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
 
 
 @overload
@@ -386,10 +386,11 @@ def atleast_2d(*tensors: Tensors) -> Any: ...
 @declared(method=False)
 def atleast_2d(*tensors: Tensors) -> Any:
     """With rank at least 2, new axes in front; of several tensors (or a sequence) a tuple."""
-    return _each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
+    return each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
 
 
-def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
+def each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
+    """A function of a tensor, or of every one of several or of a sequence: then a tuple."""
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return function(tensors[0])
     return tuple(function(x) for x in (tensors[0] if len(tensors) == 1 else tensors))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Operand, cast, floating, floating_together, together
 from autojit.functions.autocast import in_full_precision, in_lower_precision
@@ -25,9 +26,7 @@ def _of_floats(name: str, compute: Callable[[Tensor], Tensor], doc: str) -> Call
     def function(input: Operand) -> Tensor:
         return compute(floating(input, name))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return refuses("complex")(function)
+    return refuses("complex")(named(function, name, doc))
 
 
 erf = _IN_ALL_FORMS(_of_floats("erf", ops.erf, "The error function."))

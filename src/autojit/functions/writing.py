@@ -58,17 +58,20 @@ def fill_diagonal_(self: Tensor, fill_value: Tensor | Number, wrap: bool = False
 @declared(function=False)
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace every element by what a Python function makes of it; not recorded, only for tensors without gradient."""
-    if self.requires_grad:
-        raise UsageError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
-    values = [callable(v) for v in self.reshape(-1).tolist()]
-    return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(type_of(self).shape), "apply_")
+    return mapped("apply_", callable, self)
 
 
 @declared(function=False)
 def map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace every element by what a Python function makes of it and the element of another tensor."""
-    if self.requires_grad or other.requires_grad:
-        raise UsageError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
-    both = zip(self.reshape(-1).tolist(), other.expand(type_of(self).shape).reshape(-1).tolist(), strict=True)
-    values = [callable(a, b) for a, b in both]
-    return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(type_of(self).shape), "map_")
+    return mapped("map_", callable, self, other)
+
+
+def mapped(name: str, callable: Callable[..., Any], self: Tensor, *others: Tensor) -> Tensor:
+    """The tensor, whose elements become what a Python function makes of them and of those of others."""
+    if any(t.requires_grad for t in (self, *others)):
+        raise UsageError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    shape = type_of(self).shape
+    rows = [t.expand(shape).reshape(-1).tolist() for t in (self, *others)]
+    values = [callable(*elements) for elements in zip(*rows, strict=True)]
+    return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(shape), name)

@@ -14,15 +14,7 @@ from autojit.dispatch.batch_layer import over_batch
 from autojit.functions.factories import zeros_like
 from autojit.functions.random import randn_like
 from autojit.functions.shape import stack
-from autojit.gradcheck.analytic_jacobians import (
-    Function,
-    Slot,
-    differentiable,
-    duals,
-    is_sparse,
-    outputs_of,
-    values_of,
-)
+from autojit.gradcheck.analytic_jacobians import Function, Slot, differentiable, duals, is_sparse, outputs_of, values_of
 from autojit.gradcheck.errors import GradcheckError
 from autojit.gradcheck.finite_differences import unit_vector
 from autojit.history.recording import edge_of, meta_of
@@ -125,14 +117,13 @@ def check_batched_gradients(func: Function, inputs: tuple[Any, ...], slots: Sequ
 
         def vjp(v: Tensor, output: Tensor = output) -> list[Tensor]:
             found = grad(output, chosen, v, retain_graph=True, allow_unused=True)
-            return [zeros_like(x) if g is None else _dense(g) for g, x in zip(found, chosen, strict=True)]
+            return [
+                zeros_like(x) if g is None else g.to_dense() if is_sparse(g) else g
+                for g, x in zip(found, chosen, strict=True)
+            ]
 
         vectors = [randn_like(output.detach()) for _ in range(2)]
         _compare_batched(vjp, vectors, f"For output {number} and input")
-
-
-def _dense(t: Tensor) -> Tensor:
-    return t.to_dense() if is_sparse(t) else t
 
 
 def _compare_batched(function: Callable[[Tensor], Sequence[Tensor]], vectors: Sequence[Tensor], what: str) -> None:

@@ -316,5 +316,10 @@ def take_view_node(t: Tensor, node: OpNode) -> None:
     """Give a view the history that goes with its base's present one."""
     assert t._view is not None and t._view.base is not None
     t._view.base_fn = t._view.base._grad_fn
+    become_result(t, node)
+
+
+def become_result(t: Tensor, node: Node, number: int = 0) -> None:
+    """From now on ``t`` is a result of ``node``."""
     move_retained(t, node)
-    t._requires_grad, t._grad_fn, t._output_nr = True, node, 0
+    t._requires_grad, t._grad_fn, t._output_nr, t._accumulator = True, node, number, None

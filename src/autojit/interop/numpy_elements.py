@@ -142,27 +142,23 @@ def _target(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: a NumPy array cannot take a tensor in place; make it one first: aj.as_tensor(array)")
 
 
+def _cycled(values: Any, count: int, dtype: Any) -> Any:
+    """As many values, from the first again after the last."""
+    given = tensor_of(values).to(dtype).reshape(-1)
+    return aj.tile(given, (-(-count // max(given.numel(), 1)),))[:count]
+
+
 @implements("put")
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     x = _target(a, "np.put")
     index = _within(tensor_of(ind).reshape(-1), x.numel(), mode)
-    values = tensor_of(v).to(x.dtype).reshape(-1)
-    x.put_(index, aj.tile(values, (-(-index.numel() // max(values.numel(), 1)),))[: index.numel()])
-
-
-@implements("place")
-def _place(arr: Any, mask: Any, vals: Any) -> None:
-    x = _target(arr, "np.place")
-    _put(x, _places(mask), vals)
+    x.put_(index, _cycled(v, index.numel(), x.dtype))
 
 
 @implements("putmask")
 def _putmask(a: Any, mask: Any, values: Any) -> None:
     x = _target(a, "np.putmask")
-    given = tensor_of(values).to(x.dtype).reshape(-1)
-    count = x.numel()
-    full = aj.tile(given, (-(-count // max(given.numel(), 1)),))[:count].reshape(x.shape)
-    x.copy_(aj.where(_mask(mask), full, x))
+    x.copy_(aj.where(_mask(mask), _cycled(values, x.numel(), x.dtype).reshape(x.shape), x))
 
 
 @implements("put_along_axis")
@@ -329,12 +325,6 @@ def _imag(val: Any) -> Any:
     return aj.imag(x) if x.dtype.is_complex else aj.zeros_like(x)
 
 
-@implements("angle")
-def _angle(z: Any, deg: bool = False) -> Any:
-    found = aj.angle(inexact(z))
-    return aj.rad2deg(found) if deg else found
-
-
 @implements("real_if_close")
 def _real_if_close(a: Any, tol: Any = 100) -> Any:
     x = tensor_of(a)
@@ -394,6 +384,7 @@ enter(
     argwhere=lambda a: aj.nonzero(tensor_of(a)),
     flatnonzero=lambda a: aj.nonzero(tensor_of(a).reshape(-1))[:, 0],
     extract=lambda condition, arr: tensor_of(arr).reshape(-1)[_places(condition)],
+    place=lambda arr, mask, vals: _put(_target(arr, "np.place"), _places(mask), vals),
     sort=lambda a, axis=-1, kind=None, order=None, *, stable=None: _sort(a, axis),
     argsort=lambda a, axis=-1, kind=None, order=None, *, stable=None: _argsort(a, axis),
     partition=lambda a, kth, axis=-1, kind=None, order=None: _sort(a, axis),
@@ -412,5 +403,6 @@ enter(
     i0=lambda x: aj.special.i0(inexact(x)),
     isreal=lambda x: aj.isreal(tensor_of(x)),
     iscomplex=lambda x: ~aj.isreal(tensor_of(x)),
+    angle=lambda z, deg=False: aj.rad2deg(aj.angle(inexact(z))) if deg else aj.angle(inexact(z)),
     real=lambda val: aj.real(tensor_of(val)),
 )

@@ -11,11 +11,11 @@ from __future__ import annotations
 import collections
 import pickletools
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from autojit.io.load_errors import LoadError, UnsafeGlobalError
+from autojit.io.load_errors import LoadError, UnsafeGlobalError, refuse
 from autojit.io.safe_globals import allowed, is_forbidden
 from autojit.io.torch_names import FUNCTIONS, VALUES, PendingArray, PendingDType
 
@@ -141,8 +141,7 @@ class PickleReader:
 
     def _bytes(self, count: int) -> bytes:
         found = self.data[self.at : self.at + count]
-        if len(found) != count:
-            raise LoadError(f"load: the pickle ends early, at byte {len(self.data)}")
+        refuse(len(found) != count, f"the pickle ends early, at byte {len(self.data)}")
         self.at += count
         return found
 
@@ -157,8 +156,7 @@ class PickleReader:
     def line(self) -> str:
         """Text up to the end of the line."""
         end = self.data.index(b"\n", self.at) if b"\n" in self.data[self.at : self.at + 1000] else -1
-        if end < 0:
-            raise LoadError("load: the pickle holds a name without an end")
+        refuse(end < 0, "the pickle holds a name without an end")
         return self._bytes(end + 1 - self.at)[:-1].decode("utf-8")
 
     # ---- the stack
@@ -172,8 +170,7 @@ class PickleReader:
         place = len(self.stack) - 1
         while self.stack[place] is not _MARK:
             place -= 1
-            if place < 0:
-                raise LoadError("load: the pickle closes a group that it never opened")
+            refuse(place < 0, "the pickle closes a group that it never opened")
         found = self.stack[place + 1 :]
         del self.stack[place:]
         return found
@@ -184,22 +181,23 @@ class PickleReader:
         if isinstance(found, PendingArray):
             self._places[id(found)] = place
 
-    def top(self, kinds: Any) -> Any:
-        """The value on top, which must be a container."""
+    def two(self) -> list[Any]:
+        """The two values on top, which go."""
+        last = self.stack.pop()
+        return [self.stack.pop(), last]
+
+    def fill(self, kind: type, add: Callable[[Any, Any], None], more: Any) -> None:
+        """Add to the container on top."""
         found = self.stack[-1]
-        if not isinstance(found, kinds):
-            raise LoadError(f"load: the pickle fills a {type(found).__name__}")
-        return found
+        refuse(not isinstance(found, kind), f"the pickle fills a {type(found).__name__}")
+        add(found, more)
 
     # ---- making
 
     def items(self, pairs: list[Any]) -> None:
         """Fill the dict on top."""
-        target = self.top((dict,))
-        if len(pairs) % 2:
-            raise LoadError("load: a dict has a key without a value")
-        for key, value in zip(pairs[::2], pairs[1::2]):
-            target[plain(key)] = value
+        refuse(len(pairs) % 2 == 1, "a dict has a key without a value")
+        self.fill(dict, _set_items, zip(pairs[::2], pairs[1::2]))
 
     def name(self, module: str, name: str) -> None:
         """What a name stands for."""
@@ -207,9 +205,8 @@ class PickleReader:
 
     def call(self) -> None:
         """Call a known function, or one that a user allowed."""
-        arguments, function = self.stack.pop(), self.stack.pop()
-        if not isinstance(arguments, tuple):
-            raise LoadError("load: a call without arguments")
+        function, arguments = self.two()
+        refuse(not isinstance(arguments, tuple), "a call without arguments")
         if isinstance(function, Allowed):
             self.push(function.found(*_unwrapped(arguments)))
         elif id(function) in _CALLABLE:
@@ -219,7 +216,7 @@ class PickleReader:
 
     def new(self) -> None:
         """An instance of a class that a user allowed, without its initialiser."""
-        arguments, kind = self.stack.pop(), self.stack.pop()
+        kind, arguments = self.two()
         if isinstance(kind, Own) and arguments == ():
             self.push(kind.found.__new__(kind.found))
             return
@@ -265,8 +262,7 @@ def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 def _plain_members(members: Any) -> Any:
     if isinstance(members, dict):
         return members
-    if not isinstance(members, list | tuple):
-        raise LoadError(f"load: a set of the members of a {type(members).__name__}")
+    refuse(not isinstance(members, list | tuple), f"a set of the members of a {type(members).__name__}")
     for member in members:
         plain(member[0] if isinstance(member, list) and member else member)
     return members
@@ -274,17 +270,14 @@ def _plain_members(members: Any) -> Any:
 
 def plain(key: Any, depth: int = 0) -> Any:
     """A key or a member of a set: numbers, text, and tuples of them."""
-    if isinstance(key, _SCALARS) or (not isinstance(key, tuple | list | dict | set) and _is_hashable_leaf(key)):
+    is_container = isinstance(key, tuple | list | dict | set | frozenset)
+    if isinstance(key, _SCALARS) or (not is_container and type(key).__hash__ is not None):
         return key
     if isinstance(key, tuple) and depth < _KEY_DEPTH:
         for part in key:
             plain(part, depth + 1)
         return key
     raise LoadError(f"load: a key of a dict is a {type(key).__name__}")
-
-
-def _is_hashable_leaf(key: Any) -> bool:
-    return type(key).__hash__ is not None and not isinstance(key, frozenset)
 
 
 def _unwrapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -319,44 +312,21 @@ def _set_state(target: Any, state: Any) -> None:
         target.__dict__.update(_attributes(state))
 
 
+def _set_items(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
+    for key, value in pairs:
+        target[plain(key)] = value
+
+
 def _int_of(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
 def _tuple_of(count: int) -> Callable[[PickleReader], None]:
     def action(r: PickleReader) -> None:
-        if len(r.stack) < count or _MARK in r.stack[-count:]:
-            raise LoadError("load: the pickle makes a tuple of too few values")
+        refuse(len(r.stack) < count or _MARK in r.stack[-count:], "the pickle makes a tuple of too few values")
         r.stack[-count:] = [tuple(r.stack[-count:])]
 
     return action
-
-
-def _append(r: PickleReader) -> None:
-    value = r.stack.pop()
-    r.top((list,)).append(value)
-
-
-def _appends(r: PickleReader) -> None:
-    values = r.above_mark()
-    r.top((list,)).extend(values)
-
-
-def _add_items(r: PickleReader) -> None:
-    values = r.above_mark()
-    r.top((set,)).update(plain(v) for v in values)
-
-
-def _drop(r: PickleReader) -> None:
-    r.stack.pop()
-
-
-def _drop_group(r: PickleReader) -> None:
-    r.above_mark()
-
-
-def _frame(r: PickleReader) -> None:
-    r.number("<Q")  # how far a buffer reaches, of no use here
 
 
 def _dict(r: PickleReader) -> None:
@@ -365,22 +335,15 @@ def _dict(r: PickleReader) -> None:
     r.items(pairs)
 
 
-def _set_item(r: PickleReader) -> None:
-    value, key = r.stack.pop(), r.stack.pop()
-    r.items([key, value])
-
-
 def _stack_global(r: PickleReader) -> None:
-    name, module = r.stack.pop(), r.stack.pop()
-    if not isinstance(name, str) or not isinstance(module, str):
-        raise LoadError("load: a name is no text")
+    module, name = r.two()
+    refuse(not isinstance(name, str) or not isinstance(module, str), "a name is no text")
     r.name(module, name)
 
 
 def _protocol(r: PickleReader) -> None:
     found = r.number("<B")
-    if not 2 <= found <= 5:
-        raise LoadError(f"load: a pickle of protocol {found}; files of torch have 2 to 5")
+    refuse(not 2 <= found <= 5, f"a pickle of protocol {found}; files of torch have 2 to 5")
 
 
 def _global(r: PickleReader) -> None:
@@ -388,14 +351,14 @@ def _global(r: PickleReader) -> None:
     r.name(module, r.line())
 
 
-_ACTIONS: dict[int, Callable[[PickleReader], None]] = {
+_ACTIONS: dict[int, Callable[[PickleReader], object]] = {
     ord(code): action
     for code, action in {
         "\x80": _protocol,
-        "\x95": _frame,
+        "\x95": lambda r: r.number("<Q"),  # how far a buffer reaches, of no use here
         "(": lambda r: r.push(_MARK),
-        "0": _drop,
-        "1": _drop_group,
+        "0": lambda r: r.stack.pop(),
+        "1": lambda r: r.above_mark(),
         "N": lambda r: r.push(None),
         "\x88": lambda r: r.push(True),
         "\x89": lambda r: r.push(False),
@@ -424,11 +387,11 @@ _ACTIONS: dict[int, Callable[[PickleReader], None]] = {
         "\x87": _tuple_of(3),
         "l": lambda r: r.push(r.above_mark()),
         "d": _dict,
-        "a": _append,
-        "e": _appends,
-        "s": _set_item,
+        "a": lambda r: r.fill(list, list.append, r.stack.pop()),
+        "e": lambda r: r.fill(list, list.extend, r.above_mark()),
+        "s": lambda r: r.items(r.two()),
         "u": lambda r: r.items(r.above_mark()),
-        "\x90": _add_items,
+        "\x90": lambda r: r.fill(set, set.update, map(plain, r.above_mark())),
         "\x91": lambda r: r.push(frozenset(plain(v) for v in r.above_mark())),
         "q": lambda r: r.remember(r.number("<B")),
         "r": lambda r: r.remember(r.number("<I")),

@@ -21,26 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import autojit as aj
-from autojit.core.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    float8_e4m3fn,
-    float8_e5m2,
-    float8_e8m0fnu,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)  # fmt: skip
+from autojit.core.dtypes import DType
 from autojit.io.load_errors import LoadError, reading
 from autojit.tensor import Tensor
 
@@ -48,9 +29,10 @@ MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _LIMIT = 1 << 59  # elements or bytes: far above any memory, far below what a 64-bit product overflows
 _METADATA = "__metadata__"
 _DTYPES: dict[str, DType] = {
-    "BOOL": bool_, "U8": uint8, "U16": uint16, "U32": uint32, "U64": uint64, "I8": int8, "I16": int16, "I32": int32,
-    "I64": int64, "F16": float16, "BF16": bfloat16, "F32": float32, "F64": float64, "C64": complex64,
-    "F8_E4M3": float8_e4m3fn, "F8_E5M2": float8_e5m2, "F8_E8M0": float8_e8m0fnu,
+    "BOOL": aj.bool, "U8": aj.uint8, "U16": aj.uint16, "U32": aj.uint32, "U64": aj.uint64, "I8": aj.int8,
+    "I16": aj.int16, "I32": aj.int32, "I64": aj.int64, "F16": aj.float16, "BF16": aj.bfloat16, "F32": aj.float32,
+    "F64": aj.float64, "C64": aj.complex64, "F8_E4M3": aj.float8_e4m3fn, "F8_E5M2": aj.float8_e5m2,
+    "F8_E8M0": aj.float8_e8m0fnu,
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
@@ -210,8 +192,8 @@ def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[d
         else:
             array = np.empty(entry.shape, kind)
             _read_into(file, _as_bytes(array))
-        if entry.dtype is bool_:
-            _check_booleans(entry.name, array)
+        if entry.dtype is aj.bool and array.size and int(array.view(np.uint8).max()) > 1:
+            raise SafetensorsError(f"safetensors: tensor {entry.name!r} is BOOL but has bytes other than 0 and 1")
         tensors[entry.name] = aj.from_numpy(array.astype(entry.dtype.numpy, copy=False))
     return tensors, metadata
 
@@ -224,18 +206,25 @@ def _read_exactly(file: BinaryIO, count: int) -> bytes:
 
 
 def _read_into(file: BinaryIO, target: memoryview) -> None:
-    done = 0
-    while done < len(target):
-        part = file.read(min(len(target) - done, 1 << 24))
-        if not part:
-            raise SafetensorsError(f"safetensors: the file ended early ({done} of {len(target)} bytes of a tensor)")
-        target[done : done + len(part)] = part
-        done += len(part)
+    done = filled(file, target)
+    if done < len(target):
+        raise SafetensorsError(f"safetensors: the file ended early ({done} of {len(target)} bytes of a tensor)")
 
 
-def _check_booleans(name: str, array: NDArray[Any]) -> None:
-    if array.size and int(array.view(np.uint8).max()) > 1:
-        raise SafetensorsError(f"safetensors: tensor {name!r} is BOOL but has bytes other than 0 and 1")
+def filled(file: Any, target: Any) -> int:
+    """Read up to as many bytes as ``target`` has; how many there were."""
+    count, view = 0, memoryview(target)
+    while count < len(view):
+        if hasattr(file, "readinto"):
+            more = file.readinto(view[count:])
+        else:
+            part = file.read(min(len(view) - count, 1 << 24))
+            view[count : count + len(part)] = part
+            more = len(part)
+        if not more:
+            break
+        count += more
+    return count
 
 
 def parse_header(text: bytes, data_bytes: int) -> tuple[list[Entry], dict[str, str]]:

@@ -28,12 +28,13 @@ from autojit.history.gradients import hook_keys, hook_tables
 from autojit.history.recording import lacks_history, wants_grad
 from autojit.history.saved import accumulator_of
 from autojit.ir.graph import Value
+from autojit.ir.op import Ndarray
 from autojit.jit.asked_attributes import attributes_in_signature
 from autojit.jit.guards import is_value
 from autojit.jit.line_by_line import WithoutHistory
 from autojit.jit.numpy_arrays import TracedArray, arriving, followed
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
-from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.pytree import Args, Kwargs, TreeSpec, flatten
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.cotangent_masks import masking
@@ -42,6 +43,7 @@ from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of, wrap, wrap_value
 
 GIVEN = ("tensor", "array")  # kinds of leaves that hold memory of the caller's
+Key = tuple[tuple[Any, ...], tuple[Any, ...]]  # of a call: the modes that it runs in, and its signature
 BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
 
@@ -116,10 +118,8 @@ def switched_on(arguments: Sequence[ArgumentLeaf]) -> list[int]:
     """The arguments that the function has let require gradients: from now on its results lead to them."""
     found = []
     for k, leaf in enumerate(arguments):
-        shell = leaf.shell
-        if leaf.kind != "tensor" or leaf.entry is not None or shell is None:
-            continue
-        if shell._requires_grad and shell._grad_fn is None:
+        shell = leaf.shell if leaf.kind == "tensor" and leaf.entry is None else None
+        if shell is not None and shell._requires_grad and shell._grad_fn is None:
             leaf.entry = shell
             found.append(k)
     return found
@@ -156,7 +156,7 @@ def make_leaves(
     return made
 
 
-def _number_leaf(trace: Trace, leaf: Any) -> ArgumentLeaf:
+def _number_leaf(trace: Trace, leaf: float | np.generic) -> ArgumentLeaf:
     known = number_class(leaf)
     dtype = dtype_of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else float64 if known.kind is float else int64
     value = trace.builder.input(TensorType((), dtype))
@@ -182,7 +182,10 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     if shell._requires_grad:
         found.entry = _entry_of(trace, leaf, shell, kind)
     if found.is_leaf and any(hook_tables(leaf)):
-        found.node = _take_hooks(shell, *hook_tables(leaf))
+        tables = (LeafHooks(table or ()) for table in hook_tables(leaf))  # copies; the node has those of the leaf's
+        of_gradient, after_adding, of_node, after_node = tables
+        shell._leaf_hooks, found.node = (of_gradient, after_adding), accumulator_of(shell)
+        found.node.pre_hooks, found.node.post_hooks = of_node, after_node
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
         grad_kind = type_of(leaf._grad)
         found.grad_value = trace.builder.input(grad_kind if shape is None else grad_kind.with_shape(shape))
@@ -193,15 +196,6 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         if wants_grad(leaf._grad):
             found.grad_entry = _entry_of(trace, leaf._grad, found.grad_shell, grad_kind)
     return found
-
-
-def _take_hooks(shell: Tensor, *tables: dict[Any, Any] | None) -> Node:
-    """A stand-in gets copies of a leaf's hooks; the node of the stand-in, which has those of the leaf's node."""
-    of_gradient, after_adding, of_node, after_node = (LeafHooks(table or ()) for table in tables)
-    shell._leaf_hooks = of_gradient, after_adding
-    node = accumulator_of(shell)
-    node.pre_hooks, node.post_hooks = of_node, after_node
-    return node
 
 
 def _entry_of(trace: Trace, given: Tensor, shell: Tensor, kind: TensorType) -> Tensor:
@@ -251,7 +245,9 @@ def signature(
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             kind = type_of(leaf) if k not in shapes else type_of(leaf).with_shape(shapes[k])
-            made = leaf._view is not None and _made_in_inference(leaf)
+            if leaf._view is not None and lacks_history(leaf):
+                raise WithoutHistory(leaf)
+            made = leaf._view is not None and made_in_inference(leaf)
             twin = first.setdefault(id(leaf), k)
             if wants_grad(leaf):
                 hooks = () if leaf._grad_fn is not None else hook_keys(leaf)
@@ -266,12 +262,6 @@ def signature(
     return tree, tuple(parts)
 
 
-def _made_in_inference(view: Tensor) -> bool:
-    if lacks_history(view):
-        raise WithoutHistory(view)
-    return made_in_inference(view)
-
-
 def _history(leaf: Tensor) -> str:
     """What a step must know of how an argument was made."""
     node = leaf._grad_fn
@@ -284,7 +274,7 @@ def _gradient_there(grad: Tensor | None) -> str:
     return "" if grad is None else " with .grad that has a history" if wants_grad(grad) else " with .grad"
 
 
-def _plain_signature(leaf: Any, is_open: bool) -> Any:
+def _plain_signature(leaf: object, is_open: bool) -> Any:
     if isinstance(leaf, np.ndarray):
         found = ("array", leaf.shape, leaf.dtype, *(() if type(leaf) is np.ndarray else (type(leaf),)))
         return (*found, "reversed") if min(leaf.strides, default=0) < 0 else found
@@ -313,7 +303,7 @@ def leaf_names(function: Callable[..., Any], tree: TreeSpec) -> list[str]:
     return found
 
 
-def difference_from(known: Sequence[Any], key: Any, names: Sequence[str]) -> str:
+def difference_from(known: Sequence[Key], key: Key, names: Sequence[str]) -> str:
     """How a call's key, modes and signature, differs from the one captured last."""
     modes, new = key
     if modes[-1]:
@@ -333,13 +323,11 @@ def describe_difference(old: tuple[Any, ...], new: tuple[Any, ...], names: Seque
     return "gradient mode changed"
 
 
-def _shown(part: Any) -> str:
+def _shown(part: str | tuple[Any, ...]) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part[0], TensorType):
-        more = " requires_grad" if part[1] else ""
-        if part[1]:
-            more += part[2]
+        more = f" requires_grad{part[2]}" if part[1] else ""
         more += "".join(f" {name}={value!r}" for name, value in part[8 if part[1] else 5 :])
         return f"{part[0]}{more}"
     if part[0] == "object":
@@ -358,7 +346,7 @@ class Packed(NamedTuple):
     places: list[int]  # of these leaves
 
 
-def copied_for(given: Tensor, array: Any) -> Tensor:
+def copied_for(given: Tensor, array: Ndarray) -> Tensor:
     """A tensor that the native entry point takes for ``given``, with other memory."""
     made = alias(wrap(array), type(given))
     made._storage, made._requires_grad = None, given._requires_grad
@@ -374,7 +362,7 @@ def _base_requires_grad(t: Tensor) -> bool:
     return base is not None and base._requires_grad
 
 
-def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None:
+def in_row_major(args: Args, kwargs: Kwargs) -> Packed | None:
     """The arguments in row-major order; None where all are, or where one that is not takes part in differentiation."""
     leaves, tree = flatten((args, kwargs))
     originals: list[Tensor] = []
@@ -396,12 +384,12 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
     return Packed(packed_args, packed_kwargs, originals, places)
 
 
-def with_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def with_tensors(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments as a step shows them to the function: arrays as tensors on their memory, all else as it is."""
     return tuple(map(_with_tensors, args)), {key: _with_tensors(value) for key, value in kwargs.items()}
 
 
-def _with_tensors(value: Any) -> Any:
+def _with_tensors(value: object) -> Any:
     leaves, tree = flatten(value)
     if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
         return value

@@ -12,16 +12,15 @@ import itertools
 from collections import deque
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
 from functools import partial, reduce
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from autojit.core.size_recorder import for_users
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import is_value
 from autojit.jit.late_values import with_digits
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.observed_functions import is_own_class, is_user_class, may_compute
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -97,9 +96,4 @@ def _is_users(value: object) -> bool:
     """Whether something is the user's, or the package's, and takes numbers of the step."""
     if is_a(value, type):
         return is_user_class(value) or is_own_class(value)
-    plain = own(value, "__func__", value) if type(value) is MethodType else value
-    if type(plain) is FunctionType:
-        return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
-    if type(value).__module__.startswith("_cython"):
-        return False
-    return callable(value) and (is_user_class(type(value)) or is_own_class(type(value)))
+    return may_compute(value) and not type(value).__module__.startswith("_cython")

@@ -30,7 +30,9 @@ class TraceOptions:
         self.check_not_later(options)
         return active.observer is not None and active.observer.is_of_step(options, name)
 
-    def change_later(self, holders: Sequence[Any], change: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    def change_later(
+        self, holders: Sequence[object], change: Callable[..., object], *args: object, **kwargs: object
+    ) -> bool:
         """Make a call that changes ``holders`` after every run; False where nobody could."""
         if active.observer is None:
             return False
@@ -39,7 +41,7 @@ class TraceOptions:
         active.observer.defer(change, *args, **kwargs)
         return True
 
-    def check_not_later(self, part: Any) -> None:
+    def check_not_later(self, part: object) -> None:
         """Where an optimiser or group is asked that the step changes by a later call, its calls run line by line."""
         if active.observer is not None:
             active.observer.foreign.refuse_if_changed(part)

@@ -298,10 +298,7 @@ class Rebinding:
 
 
 def rebound(
-    function: Callable[..., Any],
-    known: Rebinding | None,
-    found: Rebinds,
-    released: frozenset[tuple[int, Any]],
+    function: Callable[..., Any], known: Rebinding | None, found: Rebinds, released: frozenset[tuple[int, Any]]
 ) -> Rebinding | None:
     """The form of a function after a capture has found this; the same one where only draws are new."""
     places = () if known is None else known.locations

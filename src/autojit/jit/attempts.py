@@ -30,6 +30,7 @@ from autojit.jit.outcomes import (
     attempted,
 )
 from autojit.jit.places import with_more
+from autojit.jit.pytree import Args, Kwargs
 from autojit.tensor.state import state
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
 
 
-def settled(owner: JitFunction, args: Any, kwargs: Any, drawn: Drawn) -> Ran | Eagerly:
+def settled(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Ran | Eagerly:
     """The outcome of a call after all attempts: its result, or why steps cannot do what it does."""
     outcome = attempted(_by_step, owner, args, kwargs, drawn)
     while isinstance(outcome, Rebinds):
@@ -62,7 +63,7 @@ def settled(owner: JitFunction, args: Any, kwargs: Any, drawn: Drawn) -> Ran | E
     return Ran(run(*given))
 
 
-def _by_step(owner: JitFunction, args: Any, kwargs: Any, drawn: Drawn) -> Outcome:
+def _by_step(owner: JitFunction, args: Args, kwargs: Kwargs, drawn: Drawn) -> Outcome:
     """The outcome of a call by a step in the function's present form."""
     rebinding = owner.rebinding
     if rebinding is None:
@@ -77,7 +78,7 @@ def _by_step(owner: JitFunction, args: Any, kwargs: Any, drawn: Drawn) -> Outcom
     return Ran(rebinding.store(outcome.result)) if isinstance(outcome, Ran) else outcome
 
 
-def _through_captures(owner: JitFunction, args: Any, kwargs: Any) -> Outcome:
+def _through_captures(owner: JitFunction, args: Args, kwargs: Kwargs) -> Outcome:
     """The outcome of attempts under one form of the function; each begins at the root of its captures."""
     call = Call(args, kwargs)
     call.bound = owner.gathering.again(call.leaves)
@@ -106,12 +107,12 @@ def _attempt(owner: JitFunction, call: Call) -> Outcome:
     return found
 
 
-def profiled(name: str, kind: str, function: Callable[..., Any], *given: Any) -> Any:
+def profiled(name: str, kind: str, function: Callable[..., Any], *given: object) -> Any:
     """``function`` of what is given, in view of a profiler if one runs."""
     return function(*given) if state.observer is None else state.observer.call(name, kind, function, *given)
 
 
-def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Any, kwargs: Any) -> None:
+def _take_over(owner: JitFunction, found: Rebinds, drawn: Drawn, args: Args, kwargs: Kwargs) -> None:
     """What the function assigns to becomes arguments and results of its steps; what it no longer does, state."""
     if isinstance(found, Releases):
         owner._released = with_more(owner._released, found.locations)

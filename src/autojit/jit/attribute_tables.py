@@ -6,7 +6,7 @@ What a step reads of an object are keys of its dictionary. That the object still
 from __future__ import annotations
 
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autojit.core.source import here, is_own
 from autojit.jit.guards import WordsGuard, table_word
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TABLE = object()  # the key of "which dictionary has an object's attributes"
 
 
-def note_table(observer: ObservedObjects, obj: Any) -> None:
+def note_table(observer: ObservedObjects, obj: object) -> None:
     """Guard that an object from outside has the table that it has."""
     table = attributes_of(obj)
     if table is None or id(obj) not in observer.outside or (id(obj), _TABLE) in observer.places_read:

@@ -15,7 +15,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import with_digits
 from autojit.jit.observed_functions import own_code
 from autojit.jit.places import is_a
-from autojit.jit.pytree import flatten
+from autojit.jit.pytree import Args, Kwargs, flatten
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from autojit.jit.observer import Observer
 
 Cached = type(functools.lru_cache(abs))
+Remembering: TypeAlias = "functools._lru_cache_wrapper[Any]"
 _BY_IDENTITY: Any = object.__hash__
 _CALLING: tuple[Any, ...] = (
     map, filter, sorted, min, max, functools.reduce, itertools.starmap, itertools.accumulate, itertools.takewhile,
@@ -65,15 +66,18 @@ class CachedCalls:
             self._give_up(f"{code.co_name} remembers its results, and code that is not observed calls it")
         self._direct.discard(id(code))
 
-    def replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that remembers, its methods, and what calls one in C; None: all else."""
-        kind = type(function)
         if (found := self._instead(function)) is not None:
             return found
-        if kind is BuiltinFunctionType and type(function.__self__) is Cached and self._is_outside(function.__self__):
+        if (
+            is_a(function, BuiltinFunctionType)
+            and is_a(function.__self__, Cached)
+            and self._is_outside(function.__self__)
+        ):
             return functools.partial(self._about, function)
-        plain = function.__func__ if kind is MethodType else function
-        if type(plain) is FunctionType and id(own_code(plain)) in self._wrapped:
+        plain = function.__func__ if is_a(function, MethodType) else function
+        if is_a(plain, FunctionType) and id(own_code(plain)) in self._wrapped:
             self._direct.add(id(own_code(plain)))
         if any(function is known for known in _CALLING) and any(map(self._instead, arguments)):
             return functools.partial(self._handed_on, function)
@@ -84,11 +88,10 @@ class CachedCalls:
         found = member.fget if is_a(member, property) else None
         return functools.partial(self._call, found, obj) if type(found) is Cached and self._is_outside(found) else None
 
-    def _instead(self, function: Any) -> Callable[..., Any] | None:
-        kind = type(function)
-        if kind is Cached and self._is_outside(function):
+    def _instead(self, function: object) -> Callable[..., Any] | None:
+        if is_a(function, Cached) and self._is_outside(function):
             return functools.partial(self._call, function)
-        if kind is MethodType and type(function.__func__) is Cached and self._is_outside(function.__func__):
+        if is_a(function, MethodType) and is_a(function.__func__, Cached) and self._is_outside(function.__func__):
             return functools.partial(self._call, function.__func__, function.__self__)
         return None
 
@@ -99,7 +102,7 @@ class CachedCalls:
         args = tuple([self._instead(value) or value for value in args])
         return function(*args, **{name: self._instead(value) or value for name, value in kwargs.items()})
 
-    def _about(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+    def _about(self, function: BuiltinFunctionType, *args: object, **kwargs: object) -> Any:
         """``cache_info()``, ``cache_clear()``: how often it was asked, and what is remembered, is every call's own."""
         self._give_up(f"the step calls {function.__name__}() of a function that remembers its results")
         return function(*args, **kwargs)
@@ -107,7 +110,7 @@ class CachedCalls:
     def _give_up(self, why: str) -> None:
         self.observer.refuse(f"{why} ({here()})")
 
-    def _call(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+    def _call(self, function: Remembering, *args: object, **kwargs: object) -> Any:
         observer = self.observer
         for value in (*args, *kwargs.values()):
             if type(value).__hash__ is not _BY_IDENTITY:  # else nothing in it is looked at
@@ -162,7 +165,7 @@ def _is_of_step(value: object) -> bool:
     return with_digits(value) is not value or (is_a(value, Tensor) and value._array is None)
 
 
-def _kinds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[type, ...]:
+def _kinds(args: Args, kwargs: Kwargs) -> tuple[type, ...]:
     return tuple(map(type, (*args, *kwargs.values())))
 
 
@@ -172,7 +175,7 @@ def table_of(function: object) -> dict[Any, Any]:
     return next(x for x in reversed(gc.get_referents(function)) if type(x) is dict and x is not attributes)
 
 
-def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def key_of(function: Remembering, args: Args, kwargs: Kwargs) -> Any:
     """What stands for arguments in that table (``lru_cache_make_key`` in CPython's Modules/_functoolsmodule.c)."""
     is_typed = function.cache_parameters()["typed"]
     if not is_typed and not kwargs and len(args) == 1 and type(args[0]) in (int, str):
@@ -180,7 +183,7 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tuple(_key(function, args, kwargs, is_typed))
 
 
-def _key(function: object, args: tuple[Any, ...], kwargs: dict[str, Any], is_typed: bool) -> Iterator[Any]:
+def _key(function: Remembering, args: Args, kwargs: Kwargs, is_typed: bool) -> Iterator[Any]:
     yield from args
     if kwargs:
         yield next(x for x in reversed(gc.get_referents(function)) if type(x) is object)  # parts them from the others

@@ -15,7 +15,7 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import Walk
-from autojit.core.device_array import has_layout, host_copy
+from autojit.core.device_array import Array, has_layout, host_copy
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.dispatch.dispatch import value_of
@@ -84,7 +84,7 @@ class CompiledCall(CompiledGraph):
         self._masked: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._layouts: Layouts | None = None
 
-    def eager(self, *arrays: Any) -> Any:
+    def eager(self, *arrays: Array) -> Any:
         return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
     def lay_out(self, layouts: Layouts | None) -> None:
@@ -268,6 +268,6 @@ class CompiledCall(CompiledGraph):
         return None
 
 
-def _kind_of(bar: Any) -> LayoutKind:
+def _kind_of(bar: object) -> LayoutKind:
     """How a cotangent is laid out; one that is recorded is laid out where it is recorded."""
     return kind_of(bar._array) if isinstance(bar, Tensor) and has_layout(bar._array) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from autojit.compiler import Compiled
 from autojit.dispatch.dispatch import apply
 from autojit.history.op_node import OpNode
-from autojit.history.recording import edge_of, shell_of, take_view_node, view_node
+from autojit.history.recording import edge_of, shell_of, view_node
 from autojit.ir.concrete import symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
@@ -85,6 +85,14 @@ class CallOfCapture:
         for stage in self.stages:  # what a step writes to memory that there is, it copies from row-major results
             orders = [results.orders[k] if k < len(results.values) else None for k in stage.places]
             stage.op.lay_out(in_orders(stage.op.graph, orders))
+        self.owners: dict[int, Any] = {k: (capture.arguments[w.index].value, w.index) for k, w in self.new_histories}
+        self.owners |= {changed_at[id(e)]: (e.input, e.root_owner()) for e in lefts.values() if id(e) in changed_at}
+        self._note_read(capture, inputs, outputs)
+
+    def _note_read(
+        self, capture: Capture, inputs: list[tuple[Value, Tensor | None]], outputs: list[tuple[Value, Tensor | None]]
+    ) -> None:
+        """Which inputs the results depend on, and which of these eager mode keeps."""
         graphs = [stage.op.graph for stage in self.stages]
         self.read = set(self.values).union(*(node.inputs for graph in graphs for node in graph.nodes))
         nodes = history_of([t for _, t in outputs if t is not None])
@@ -93,12 +101,10 @@ class CallOfCapture:
         starts = [edge_of(t) for _, t in outputs if t is not None]
         ends = {edge[0] for _, edge in edges if edge is not None}
         self.is_lasting = keeps_nothing(starts, ends)
-        self.owners: dict[int, Any] = {k: (capture.arguments[w.index].value, w.index) for k, w in self.new_histories}
-        self.owners |= {changed_at[id(e)]: (e.input, e.root_owner()) for e in lefts.values() if id(e) in changed_at}
         self.kept = self._memory_kept(capture, memory_kept(starts, ends))
         for value in capture.inputs:
             if value in self.read:
-                trace.order_of(value)  # gradients may be laid out like it: the capture holds for such arguments
+                capture.trace.order_of(value)  # gradients may be laid out like it: the capture holds for such arguments
 
     def _memory_kept(self, capture: Capture, kept: Collection[int]) -> set[Value | None]:
         """The inputs that eager mode keeps for backward; every op is told whose memory is whose, and which results it
@@ -179,11 +185,6 @@ class CallOfCapture:
                 pairs = zip(kept, node.versions, strict=True)
                 node.versions = [v if t is None or t._storage is None else t._storage.version for t, v in pairs]
                 node.changes = [0 if t is None or t._storage is None else t._storage.changes for t in kept]
-
-    def leave_views(self, nodes: Mapping[int, OpNode]) -> None:
-        """When the bases have their histories: views have those that the outputs know."""
-        for k, node in nodes.items():
-            take_view_node(self.views[k].tensor, node)
 
     def sizes_of(self, found: Sequence[Tensor]) -> dict[str, int]:
         """The sizes that a call has counted, from its outputs."""

@@ -17,7 +17,7 @@ from autojit.core.types import Shape
 from autojit.functions.exchange import array_of_foreign
 from autojit.jit.guards import Guard, broken_guard
 from autojit.jit.outcomes import BeginsAgain, Turned
-from autojit.jit.pytree import flatten
+from autojit.jit.pytree import Args, Kwargs, flatten
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.runtime.gate import Reentered
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from autojit.jit.step import CompiledStep, Decision
 
 
-def _is_foreign(leaf: Any) -> bool:
+def _is_foreign(leaf: object) -> bool:
     """Whether an argument is another library's array, which a step takes as it takes NumPy's."""
     return not isinstance(leaf, Tensor | np.ndarray) and hasattr(type(leaf), "__dlpack__")
 
@@ -40,7 +40,7 @@ TORN_LIMIT = 8  # captures of one call; a function that reads what its own libra
 class Call:
     """A call's leaves, the values of its open sizes, and the decisions passed so far."""
 
-    def __init__(self, args: Any, kwargs: Any) -> None:
+    def __init__(self, args: Args, kwargs: Kwargs) -> None:
         self.given = args, kwargs
         leaves, self.tree = flatten(self.given)
         self.leaves = [array_of_foreign(leaf) if _is_foreign(leaf) else leaf for leaf in leaves]
@@ -115,7 +115,7 @@ class Call:
 
 
 @contextmanager
-def alone(lock: Any, natives: NativeCalls) -> Iterator[None]:
+def alone(lock: threading.RLock, natives: NativeCalls) -> Iterator[None]:
     """With a function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it.
 
     All that a call through Python keeps is kept under this lock: interrupts come late.

@@ -29,6 +29,7 @@ from autojit.ops.elementwise_rounding import Quotient
 from autojit.ops.requirements import Refusal, Require, Witness
 
 if TYPE_CHECKING:
+    from autojit.ir.builder import Tracer
     from autojit.jit.trace import Trace
 
 _CAPTURE = frozenset({"JitFunction._trace"})  # the frame below which nothing is the captured function's
@@ -115,7 +116,7 @@ def _holds(trace: Trace, op: Op, values: Sequence[Value]) -> Value:
     return value
 
 
-def _is_inside(index: Any, extent: int) -> Any:
+def _is_inside(index: Tracer, extent: int) -> Any:
     end = index._literal(extent, index.spec)
     return ops.all(ops.logical_and(ops.lt(index, end), ops.ge(index, ops.neg(end))))
 

@@ -17,10 +17,12 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, ItemsView, Iterator, KeysView, ValuesView
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
@@ -31,35 +33,34 @@ from autojit.jit.line_by_line import MixedChanges
 from autojit.jit.observed_functions import is_own_class, is_user_class
 from autojit.jit.places import Location, is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.tables import FACTORY, by_expressions, digits, has_size, settle_digits, shown_key
+from autojit.jit.tables import FACTORY, Tables, by_expressions, digits, has_size, settle_digits, shown_key
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from autojit.jit.observer import Observer
     from autojit.jit.places import Method
 
+ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
+BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
+BASES: tuple[type, ...] = (
+    dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
+    type({}.keys()), type({}.values()), type({}.items()),
+)  # fmt: skip
 WHOLE = object()  # the key of "everything in it"
 LENGTH = object()
 _KEYS = object()
 
 
-class ContainerChanges:
+class ContainerChanges(Tables):
     """The part of ``Contents`` that knows changes."""
 
-    observer: Observer
     arrays: ArrayWrites
-    _whole: set[int]
 
     if TYPE_CHECKING:
 
-        def is_one(self, value: object) -> bool: ...
-        def whole(self, value: object, deep: bool = True, depth: int = 0) -> None: ...
         def length(self, container: object, is_truth: bool = False) -> None: ...
-        def _own_keys(self, value: object) -> frozenset[Any]: ...
-        def _check_size(self, value: object) -> None: ...
 
     def __init__(self) -> None:
         self.refilled: set[int] = set()  # ids of containers that the step changes by code that cannot be observed
@@ -68,9 +69,33 @@ class ContainerChanges:
         self._orders: dict[int, tuple[Any, list[Any]]] = {}  # by id: dictionary, and its keys before one was deleted
         self._is_settled = False
 
+    def is_one(self, value: object) -> bool:
+        """Whether an object is a container from outside."""
+        if id(value) not in self.observer.outside or not is_a(value, BASES):
+            return False
+        return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
+
+    def _own_keys(self, value: object) -> frozenset[Any]:
+        """Keys of a container that are the step's: its arguments, or what it has written."""
+        places = (*self.observer.rebound, *self.observer.written)
+        return frozenset(key for holder, key in places if holder == id(value))
+
+    def _check_size(self, value: Collection[Any]) -> None:
+        if is_a(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
+            raise self._refusal(value, f"has {value.nbytes} bytes")
+        if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:
+            raise self._refusal(value, f"has {len(value)} items")
+
+    def _refusal(self, value: object, why: str) -> TraceError:
+        return TraceError(
+            "jit: the step reads all of a container that is too large to be compared before every call",
+            {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},
+            "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
+        )
+
     # -- operations that are repeated
 
-    def operator_in_place(self, container: object, method: str, operand: object) -> bool:
+    def operator_in_place(self, container: Collection[Any], method: str, operand: object) -> bool:
         """Whether an operator in place is this method of a container from outside."""
         kind = type(container)
         if not hasattr(kind, method) or not self.is_one(container):
@@ -126,10 +151,10 @@ class ContainerChanges:
         self._grow(container, len(container) - length, name, args)
         return None if result is None else self.observer.enter(result)
 
-    def _grow(self, container: Any, by: int, name: str, args: tuple[Any, ...]) -> None:
+    def _grow(self, container: Collection[Any], by: int, name: str, args: tuple[Any, ...]) -> None:
         """Note how much longer an operation has made a container."""
         is_sure = name in _BY_A_NUMBER and not any(is_a(arg, slice) for arg in args[:1])
-        is_sure = is_sure and not is_a(container, set) and (is_a(container, list) or container.maxlen is None)
+        is_sure = is_sure and (is_a(container, list) or (is_a(container, deque) and container.maxlen is None))
         longer = self._longer[id(container)]
         self._longer[id(container)] = longer + by if is_sure and longer is not None else None
 
@@ -154,7 +179,8 @@ class ContainerChanges:
     def changing_item(self, container: Any, function: Callable[..., Any], key: object, *value: object) -> None:
         """Assign to an item or a part of a list or deque, or delete it."""
         key = digits(key)
-        if is_a(container, list) and function is operator.setitem and is_a(key, int) and not self._is_moved(container):
+        is_unmoved = is_a(container, list) and id(container) not in self._before
+        if is_unmoved and function is operator.setitem and is_a(key, int):
             self._assign_in_place(container, operator.index(key), *value)
             return
         if not is_a(key, slice):
@@ -164,10 +190,6 @@ class ContainerChanges:
         if is_a(key, slice):
             value = tuple(map(_drawn_from, value))
         self.repeat(getattr(container, f"__{function.__name__}__"), key, *value)
-
-    def _is_moved(self, items: object) -> bool:
-        """Whether the step has changed a list in other ways than item by item."""
-        return id(items) in self._before
 
     def _assign_in_place(self, items: list[Any], place: int, value: object) -> None:
         if -len(items) <= place < 0:
@@ -210,7 +232,8 @@ class ContainerChanges:
             self.changing_item(container, operator.setitem, key, value)
         elif is_a(container, ARRAYS) and not is_user_class(kind):
             self.observer.used_as_key(key)
-            is_mixed = not self.arrays.is_written(container) and self._is_changed(container)
+            known = None if self.arrays.is_written(container) else self._before.get(id(container))
+            is_mixed = known is not None and not same(snapshot(container, frozenset()), known[1])
             if is_mixed or self.arrays.shows(value, container):
                 self._give_up(container)
             self.keep(container)
@@ -229,7 +252,7 @@ class ContainerChanges:
 
     # -- all of it
 
-    def rearranged(self, container: object) -> None:
+    def rearranged(self, container: Collection[Any]) -> None:
         """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now."""
         if (is_a(container, list | dict) and self._own_keys(container)) or self.arrays.is_written(container):
             self._give_up(container)
@@ -237,13 +260,13 @@ class ContainerChanges:
         self.keep(container)
         self.refilled.add(id(container))
 
-    def keep(self, container: object) -> None:
+    def keep(self, container: Collection[Any]) -> None:
         """Remember what is in a container before code that may change it runs."""
         if id(container) not in self._before:
             self._check_size(container)
             self._before[id(container)] = container, self._held(container)
 
-    def _held(self, container: object) -> Any:
+    def _held(self, container: Collection[Any]) -> Any:
         """A snapshot of a container as it was before the step assigned to its items, one by one."""
         observer = self.observer
         places = [*observer.written.values(), *observer.rewritten.values()]
@@ -256,10 +279,6 @@ class ContainerChanges:
         held = {key: known.get(key, dict.get(container, key, MISSING)) for key in keys}
         held = {key: value for key, value in held.items() if value is not MISSING}
         return tuple(held), tuple(held.values())
-
-    def _is_changed(self, container: object) -> bool:
-        known = self._before.get(id(container))
-        return known is not None and not same(snapshot(container, frozenset()), known[1])
 
     def changes(self) -> dict[int, tuple[str, Any, Any]]:
         """The containers that code may have changed, by id: name, what they held and what they hold now."""
@@ -298,7 +317,7 @@ class ContainerChanges:
             self._refill(container, before, keys)
         self._is_settled = True
 
-    def _is_explained(self, container: Any, before: object, again: list[Any], now: object) -> bool:
+    def _is_explained(self, container: Collection[Any], before: object, again: list[Any], now: object) -> bool:
         """Whether operations on what a container held give what it holds, except for items that are assigned."""
         keys = self._own_keys(container)
         if not again:
@@ -306,7 +325,7 @@ class ContainerChanges:
         if is_a(container, dict):
             return False
         copy = _copy_of(container, before)
-        if is_a(copy, list):
+        if is_a(copy, list) and is_a(container, list):
             for place in [key for key in keys if key < min(len(copy), len(container))]:
                 copy[place] = list.__getitem__(container, place)
         try:
@@ -324,7 +343,7 @@ class ContainerChanges:
             return len(copy) == len(container) and all(map(operator.is_, copy, container))
         return same(snapshot(copy, keys), now)
 
-    def _refill(self, container: object, before: object, keys: frozenset[Any]) -> None:
+    def _refill(self, container: Collection[Any], before: object, keys: frozenset[Any]) -> None:
         """Every call leaves all of a container as this one did."""
         observer = self.observer
         self.refilled.add(id(container))
@@ -339,7 +358,7 @@ class ContainerChanges:
         places = sorted(keys) if is_a(container, list) else keys if is_a(container, dict) else ()
         observer.defer(partial(refill, container, places), left)
 
-    def _left_in(self, container: object) -> Any:
+    def _left_in(self, container: Collection[Any]) -> Any:
         """What every call leaves in a container that the step has changed as a whole; None: nobody could tell.
 
         In a dictionary items are read and assigned one by one, and then nothing is known of the order.
@@ -381,7 +400,7 @@ def _by_digits(items: Any) -> Any:
     return type(items)(map(digits, items)) if type(items) in (set, frozenset, list, tuple) else items
 
 
-def _copy_of(container: Any, before: Any) -> Any:
+def _copy_of(container: Collection[Any], before: Any) -> Any:
     """Another container of this kind that holds what a snapshot says."""
     if is_a(container, deque):
         return deque(before, container.maxlen)

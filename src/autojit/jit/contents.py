@@ -7,25 +7,23 @@ observed has read all of it: its items by identity (numbers and strings by value
 from __future__ import annotations
 
 import operator
-from array import array
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from types import BuiltinFunctionType, MappingProxyType, MemberDescriptorType
+from types import BuiltinFunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.array_writes import ARRAYS, ArrayWrites
 from autojit.jit.attribute_tables import note_table
-from autojit.jit.container_changes import LENGTH, WHOLE, ContainerChanges
+from autojit.jit.container_changes import BASES, LENGTH, WHOLE, ContainerChanges
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.held_contents import items_of, parts_of, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class, is_without_secrets
 from autojit.jit.places import attributes_of, defines, is_a, module_of
-from autojit.jit.tables import NAMING, Tables, digits, settle_digits, shown_key
+from autojit.jit.tables import NAMING, digits, settle_digits, shown_key
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -33,18 +31,12 @@ from autojit.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
 
-ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
-BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
 DEPTH_LIMIT = 16
 _TRUTH = object()
-_BASES: tuple[type, ...] = (
-    dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
-    type({}.keys()), type({}.values()), type({}.items()),
-)  # fmt: skip
-CONTAINERS: frozenset[type] = frozenset((*_BASES, OrderedDict))
+CONTAINERS: frozenset[type] = frozenset((*BASES, OrderedDict))
 
 
-class Contents(ContainerChanges, Tables):
+class Contents(ContainerChanges):
     """The containers of one capture."""
 
     def __init__(self, observer: Observer) -> None:
@@ -52,12 +44,6 @@ class Contents(ContainerChanges, Tables):
         self.observer = observer
         self._whole: set[int] = set()
         self.arrays = ArrayWrites(observer)
-
-    def is_one(self, value: object) -> bool:
-        """Whether an object is a container from outside."""
-        if id(value) not in self.observer.outside or not is_a(value, _BASES):
-            return False
-        return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
 
     def is_changed(self, container: object) -> bool:
         """Whether the step has changed a container from outside."""
@@ -88,7 +74,7 @@ class Contents(ContainerChanges, Tables):
                 return value
             observer.note(container, place, where, lambda: _at(container, place), value, held=True)
             return observer.enter(value, where)
-        if is_a(container, _BASES) and not is_user_class(kind):
+        if is_a(container, BASES) and not is_user_class(kind):
             self.whole(container, deep=False)
         value = container[key]
         self.of_library(container)
@@ -162,17 +148,12 @@ class Contents(ContainerChanges, Tables):
         elif id(value) in self.observer.outside and (type(value).__name__ in BAGS or is_without_secrets(type(value))):
             self.instance(value)  # is compared, or shown, by code in C
 
-    def matched(self, value: object) -> None:
-        """Something whose attributes a class pattern is about to read."""
-        if id(value) in self.observer.outside:
-            self.instance(value)
-
     def escape(self, value: Any, within: tuple[Any, ...] = ()) -> None:
         """Something that goes into code that cannot be observed; ``within`` what the step has made around it."""
         kind = type(value)
         if kind in _PLAIN or is_a(value, Tensor) or any(value is around for around in within):
             return
-        if is_a(value, _BASES):
+        if is_a(value, BASES):
             if is_own_class(kind):
                 return
             if id(value) in self.observer.outside:
@@ -267,7 +248,7 @@ class Contents(ContainerChanges, Tables):
         observer = self.observer
         for place, part in self._from_outside(value):
             observer.enter(part, f"{observer.name_of(value)}[{shown_key(place)}]")
-            if deep and is_a(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
+            if deep and is_a(part, BASES) and id(part) not in self._whole and not is_own_class(type(part)):
                 self.whole(part, deep, depth + 1)
             elif deep and not is_a(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
                 self._whole.add(id(part))
@@ -278,24 +259,6 @@ class Contents(ContainerChanges, Tables):
         keys, known = self._own_keys(value), self._before.get(id(value))
         parts = parts_of(value) if known is None else items_of(value, known[1])
         return [(place, part) for place, part in parts if not keys or place not in keys]
-
-    def _own_keys(self, value: object) -> frozenset[Any]:
-        """Keys of a container that are the step's: its arguments, or what it has written."""
-        places = (*self.observer.rebound, *self.observer.written)
-        return frozenset(key for holder, key in places if holder == id(value))
-
-    def _check_size(self, value: Any) -> None:
-        if is_a(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
-            raise self._refusal(value, f"has {value.nbytes} bytes")
-        if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:
-            raise self._refusal(value, f"has {len(value)} items")
-
-    def _refusal(self, value: object, why: str) -> TraceError:
-        return TraceError(
-            "jit: the step reads all of a container that is too large to be compared before every call",
-            {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},
-            "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
-        )
 
 
 def _slots_of(kind: type) -> list[str]:

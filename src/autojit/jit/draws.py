@@ -131,19 +131,12 @@ class Draw:
 
         ``arguments``: of the call, the user's last.
         """
-        return outside_of_capture(self._now(arguments), _plain(self.args_now(arguments)), _plain(self.kwargs))
-
-    def _now(self, arguments: tuple[Any, ...] | None) -> Callable[..., Any]:
-        if self.place is None or self.function is next:
-            return self.function
-        found: Callable[..., Any] = getattr(self.place.now(arguments), self.function.__name__)
-        return found
-
-    def args_now(self, arguments: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """The arguments, with the iterator that is there now."""
-        if self.place is None or self.function is not next:
-            return self.args
-        return (self.place.now(arguments), *self.args[1:])
+        function, args = self.function, self.args
+        if self.place is not None:
+            owner = self.place.now(arguments)
+            is_next = function is next
+            function, args = (next, (owner, *args[1:])) if is_next else (getattr(owner, function.__name__), args)
+        return outside_of_capture(function, _plain(args), _plain(self.kwargs))
 
     def is_as(self, other: Draw, is_now: bool = False) -> bool:
         """Whether the same is fetched at every call, or by this one (``is_now``), of which ``other`` is a draw.
@@ -280,7 +273,8 @@ class Plans:
         common = keys.of_sizes if several or any(draw.has_sizes for draw in draws) else keys.of_kind
         found = None
         for plan in self.plans:
-            if plan.common == common and _are_alike(plan.draws, draws):
+            is_long = len(plan.draws) == len(draws)
+            if plan.common == common and is_long and all(map(Draw.is_as, plan.draws, draws)):
                 found = plan
                 found.key = keys.exact if found.key == keys.exact else common  # other numbers draw the same
                 break
@@ -325,10 +319,6 @@ def another_draw(known: Draw, draw: Draw | None) -> TraceError:
         {"before": f"{known.name} at {known.source}", "now": now},
         "draw outside the step and pass the numbers as arguments",
     )
-
-
-def _are_alike(draws: Sequence[Draw], others: Sequence[Draw]) -> bool:
-    return len(draws) == len(others) and all(map(Draw.is_as, draws, others))
 
 
 def _plain(value: object) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from autojit.history.recording import edge_of, wants_grad
 from autojit.history.saved import connected
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.line_by_line import OutOfHistory, UnrecordedForm, ViewsOfView
@@ -72,10 +72,11 @@ class ArgumentWrite:
     keeps_graph: bool = False  # a gradient goes on through the argument's history, which is needed again
     is_rewritten: bool = False  # a form, where the memory is written with a history too
 
-    def change_of(self, given: Any, made: Tensor, sizes: Mapping[str, int]) -> Change | None:
+    def change_of(self, given: object, made: Tensor, sizes: Mapping[str, int]) -> Change | None:
         """How the base of an argument that is a view changes its history; None for other arguments."""
-        is_view = isinstance(given, Tensor) and given._view is not None and given._view.base is not None
-        if not is_view or (self.what == "form" and not self.is_rewritten):
+        if not isinstance(given, Tensor) or given._view is None or given._view.base is None:
+            return None
+        if self.what == "form" and not self.is_rewritten:
             return None
         return Change.of(given, made, concrete(self.form, sizes))
 
@@ -100,19 +101,15 @@ class Effects:
                 if entry.is_modified:
                     _note_history(trace, entry)
             self.views = _views_with_history(trace)
-            self._detached = [
-                k for k, leaf in enumerate(arguments) if any(leaf.shell is t for t in trace.detached_in_place)
-            ]
+            detached = {id(t) for t in trace.detached_in_place}
+            self._detached = [k for k, leaf in enumerate(arguments) if id(leaf.shell) in detached]
             _check_aliases(trace)
             for t in outputs:
                 if isinstance(t, Tensor):
                     wants_grad(t)  # views among them know of the histories that their bases have by now
             unsettled = {id(t) for t in (*trace.unrecorded, *trace.refreshed.values())}
-            self._unsettled = [
-                (k, leaf.shell)
-                for k, leaf in enumerate(arguments)
-                if leaf.kind == "tensor" and id(leaf.shell) in unsettled
-            ]
+            shells = [(k, leaf.shell) for k, leaf in enumerate(arguments) if leaf.kind == "tensor"]
+            self._unsettled = [(k, shell) for k, shell in shells if id(shell) in unsettled]
             self.gradients = StepGradients(trace, results, outputs)
             left = any(e.left is not None for e in trace.state.values() if e.is_modified)
             if left or results.live or any(w.history is not None for w in self.writes):
@@ -401,13 +398,15 @@ def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
     return shell._requires_grad and shell._grad_fn is not before and has_history(shell)
 
 
-def _with_its_history(given: Any) -> Tensor | None:
+def _with_its_history(given: object) -> Tensor | None:
     """What stands for an argument that is no leaf, with the history that it has now, whatever the step makes of it."""
-    edge = edge_of(given) if isinstance(given, Tensor) and given._grad_fn is not None else None
+    if not isinstance(given, Tensor) or given._grad_fn is None:
+        return None
+    edge = edge_of(given)
     return None if edge is None else connected(given, edge)
 
 
-def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
+def _commit_write(write: ArgumentWrite, given: Any, array: Ndarray | None, shown: Tensor | None) -> None:
     if write.what == "array":
         write_array(given._array if isinstance(given, Tensor) else given, array)
     elif write.what == "grad":
@@ -420,34 +419,30 @@ def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | 
         given._grad = shown if array is None else wrap(array)
 
 
-class _Interrupt:
-    """Holds back Ctrl-C from before the native call to the end of ``commit``, unless the call says that it may end."""
-
-    def __init__(self, handler: Callable[..., Any]) -> None:
-        self.handler = handler
-        self.noted: tuple[Any, ...] | None = None
-
-    def note(self, *arguments: Any) -> None:
-        if is_asked():
-            self.handler(*arguments)
-        else:
-            self.noted = arguments
-
-
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none)."""
+    """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none).
+
+    The body is a native call up to the end of ``commit``; the call may say that it may end.
+    """
     if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
         return
     with late_interrupts:
         handler = signal.getsignal(signal.SIGINT)
         assert callable(handler)
-        waiting = _Interrupt(handler)
-        signal.signal(signal.SIGINT, waiting.note)
+        noted: list[tuple[Any, ...]] = []
+
+        def note(*arguments: Any) -> None:
+            if is_asked():
+                handler(*arguments)
+            else:
+                noted[:] = [arguments]
+
+        signal.signal(signal.SIGINT, note)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, handler)
-            if waiting.noted is not None:
-                handler(*waiting.noted)
+            if noted:
+                handler(*noted[0])

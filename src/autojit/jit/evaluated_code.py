@@ -55,7 +55,8 @@ def _evaluated(
     elif variables is not names:
         observer.contents.escape(variables)
     code = source if is_a(source, CodeType) else _compiled(function, source, frame.f_code.co_flags & _FEATURES)
-    if _stores(code) and (id(variables) in observer.outside or variables is frame.f_globals):
+    is_storing = any(i.opname in _STORING for i in dis.get_instructions(code))
+    if is_storing and (id(variables) in observer.outside or variables is frame.f_globals):
         name = function.__name__
         observer.refuse(f"{name}() assigns names that exist outside the step, at {here()}")
     return function(instrumented(code, HOOKS), names, variables, **closure)
@@ -66,7 +67,3 @@ def _compiled(function: Callable[..., Any], source: str | bytes | bytearray, fla
         source = source.lstrip(" \t") if is_a(source, str) else source.lstrip(b" \t")
     made: CodeType = compile(source, "<string>", function.__name__, flags, dont_inherit=True)
     return made
-
-
-def _stores(code: CodeType) -> bool:
-    return any(i.opname in _STORING for i in dis.get_instructions(code))

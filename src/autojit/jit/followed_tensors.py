@@ -146,10 +146,8 @@ class Following:
 
     def _other_flag(self) -> str | None:
         """Which leaf requires gradients now or no longer; its values may be nothing that the step reads."""
-        for t, flag in self.flags:
-            if t._requires_grad != flag:
-                return f"requires_grad of a tensor {type_of(t)}: {flag} -> {t._requires_grad}"
-        return None
+        other = next(((t, flag) for t, flag in self.flags if t._requires_grad != flag), None)
+        return other and f"requires_grad of a tensor {type_of(other[0])}: {other[1]} -> {other[0]._requires_grad}"
 
     def _other_form(self) -> str | None:
         """Which tensor has another shape, dtype or layout, whether or not the step reads its values."""
@@ -208,7 +206,7 @@ def _form(t: Tensor) -> tuple[Any, ...]:
     return type_of(t), t._array.strides
 
 
-def _of_place(key: Any) -> str:
+def _of_place(key: tuple[object, ...]) -> str:
     if len(key) == 3 and isinstance(key[1], int):
         return f"state {key[2]!r} of parameter {key[1]} in group {key[0]}"
     return " ".join(map(str, key))
@@ -242,8 +240,8 @@ def follow(places: Sequence[Followed], state: dict[int, StateEntry]) -> tuple[st
             renamed[id(before)] = now
     if not renamed:
         return None, renamed
-    strange = _reached_otherwise(found, taken, state)
-    if strange is not None:
+    strange = next((state[key] for key in taken if key in state and key not in found), None)
+    if strange is not None:  # state that is not a followed one, whose memory a followed tensor now shows
         return f"a tensor {strange.input.type} of the step has come to another place of it", {}
     _rename(places, state)
     return None, renamed
@@ -258,11 +256,6 @@ def _is_alike(before: Tensor, now: Tensor) -> bool:
         and (before._grad_fn is None) == (now._grad_fn is None)
         and made_in_inference(before) == made_in_inference(now)
     )
-
-
-def _reached_otherwise(found: Mapping[int, Any], taken: Mapping[int, Any], state: Mapping[int, StateEntry]) -> Any:
-    """State of the step that is not a followed one and whose memory a followed tensor now shows, or None."""
-    return next((state[key] for key in taken if key in state and key not in found), None)
 
 
 def _rename(places: Sequence[Followed], state: dict[int, StateEntry]) -> None:

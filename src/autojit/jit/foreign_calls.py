@@ -30,7 +30,7 @@ from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.late_values import as_it_is
-from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code, is_without_secrets
+from autojit.jit.observed_functions import is_own_class, is_user_class, is_without_secrets, may_compute
 from autojit.jit.places import attributes_of, defines, is_a, module_of, static_attribute
 from autojit.jit.pytree import flatten
 from autojit.jit.told_warnings import ToldWarnings, issue
@@ -66,13 +66,14 @@ class ForeignCalls:
         if self.is_container_of_step(owner) or (not opaque and (_is_pure(function) or self._is_of_step(owner))):
             return None
         leaves, _ = flatten(list(arguments))
-        if any(_may_be_users(leaf) for leaf in leaves):
+        if any(is_a(leaf, partial) or may_compute(leaf) for leaf in leaves):  # the call is part of the step
             return None
         is_of_tensors = any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves)
         if is_statement and not is_a(owner, Tensor):
             if self.observer.is_at_once:
                 return None
-            if self._is_log(function):
+            if str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings"):
+                # it writes only: no step asks a log or a warning what is in it
                 return partial(self.defer_log, function)
             for part in opaque or [_SYSTEM]:
                 self.note_change(part)
@@ -82,11 +83,6 @@ class ForeignCalls:
         for part in opaque or [_SYSTEM]:
             self.refuse_if_changed(part)
         return partial(self._read, function)
-
-    @staticmethod
-    def _is_log(function: Callable[..., Any]) -> bool:
-        """Whether a call writes only: no step asks a log or a warning what is in it."""
-        return str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
 
     def note_change(self, obj: object) -> None:
         """A deferred call changes an object, which the step cannot read any more."""
@@ -153,11 +149,6 @@ class ForeignCalls:
             function = _from_frames(function, kwargs.get("stacklevel", 1))
         self.defer(function, *given, **kwargs)
 
-    @property
-    def deferring(self) -> tuple[Callable[..., None], ...]:
-        """The methods that make a call after every run."""
-        return self.defer, self.defer_log, self.warnings.warn
-
     def _read(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         return self.observer.enter(self.observer.draw_unless_of_tensors(function, *args, **kwargs))
 
@@ -186,8 +177,6 @@ TELLING = (print, _call, issue)
 
 class _System:
     """What functions of modules read and change: files, the process, the interpreter."""
-
-    __name__ = "the system"
 
 
 _SYSTEM = _System()
@@ -267,14 +256,6 @@ def _is_pure(function: object) -> bool:
     if root == "warnings":  # what its other functions set counts for the rest of the capture
         return name not in ("warn", "warn_explicit")
     return root == "autojit" or (root in _PURE and name not in _IMPURE)
-
-
-def _may_be_users(value: object) -> bool:
-    """Whether an argument is a function that may compute with tensors: the call is part of the step."""
-    plain = own(value, "__func__", value) if type(value) is MethodType else value
-    if type(plain) is FunctionType:
-        return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
-    return is_a(value, partial) or (callable(value) and (is_own_class(type(value)) or is_user_class(type(value))))
 
 
 def _from_frames(function: object, count: int) -> Any:

@@ -26,6 +26,7 @@ from autojit.core.tracebacks import trim
 from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.argument_nests import ArgumentNests
 from autojit.jit.arguments import (
+    Key,
     difference_from,
     given_to_function,
     in_row_major,
@@ -54,6 +55,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.outcomes import BeginsAgain, Eagerly, Outcome, Ran, ToCompare
 from autojit.jit.overlaps import told_apart
+from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -94,7 +96,7 @@ class JitFunction:
         self.methods = Methods(self)
         self.name = self.__dict__.get("__name__", type(function).__name__)
         self.verify = verify
-        self.roots: dict[Any, Captures] = {}
+        self.roots: dict[Key, Captures] = {}
         self.open_numbers, self.open_sizes = OpenNumbers(), OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
@@ -110,7 +112,7 @@ class JitFunction:
         self.looks_at_arrays = False  # whether the function does something with arrays that NumPy does
         self._lock = new_lock()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         now = state.__dict__
         try:
             if now["trace"] is not None or now["layers"] or now["detour"] is not None or config.disable:
@@ -123,7 +125,7 @@ class JitFunction:
             trim(error)
             raise
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is None:
             return self
         known = self.methods.kept.get(id(instance))
@@ -160,7 +162,7 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<jit {self.name}: {self.counts.captures} capture(s)>"
 
-    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+    def _refused(self, *args: object, **kwargs: object) -> Any:
         """The step of the last call does not fit; one of those before may, without Python looking at every guard."""
         if state.anomaly or state.autocast is not None:
             return self._slow(*args, **kwargs)
@@ -180,7 +182,7 @@ class JitFunction:
 
     # -- a call through Python
 
-    def _slow(self, *args: Any, **kwargs: Any) -> Any:
+    def _slow(self, *args: object, **kwargs: object) -> Any:
         now = state.__dict__
         if config.disable or now["trace"] is not None or now["detour"] == "eager":
             return self.function(*args, **kwargs)
@@ -234,7 +236,7 @@ class JitFunction:
     def _mode(self) -> int:
         return state.grad_enabled + 2 * state.inference + MODES * state.anomaly * (1 + state.anomaly_check_nan)
 
-    def _key(self, call: Call) -> Any:
+    def _key(self, call: Call) -> Key:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), state.autocast, bound), signature(
             call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes, self.attributes
@@ -264,7 +266,7 @@ class JitFunction:
         found.used_at = self.counts.calls
         return found
 
-    def _difference(self, key: Any) -> str:
+    def _difference(self, key: Key) -> str:
         tree = key[1][0]
         names = leaf_names(self.function, tree) if self.rebinding is None else self.rebinding.leaf_names(tree)
         return difference_from(tuple(self.roots), key, names)
@@ -325,7 +327,7 @@ class JitFunction:
         self.counts.add(made, traced - start, time.perf_counter() - traced)
         return step.overlaps.check(call.leaves) or made[0]  # the step is right for other arguments at least
 
-    def _as_given(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _as_given(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """The arguments of a call that runs line by line."""
         return (args, kwargs) if self.looks_at_arrays else with_tensors(args, kwargs)
 
@@ -349,7 +351,7 @@ class JitFunction:
                 observer.nests.check()
                 outputs, tree = let_out(result, observer.outside, observer.nests.paths)
                 guards = observer.all_guards(outputs, () if rebinding is None else rebinding.locations)
-                capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), guards, [])
+                capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), guards)
                 if rebinding is not None:
                     rebinding.plans.learn(capture.guards)
                     rebinding.learn(observer, *call.given[0][-2:])

@@ -8,7 +8,7 @@ second recording shows nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -114,10 +114,7 @@ _CHANGES = ((1, 2, 1), (1, 1, 1), (2, 1, 3), (1, 1, -1), (1, 1, 64))
 
 def pinned_sizes(guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> str | None:
     """Where the function asked for one value of a size in particular and got it, or None."""
-    for guard, source in guards:
-        if guard.relation == "==" and guard.outcome:
-            return f"{guard} at {source}"
-    return None
+    return next((f"{guard} at {at}" for guard, at in guards if guard.relation == "==" and guard.outcome), None)
 
 
 def other_sizes(sizes: Mapping[str, int], guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> dict[str, int] | None:
@@ -155,7 +152,7 @@ def first_difference(a: Capture, b: Capture) -> str | None:
     outcomes = [(known.get(x.value), x.position) for x in a.trace.splits]
     if outcomes != [(x.value, x.position) for x in b.trace.splits]:
         return "what Python decides on"
-    if [known.get(v) for v in _left(a)] != list(_left(b)):
+    if [known.get(v) for v in _left(a)] != _left(b):
         return "what it leaves"
     return _different_result(a, b)
 
@@ -209,17 +206,11 @@ def _same_state(a: StateEntry, b: StateEntry) -> bool:
     return bool(np.array_equal(host_copy(a.array), host_copy(b.array), equal_nan=a.array.dtype.kind in "fc"))
 
 
-def _left(capture: Capture) -> Iterator[Value | None]:
+def _left(capture: Capture) -> list[Value | None]:
     effects = capture.effects
-    yield from capture.results.values
-    for entry in capture.trace.state.values():
-        yield entry.value
-    for grad in effects.gradients.all:
-        yield grad.value
-    for write in effects.writes:
-        yield write.value
-    for made in effects.gradients.in_parts:
-        yield from made.values
+    whole: tuple[Any, ...] = (*capture.trace.state.values(), *effects.gradients.all, *effects.writes)
+    parts = [v for made in effects.gradients.in_parts for v in made.values]
+    return [*capture.results.values, *(entry.value for entry in whole), *parts]
 
 
 def _different_result(a: Capture, b: Capture) -> str | None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from autojit.compiler import Compiled, compile
+from autojit.core.device_array import Array
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.types import TensorType
 from autojit.ir.concrete import concrete, is_open, take_sizes
 from autojit.ir.graph import Graph
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import Ndarray, Operands, bind
 from autojit.ops.graph_op import GraphOp, Transform, as_tuple
 from autojit.runtime.executable import Executable
 from autojit.schedule.forms import KnownForms
@@ -96,7 +97,7 @@ class CompiledGraph(GraphOp, abstract=True):
         found: Graph = concrete(self.graph, sizes) if sizes else self.graph
         return found
 
-    def through(self, operands: Operands, types: Sequence[TensorType], transform: Transform, *arguments: Any) -> Any:
+    def through(self, operands: Operands, types: Sequence[TensorType], transform: Transform, *arguments: object) -> Any:
         key = (transform, arguments, *self.sizes_of(types).items())
         if self._calls is None:
             self._calls = {}
@@ -119,10 +120,10 @@ class GraphCall(CompiledGraph):
         self.graph = graph
         self.n_outputs = len(graph.outputs)
 
-    def eager(self, *arrays: Any) -> Any:
+    def eager(self, *arrays: Array) -> Any:
         return self._run(arrays)
 
 
-def contiguous(array: Any) -> Any:
+def contiguous(array: Ndarray) -> Ndarray:
     """The array, or a copy that native code can address."""
     return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")

@@ -91,7 +91,8 @@ def _handlers(code: CodeType, instruction: int) -> tuple[Handler, ...]:
         if listing[place].opname == "PUSH_EXC_INFO":
             if listing[place + 1].opname == "WITH_EXCEPT_START":
                 start = min(e.start for e in entries if e.target == entry.target)
-                found.append(Handler(True, None, _entered_at(listing, start)))
+                entered = [i.offset for i in listing if i.opname in _ENTERS and i.offset < start]
+                found.append(Handler(True, None, max(entered, default=-1)))
             else:
                 found += _clauses(written, listing, place_of, place)
         entry = next((e for e in entries if e.start <= entry.target < e.end), None)
@@ -102,11 +103,6 @@ def _exception_entries(code: CodeType) -> list[Any]:
     module: Any = dis
     found: list[Any] = module._parse_exception_table(code)
     return found
-
-
-def _entered_at(listing: list[dis.Instruction], start: int) -> int:
-    """Where the ``with`` statement enters its manager whose block begins at ``start``."""
-    return max((i.offset for i in listing if i.opname in _ENTERS and i.offset < start), default=-1)
 
 
 def _clauses(code: CodeType, listing: list[dis.Instruction], place_of: Mapping[int, int], place: int) -> list[Handler]:

@@ -14,7 +14,7 @@ from autojit.jit.guards import PRIMITIVES
 from autojit.jit.places import is_a
 
 
-def snapshot(value: Any, without: frozenset[Any]) -> Any:
+def snapshot(value: Collection[Any], without: frozenset[Any]) -> Any:
     """What is in a container, for ``same``; ``without`` some keys."""
     if is_a(value, dict | MappingProxyType):
         pairs = [(k, v) for k, v in value.items() if not without or k not in without]
@@ -39,21 +39,21 @@ def without_keys(container: object, before: Any, keys: frozenset[Any]) -> Any:
     return (len(before), *(x for k, x in enumerate(before) if k not in keys))
 
 
-def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
+def restore(container: Collection[Any], before: Any, keys: frozenset[Any]) -> None:
     """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
     if is_a(container, dict):
         kept = dict(zip(before[0], before[1], strict=True))
         kept.update(
             {key: dict.get(container, key) for key in keys if dict.__contains__(container, key) and key in kept}
         )
-        _fill(container, kept)
+        fill(container, kept)
     elif is_a(container, list):
         items = list(before)
         for key in [k for k in keys if k < min(len(items), len(container))]:
             items[key] = list.__getitem__(container, key)
-        _fill(container, items)
+        fill(container, items)
     elif is_a(container, deque | set):
-        _fill(container, before)
+        fill(container, before)
     elif is_a(container, np.ndarray) and container.flags.writeable:
         container[...] = before
     elif is_a(container, bytearray):
@@ -74,22 +74,22 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
     if is_a(container, np.ndarray):
         container[...] = items
     else:
-        _fill(container, items)
+        fill(container, items)
 
 
 def put(table: dict[Any, Any], key: object, value: object) -> None:
-    """Assign to a key by Python's own method, as ``_fill``."""
+    """Assign to a key by Python's own method, as ``fill``."""
     (OrderedDict if is_a(table, OrderedDict) else dict).__setitem__(table, key, value)
 
 
-def _fill(container: object, items: object) -> None:
+def fill(container: object, items: object) -> None:
     """By Python's own methods: a user's class may have others, which nobody has called."""
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
     kind.clear(container)
     (kind.update if is_a(container, set | dict) else kind.extend)(container, items)
 
 
-def parts_of(value: Any) -> list[tuple[Any, Any]]:
+def parts_of(value: Collection[Any]) -> list[tuple[Any, Any]]:
     """The items of a container with their keys; also the keys that are objects."""
     if is_a(value, np.ndarray) and value.dtype.hasobject:
         return list(enumerate(value.ravel().tolist()))
@@ -101,7 +101,7 @@ def parts_of(value: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(value))
 
 
-def items_of(container: object, before: Any) -> list[tuple[Any, Any]]:
+def items_of(container: object, before: Collection[Any]) -> list[tuple[Any, Any]]:
     """``parts_of`` what a container held when a snapshot of all of it was taken."""
     if is_a(before, np.ndarray | bytes):
         return parts_of(before)

@@ -109,10 +109,6 @@ def _load_attribute(w: _Writer, i: Instruction, place: int) -> Site:
     return Site(found + (_as_callable() if has_flag and i.arg & 1 else b""), False)
 
 
-def _load_method(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.call("attribute", w.name(i.arg)) + _as_callable(), False)
-
-
 def _load_super(w: _Writer, i: Instruction, place: int) -> Site:
     found = w.gathered(3, "super_attribute", w.name(i.arg >> 2))
     return Site(found + (_as_callable() if i.arg & 1 else b""), False)
@@ -265,7 +261,7 @@ def _null(w: _Writer, i: Instruction, place: int) -> Site:
 def _sites() -> dict[int, Maker]:
     by_name: dict[str, Maker] = {
         "LOAD_ATTR": _load_attribute,
-        "LOAD_METHOD": _load_method,
+        "LOAD_METHOD": lambda w, i, place: Site(w.call("attribute", w.name(i.arg)) + _as_callable(), False),
         "LOAD_SUPER_ATTR": _load_super,
         "LOAD_GLOBAL": _load_global,
         "LOAD_NAME": _after("global_"),
@@ -287,11 +283,11 @@ def _sites() -> dict[int, Maker]:
         "STORE_SLICE": _instead(4, "set_item", False),
         "BINARY_OP": _binary,
         "COMPARE_OP": _before_two("two"),
-        "CALL_INTRINSIC_1": _intrinsic,
+        "CALL_INTRINSIC_1": lambda w, i, place: Site(w.call("operand")) if i.arg == _POSITIVE else UNTOUCHED,
         "CONTAINS_OP": _before_two("contains"),
         "IS_OP": _before_two("identified"),
         "CALL_FUNCTION_EX": _call_unpacked,
-        "BUILD_STRING": _join,
+        "BUILD_STRING": lambda w, i, place: Site(w.gathered(i.arg, "joined"), False) if w.use(place) else UNTOUCHED,
         "RESUME": _begin,
         **dict.fromkeys(("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE"), _before("operand")),
         **dict.fromkeys(("KW_NAMES", "PRECALL", "CALL", "CALL_KW"), _call),
@@ -313,11 +309,6 @@ _WALKING = (
 )  # fmt: skip
 
 
-def _intrinsic(w: _Writer, i: Instruction, place: int) -> Site:
-    """``+x``, from 3.12 on."""
-    return Site(w.call("operand")) if i.arg == _POSITIVE else UNTOUCHED
-
-
 def _entered(w: _Writer, i: Instruction, place: int) -> Site:
     """Before BEFORE_WITH, or the first of what newer versions have for it: the look-up of ``__exit__``."""
     if opcode.opname[i.op] == "LOAD_SPECIAL" and w.instructions[place - 1].op != OP["COPY"]:
@@ -333,11 +324,7 @@ def _format(w: _Writer, i: Instruction, place: int) -> Site:
     return Site(w.gathered(2, "formatted", info) if has_format else w.call("formatted", info), False)
 
 
-def _join(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(w.gathered(i.arg, "joined"), False) if w.use(place) else UNTOUCHED
-
-
-_POSITIVE = 5  # the argument of CALL_INTRINSIC_1
+_POSITIVE = 5  # the argument of CALL_INTRINSIC_1 for ``+x``, from 3.12 on
 _SITES = _sites()
 
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-from autojit.jit.arguments import BAKED
+from autojit.jit.arguments import BAKED, Key
 from autojit.jit.captures import Captures
 from autojit.jit.guards import is_value
-from autojit.jit.step import CompiledStep, Decision
+from autojit.jit.step import CompiledStep
 
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
@@ -37,7 +37,7 @@ class Forgetting:
         self.captures = 0  # that were forgotten
         self._gone: dict[int, list[weakref.ref[Any]]] = {}  # by hash of the signature: the objects that it named
 
-    def came_back(self, key: Any) -> bool:
+    def came_back(self, key: Key) -> bool:
         """Whether a signature that is captured now was forgotten; from now on more are kept."""
         objects = self._gone.pop(hash(key), None)
         if objects is None or any(ref() is None for ref in objects):  # another object, where a dead one was
@@ -45,10 +45,11 @@ class Forgetting:
         self.limit = min(2 * self.limit, MOST_KEPT)
         return True
 
-    def surplus(self, roots: Mapping[Any, Captures], now: int) -> list[Any]:
+    def surplus(self, roots: Mapping[Key, Captures], now: int) -> list[Key]:
         """The signatures to forget now: those used least recently."""
         for root in roots.values():
-            runs = sum(node.entry.entry.calls() for node in root.branch if _is_native(node))
+            entries = [node.entry for node in root.branch if isinstance(node, CompiledStep)]
+            runs = sum(native.entry.calls() for native in entries if native is not None)
             if runs != root.native_calls:
                 root.native_calls, root.used_at = runs, now
         if len(roots) <= self.limit:
@@ -56,7 +57,7 @@ class Forgetting:
         most = self.limit - self.limit // SHARE_FORGOTTEN
         return sorted(roots, key=lambda key: roots[key].used_at)[: len(roots) - most]
 
-    def forget(self, gone: Iterable[tuple[Any, Captures]]) -> None:
+    def forget(self, gone: Iterable[tuple[Key, Captures]]) -> None:
         """Remember by what to know them again."""
         for key, root in gone:
             self.captures += root.captures
@@ -67,7 +68,7 @@ class Forgetting:
             del self._gone[next(iter(self._gone))]
 
 
-def make_room(function: JitFunction, newest: Any) -> None:
+def make_room(function: JitFunction, newest: Key) -> None:
     """A function has got another signature: where there are too many, let go of captures not used for long.
 
     The caller has the function's lock. Another thread may be in a native call of such a capture: it stays what it is
@@ -98,10 +99,6 @@ def _let_go(function: JitFunction) -> None:
     kept = set(function.steps())
     function._installed[:] = [None] * len(function._installed)
     function._recent = [tuple(native for native in natives if native.step in kept) for natives in function._recent]
-
-
-def _is_native(node: Decision | CompiledStep) -> TypeGuard[CompiledStep]:
-    return isinstance(node, CompiledStep) and node.entry is not None
 
 
 def _objects_of(root: Captures) -> list[weakref.ref[Any]] | None:

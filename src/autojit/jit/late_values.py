@@ -144,7 +144,7 @@ def settle(error: Exception) -> None:
         error.args = with_digits(error.args)
 
 
-def _digits(value: Any) -> Any:
+def _digits(value: object) -> Any:
     if type(value) is Size:
         return Size(map(_digits, value)) if any(map(is_symbolic, value)) else value
     return value.concrete() if is_a(value, TracedNumber) else int(value) if is_symbolic(value) else value

@@ -62,7 +62,7 @@ def reduced(value: object, outside: Mapping[int, Any]) -> tuple[Any, tuple[Any, 
     return None
 
 
-def give_function_state(made: FunctionType, state: Any) -> None:
+def give_function_state(made: FunctionType, state: tuple[Any, ...]) -> None:
     """What a function has besides its code: defaults, attributes, and what its cells hold."""
     defaults, named, attributes, contents = state
     made.__defaults__, made.__kwdefaults__ = defaults, named

@@ -29,7 +29,7 @@ from autojit.jit.arguments import BAKED
 from autojit.jit.line_by_line import AskedIdentity
 from autojit.jit.made_functions import give_function_state, holds_of_step, reduced
 from autojit.jit.numpy_arrays import TracedArray, digits
-from autojit.jit.observed_functions import is_module, is_user_code
+from autojit.jit.observed_functions import is_module, is_users
 from autojit.jit.places import defines, is_a, static_attribute
 from autojit.jit.pytree import LEAF, TreeSpec, taken_apart
 from autojit.jit.trace import Trace, foreign_error
@@ -329,19 +329,13 @@ def _reduced(value: object) -> tuple[Any, ...]:
     if isinstance(found, str):
         raise _not_again(value, "it is known by a name")
     function, arguments, state, items, pairs = (*found, None, None, None)[:5]
-    if any(_is_users(value, name) for name in ("__getstate__", "__setstate__")):
+    if any(is_users(static_attribute(type(value), name)) for name in ("__getstate__", "__setstate__")):
         return function, arguments, (_AsItIs, object.__getstate__(value)), items, pairs
     return function, arguments, state, items, pairs
 
 
 class _AsItIs:
     """Marks the state of an object whose class has a form of its own for files: calls have it as it is."""
-
-
-def _is_users(value: object, name: str) -> bool:
-    """Whether a method of an object is written by the user."""
-    member = static_attribute(type(value), name)
-    return type(member) is types.FunctionType and is_user_code(member.__code__, member.__globals__)
 
 
 def _not_again(value: object, why: str) -> TraceError:

@@ -16,6 +16,7 @@ from autojit.jit.segment import overlapping
 from autojit.tensor.tensor import StepGradient, Tensor
 
 if TYPE_CHECKING:
+    from autojit.core.device_array import Array
     from autojit.jit.step import CompiledStep
 
 
@@ -44,7 +45,7 @@ def check_result(step: CompiledStep, results: Sequence[Tensor], arrays: Sequence
     assert clash is None, f"a result has memory that something else shows: {clash}"
 
 
-def _check_recycled(step: CompiledStep, array: Any) -> None:
+def _check_recycled(step: CompiledStep, array: Array) -> None:
     """That nobody but steps holds the memory of a gradient which is written again."""
     owners = [g for g in step.effects.gradients.all if isinstance(g.tensor, StepGradient) and g.tensor._array is array]
     for owner in owners:

@@ -12,6 +12,7 @@ import functools
 import gc
 import sys
 import weakref
+from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +35,7 @@ class Methods:
         self.kept: dict[int, tuple[Any, JitFunction]] = {}  # by id: objects, and their compiled methods
         self._lock = new_lock()
 
-    def of(self, instance: Any, owner: Any) -> JitFunction:
+    def of(self, instance: object, owner: type | None) -> JitFunction:
         """The compiled method of an object that has none yet."""
         whole = self._whole
         made = whole.of(whole.function.__get__(instance, owner))
@@ -62,7 +63,7 @@ class Methods:
                 del self.kept[key]
         return lent
 
-    def take_back(self, obj: Any, made: JitFunction) -> None:
+    def take_back(self, obj: object, made: JitFunction) -> None:
         """The steps of an object that is still there."""
         self.kept.setdefault(id(obj), (obj, made))
 
@@ -105,11 +106,11 @@ def _around_collections(phase: str, info: dict[str, int]) -> None:
 gc.callbacks.append(_around_collections)
 
 
-def _can_be_asked(obj: Any) -> bool:
+def _can_be_asked(obj: object) -> bool:
     return bool(type(obj).__weakrefoffset__) and attributes_of(obj) is not None
 
 
-def distributed(function: Any, jit: Any) -> Any:
+def distributed(function: object, jit: Callable[[Any], Any]) -> Any:
     """What ``jit`` makes of a descriptor around a function: the same around the compiled function; None of others."""
     if isinstance(function, staticmethod | classmethod):
         return type(function)(jit(function.__func__))
@@ -121,14 +122,16 @@ def distributed(function: Any, jit: Any) -> Any:
     return None
 
 
-def plain(function: Any) -> Any:
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function behind a method, which has its names."""
     return function.__func__ if isinstance(function, MethodType) else function
 
 
-def found_by_name(module: Any, path: Any) -> Any:
+def found_by_name(module: object, path: object) -> Any:
     """What is there under a path of names in a module, as ``pickle`` looks for functions; None if nothing is."""
-    found = sys.modules.get(module) if isinstance(module, str) and isinstance(path, str) else None
-    for name in path.split(".") if found is not None else ():
+    if not isinstance(module, str) or not isinstance(path, str) or module not in sys.modules:
+        return None
+    found: Any = sys.modules[module]
+    for name in path.split("."):
         found = getattr(found, name, None)
     return found

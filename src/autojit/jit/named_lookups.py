@@ -1,16 +1,20 @@
 """Callables of the standard library that look names up in what they are given: as the code they stand for.
 
 ``operator.attrgetter("a.b")`` reads attributes, ``operator.methodcaller("scale", 2)`` calls a method, a ``partial``
-what it holds, in C, where nothing is observed. In a capture the observer does it, as if it were written out.
+what it holds, a weak reference gives its object, in C, where nothing is observed. In a capture the observer does it, as
+if it were written out.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import weakref
 from collections.abc import Callable
 from types import MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
+
+from autojit.jit.places import is_a
 
 if TYPE_CHECKING:
     from autojit.jit.observed_calls import ObservedCalls
@@ -26,6 +30,8 @@ def written_out(observer: ObservedCalls, function: Any) -> Callable[..., Any] | 
         if made is operator.methodcaller:
             return functools.partial(_method, observer, args[0], args[1:], {})
         return functools.partial(_method, observer, made.args[0], args, made.keywords)
+    if is_a(function, weakref.ref):
+        return lambda: observer.enter(function())
     if kind is functools.partial:
         observer.note_parts(function)
         return functools.partial(observer.calling, function.func, *function.args, **function.keywords)

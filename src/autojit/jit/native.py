@@ -8,7 +8,7 @@ results that are not a flat tuple of tensors, and arguments that are views while
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,9 @@ class NativeStep:
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if self.is_layered else slow))
         self.call: Callable[..., Any] = self._layered if self.is_layered else self.entry.call
-        self.attempt: Callable[..., Any] = self._without_slow()._layered if self.is_layered else self.entry.attempt
+        twin = copy.copy(self)  # the same step, which says that it refuses a call instead of taking it to ``slow``
+        twin.slow = _refuse
+        self.attempt: Callable[..., Any] = twin._layered if self.is_layered else self.entry.attempt
         for storage, changes in step.effects.counted():
             count_calls(storage, self, changes)
 
@@ -109,13 +111,10 @@ class NativeStep:
         results = self.step.results
         if self.step.twins or results.hands_on or any(place.kind in ("argument", "alias") for place in results.places):
             return False
-        if any(leaf in self.step.trace.relied_on for leaf in self._values_of(packed.places)):
+        if any(self.step.capture.arguments[k].value in self.step.trace.relied_on for k in packed.places):
             return False
         storages = [t._storage for t in packed.originals]
         return all(s is None or id(s.array) not in self.written for s in storages)
-
-    def _values_of(self, places: Iterable[int]) -> list[Any]:
-        return [self.step.capture.arguments[k].value for k in places]
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no longer views."""
@@ -128,13 +127,7 @@ class NativeStep:
             return []
         return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._storage is not None]
 
-    def _without_slow(self) -> NativeStep:
-        """The same step, which says that it refuses a call instead of taking it to ``slow``."""
-        twin = copy.copy(self)
-        twin.slow = _refuse
-        return twin
-
-    def _layered(self, *args: Any, **kwargs: Any) -> Any:
+    def _layered(self, *args: object, **kwargs: object) -> Any:
         found: Any
         for guard in self.listed:
             if not guard.holds():
@@ -175,12 +168,7 @@ class NativeStep:
                 given[k] = given[leaf.twin] if leaves[k] is leaves[leaf.twin] else leaves[k]
         return given
 
-    def _are_as_captured(self, leaves: Any) -> bool:
-        """Whether arguments that were one object are one, and those that were two are two."""
-        first: dict[int, int] = {}
-        return all(first.setdefault(id(leaves[k]), k) == before for k, before in self.firsts)
-
-    def _enter(self, *args: Any, **kwargs: Any) -> Any:
+    def _enter(self, *args: object, **kwargs: object) -> Any:
         """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
         if config.check:
             return self._enter_checked(*args, **kwargs)
@@ -195,7 +183,7 @@ class NativeStep:
                     grad.leaf._grad = grad.shown(found)
         return found
 
-    def _enter_checked(self, *args: Any, **kwargs: Any) -> Any:
+    def _enter_checked(self, *args: object, **kwargs: object) -> Any:
         """The native call in a checked build: when it was accepted, what it has written is looked at."""
         if not self.is_present or not all(grad.is_at_hand for grad in self.replaced):
             return REFUSED
@@ -212,8 +200,9 @@ class NativeStep:
                 grad.leaf._grad = grad.shown(found)
         return found
 
-    def _shares_state(self, leaves: Any) -> bool:
-        if self.firsts and not self._are_as_captured(leaves):
+    def _shares_state(self, leaves: Sequence[object]) -> bool:
+        first: dict[int, int] = {}  # arguments that were one object are to be one, and those that were two, two
+        if not all(first.setdefault(id(leaves[k]), k) == before for k, before in self.firsts):
             return True
         for k in self.views:
             storage = getattr(leaves[k], "_storage", None) if k < len(leaves) else None
@@ -363,7 +352,7 @@ class NativeStep:
 REFUSED = Refusal.SLOW
 
 
-def _refuse(*args: Any, **kwargs: Any) -> Refusal:
+def _refuse(*args: object, **kwargs: object) -> Refusal:
     return REFUSED
 
 

@@ -289,7 +289,7 @@ def _mapped(leaf: object, change: Callable[[Any], Any]) -> Any:
     return change(leaf)
 
 
-def _shadow(leaf: Any) -> Any:
+def _shadow(leaf: object) -> Any:
     if type(leaf) is TracedArray:
         return leaf.shadow
     if isinstance(leaf, TracedNumber):

@@ -154,15 +154,6 @@ class ArrayOperand:
     def __init__(self, array: TracedArray | np.generic[Any]) -> None:
         self.array = array
 
-    def __neg__(self) -> Any:
-        return called(np.negative, (self.array,), {})
-
-    def __pos__(self) -> Any:
-        return called(np.positive, (self.array,), {})
-
-    def __invert__(self) -> Any:
-        return called(np.invert, (self.array,), {})
-
     def __divmod__(self, other: object) -> Any:
         raise refused("divmod()")
 
@@ -180,6 +171,11 @@ def _operator(ufunc: np.ufunc, name: str, is_reflected: bool = False) -> Callabl
     return applied
 
 
+def _unary(ufunc: np.ufunc) -> Callable[[ArrayOperand], Any]:
+    return lambda operand: called(ufunc, (operand.array,), {})
+
+
+_UNARY: dict[str, np.ufunc] = {"neg": np.negative, "pos": np.positive, "invert": np.invert}
 _UFUNCS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -190,5 +186,7 @@ _COMPARED = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.grea
 for _name, _ufunc in _UFUNCS.items():
     setattr(ArrayOperand, f"__{_name}__", _operator(_ufunc, _name))
     setattr(ArrayOperand, f"__r{_name}__", _operator(_ufunc, _name, is_reflected=True))
+for _name, _function in _UNARY.items():
+    setattr(ArrayOperand, f"__{_name}__", _unary(_function))
 for _name, _ufunc in _COMPARED.items():
     setattr(ArrayOperand, f"__{_name}__", _operator(_ufunc, _name))

@@ -33,8 +33,8 @@ from autojit.jit.numpy_arrays import (
     plain,
     refused,
 )
-from autojit.jit.numpy_methods import ArrayMethod, ArrayOperand, attribute, cast, item, rows
-from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
+from autojit.jit.numpy_methods import ArrayMethod, ArrayOperand, cast, item, rows
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_users, plain_function
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
@@ -106,7 +106,8 @@ class ObservedArrays:
         if _is_numpys(function):
             self.observer.contents.escape(tuple(arguments))
             return partial(_of_numpy, function)
-        if function is partial or is_user_class(type(function)) or _is_users(function):
+        is_made_by_user = is_a(function, type) and is_user_class(function)
+        if function is partial or is_user_class(type(function)) or is_users(function) or is_made_by_user:
             return NotImplemented
         module = own(function, "__module__", "")  # also of those that stand for them while a capture has numbers
         if module == "math":
@@ -200,7 +201,11 @@ class ObservedArrays:
 
     def operand(self, value: object) -> Any:
         """The operand of a unary operator."""
-        return _operand(value) if type(value) is TracedArray else value
+        return ArrayOperand(value) if is_a(value, TracedArray) else value
+
+    def iterated(self, value: object) -> Any:
+        """Something that is walked: an array gives its rows."""
+        return rows(value) if is_a(value, TracedArray) else value
 
     def assigned(self, container: object, key: object, value: object) -> tuple[Any, Any]:
         """The key and the value of ``container[key] = value``."""
@@ -211,14 +216,6 @@ class ObservedArrays:
         if is_a(container, Tensor):
             return _key(key), as_operand(value)
         return _digits(key), value
-
-    def iterated(self, value: object) -> Any:
-        """Something that is walked: an array gives its rows."""
-        return rows(value) if type(value) is TracedArray else value
-
-    def attribute(self, array: TracedArray, name: str) -> Any:
-        """``array.name``."""
-        return attribute(array, name)
 
     def identified(self, left: object, right: object) -> None:
         """``left is right``."""
@@ -303,16 +300,9 @@ def _of_numpy(function: Callable[..., Any], *args: object, **kwargs: object) -> 
     return called(function, args, kwargs)
 
 
-def _is_users(function: object) -> bool:
-    plain: Any = function.__func__ if type(function) is MethodType else function
-    if type(plain) is FunctionType:
-        return is_user_code(plain.__code__, plain.__globals__)
-    return is_a(plain, type) and is_user_class(plain)
-
-
 def _is_autojits(function: object) -> bool:
-    plain = function.__func__ if type(function) is MethodType else function
-    if type(plain) is FunctionType:
+    plain = plain_function(function)
+    if plain is not None:
         return is_own(plain.__code__)
     owner = own(function, "__self__", None)
     return is_own_class(function if is_a(function, type) else type(function)) or is_a(owner, Tensor)

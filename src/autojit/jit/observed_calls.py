@@ -14,7 +14,6 @@ import operator
 import random
 import sys
 import time
-import weakref
 from abc import ABCMeta, get_cache_token
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence, Sized
@@ -35,9 +34,9 @@ import numpy as np
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import here, is_own
 from autojit.core.wrapping import own
+from autojit.jit.asked_contexts import context_call, is_of_context, note_setting
 from autojit.jit.asked_digits import asks_for_type
 from autojit.jit.attribute_tables import note_table
-from autojit.jit.context_variables import context_call, is_of_context
 from autojit.jit.draws import GENERATORS, is_unseeded, outside_of_capture
 from autojit.jit.evaluated_code import evaluators
 from autojit.jit.foreign_calls import takes_digits
@@ -50,9 +49,9 @@ from autojit.jit.numpy_methods import ArrayMethod
 from autojit.jit.observed_arrays import ObservedArrays
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_code
 from autojit.jit.observed_texts import ObservedTexts, can_wait
-from autojit.jit.own_settings import note_setting
 from autojit.jit.places import defines, is_a, module_of
 from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -112,7 +111,8 @@ class ObservedCalls(ObservedTexts):
             return operands
         if kind & UNPACKED:
             arguments = [self.contents.iterated(argument) for argument in arguments]
-            arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
+            arguments = [a.values() if is_a(a, dict) else a for a in arguments if is_a(a, dict | list | tuple)]
+            arguments = [part for several in arguments for part in several]
         self._is_dropped = bool(kind & DROPPED)
         if can_wait(kind):
             instead = self._made_late(function, arguments)
@@ -132,7 +132,9 @@ class ObservedCalls(ObservedTexts):
 
     def _is_deferring(self, instead: object) -> bool:
         taking = instead.func if type(instead) is partial else instead
-        return taking in (self.defer, self.contents.repeat, self._print, *self.foreign.deferring)
+        foreign = self.foreign
+        known = (self.defer, self.contents.repeat, self._print, foreign.defer, foreign.defer_log, foreign.warnings.warn)
+        return taking in known
 
     def replacement(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -166,7 +168,7 @@ class ObservedCalls(ObservedTexts):
                 if takes_digits(function, arguments):
                     return partial(of_digits, function)
             return None
-        if (instead := self._in_c(function)) is not None:
+        if (instead := written_out(self, function)) is not None:
             return instead
         if is_a(function, MethodWrapperType):
             return self._wrapper(function, arguments)
@@ -184,12 +186,6 @@ class ObservedCalls(ObservedTexts):
             return lambda: self.enter(function())
         function = _OF_NUMPYS_GENERATOR.get(id(function), function)
         return self._hidden(function) if self._is_generator(own(function, "__self__", None)) else None
-
-    def _in_c(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
-        """What is called instead of objects of the standard library that run code which is not observed."""
-        if is_a(function, weakref.ref):
-            return lambda: self.enter(function())
-        return written_out(self, function)
 
     def _of_library(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
@@ -213,7 +209,7 @@ class ObservedCalls(ObservedTexts):
         if function.__objclass__ is object and function.__name__ == "__getattribute__":
             return lambda name: self.attribute(owner, name, lambda _, name: function(name))
         if self.contents.is_one(owner):
-            return self._method(function, owner, arguments)
+            return self._method(function, arguments)
         if id(owner) not in self.outside or is_own_class(type(owner)) or is_user_class(type(owner)):
             self._escape((owner, *arguments))
             return None
@@ -271,7 +267,7 @@ class ObservedCalls(ObservedTexts):
         if function.__name__ in _SEARCHING and arguments:
             self.nests.searched(owner, arguments[0])
         if self.contents.is_one(owner):
-            return self._method(function, owner, arguments)
+            return self._method(function, arguments)
         if function is _count_elements and self.contents.is_one(arguments[0]):
             return self.contents.count
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
@@ -296,19 +292,16 @@ class ObservedCalls(ObservedTexts):
         elif function is open or function is input:
             self.refuse(f"{function.__name__}() at {here()} reads what is outside")
         elif function is id or function is hash:
-            self._numbered(function, arguments[0])
+            value = arguments[0]
+            self.used_as_key(value)
+            if id(value) not in self.outside and not is_a(value, PRIMITIVES):  # another one in every run
+                self.new_numbers.add(function(value))
         elif function is isinstance or function is issubclass:
             self._ask_for_class(arguments)
         elif function not in _HARMLESS:
             self._walk(function, arguments)
             self._escape(arguments)
         return None
-
-    def _numbered(self, function: Callable[[object], int], value: object) -> None:
-        """The number of an object is asked for; that of an object of the step is another one in every run."""
-        self.used_as_key(value)
-        if id(value) not in self.outside and not is_a(value, PRIMITIVES):
-            self.new_numbers.add(function(value))
 
     def _ask_for_class(self, arguments: Sequence[Any]) -> None:
         """``isinstance``: abstract classes have members by registration too."""
@@ -323,9 +316,9 @@ class ObservedCalls(ObservedTexts):
                 if defines(type(argument), "__next__"):
                     self.contents.iterated(argument)
 
-    def _method(self, function: Method, owner: object, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+    def _method(self, function: Method, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
-        name = function.__name__
+        owner, name = function.__self__, function.__name__
         self._escape(arguments)
         if is_a(owner, dict) and name == "get" and function == dict.get.__get__(owner):
             return partial(self.contents.get, owner)
@@ -354,19 +347,15 @@ class ObservedCalls(ObservedTexts):
     # -- builtins
 
     def _getattr(self, obj: object, name: str, *default: object) -> Any:
-        if not default:
-            return self.attribute(obj, name)
         try:
             return self.attribute(obj, name)
         except AttributeError:
+            if not default:
+                raise
             return default[0]
 
     def _hasattr(self, obj: object, name: str) -> bool:
-        try:
-            self.attribute(obj, name)
-        except AttributeError:
-            return False
-        return True
+        return self._getattr(obj, name, MISSING) is not MISSING
 
     def _vars(self, obj: object) -> Any:
         if is_a(obj, Tensor):
@@ -424,10 +413,6 @@ def _of_number(function: object, arguments: Sequence[Any]) -> Callable[..., Any]
     ):
         return None
     return next((instead for cls, instead in _NUMBERS.items() if cls is function), None)
-
-
-def _items(value: object) -> Sequence[Any]:
-    return value if is_a(value, list | tuple) else ()
 
 
 _NUMBERS: dict[Any, Callable[..., Any]] = {

@@ -59,6 +59,26 @@ def is_user_code(code: CodeType, names: dict[str, Any]) -> bool:
     return not is_own(code) and not _is_library_file(code.co_filename, names)
 
 
+def plain_function(value: object) -> FunctionType | None:
+    """The Python function that something is, or is a method of."""
+    plain = value.__func__ if is_a(value, MethodType) else value
+    return plain if is_a(plain, FunctionType) else None
+
+
+def is_users(value: object) -> bool:
+    """Whether something is a function, or a method, of the user's."""
+    function = plain_function(value)
+    return function is not None and is_user_code(function.__code__, function.__globals__)
+
+
+def may_compute(value: object) -> bool:
+    """Whether something that can be called is the user's or the package's: it may compute with tensors of the step."""
+    function = plain_function(value)
+    if function is not None:
+        return is_user_code(function.__code__, function.__globals__) or is_own(function.__code__)
+    return callable(value) and (is_own_class(type(value)) or is_user_class(type(value)))
+
+
 def is_user_class(cls: type) -> bool:
     """Whether a class is the user's (see ``is_user_code``)."""
     if is_own_class(cls) or cls.__flags__ & (1 << 8):  # none that Python code made is immutable

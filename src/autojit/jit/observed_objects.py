@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.source import here
 from autojit.history.gradients import hook_tables
+from autojit.jit.asked_contexts import note_contexts
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.counted_reads import CountedReads
 from autojit.jit.guards import Guard, WordsGuard, same, type_word
 from autojit.jit.instrumented_code import is_instrumented
-from autojit.jit.library_contexts import note_contexts
 from autojit.jit.line_by_line import LineByLine, Uncompiled
-from autojit.jit.observed_functions import (
-    ObservedFunctions,
-    is_user_class,
-    is_user_names,
-    own_code,
-    special_methods,
-)
+from autojit.jit.observed_functions import ObservedFunctions, is_user_class, is_user_names, own_code, special_methods
 from autojit.jit.places import Location, is_a
 from autojit.jit.read_hooks import HOOKS, PLAIN
 from autojit.jit.replaced_code import note_class

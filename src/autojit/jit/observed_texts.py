@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
@@ -45,10 +45,11 @@ class ObservedTexts(ObservedDraws):
             return self._dumped_late
         if not any(is_of_step(argument) for argument in arguments):
             return None
-        is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
+        form = own(function, "__self__", None)
+        is_format = own(function, "__name__", "") == "format" and type(form) is str
         made = None
         if is_format:
-            made = late(partial(str.format, function.__self__), arguments, self.outside)
+            made = late(partial(str.format, form), arguments, self.outside)
         elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
             made = late(_TEXT_MAKERS[function], arguments, self.outside)
         return None if made is None else lambda *_: made
@@ -64,7 +65,7 @@ class ObservedTexts(ObservedDraws):
         self.arrays.refuse("the text", *arguments)
         return function(*arguments) if made is None else made.now()
 
-    def _print(self, *args: Any, file: Any = None, **kwargs: Any) -> None:
+    def _print(self, *args: object, file: TextIO | None = None, **kwargs: Any) -> None:
         """To a stream that the step has made at once, which it may read; else after every run of the step."""
         if file is None and sys.stdout is not self._stdout:
             file = sys.stdout

@@ -13,12 +13,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import (
-    BuiltinFunctionType,
-    FunctionType,
-    MemberDescriptorType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from autojit.core.epoch import switches
@@ -35,14 +30,10 @@ from autojit.jit.guards import Guard, WordsGuard, handed_on, mean_objects
 from autojit.jit.late_values import settle
 from autojit.jit.named_lookups import by_container
 from autojit.jit.numpy_arrays import TracedArray, holds_key
+from autojit.jit.numpy_methods import attribute as attribute_of_array
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_draws import ObservedDraws
-from autojit.jit.observed_functions import (
-    is_module,
-    is_own_class,
-    is_user_class,
-    is_user_module,
-)
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class, is_user_module
 from autojit.jit.observed_objects import ObservedObjects
 from autojit.jit.observed_writes import ObservedWrites
 from autojit.jit.places import Location, attributes_of, defines, is_a, static_attribute
@@ -84,7 +75,7 @@ class Observer(ObservedCalls):
         """``obj.name``, which ``read`` gives."""
         kind = type(obj)
         if is_a(obj, TracedArray):
-            return self.arrays.attribute(obj, name)
+            return attribute_of_array(obj, name)
         if kind in CONTAINERS:
             return outside_arrays.attribute(self, obj, name)
         if kind is Tensor and name in _OF_TENSORS:

@@ -158,7 +158,7 @@ def _changed(old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[Axis, tuple[int
     return found
 
 
-def _parted(part: Any) -> tuple[Shape, Any]:
+def _parted(part: object) -> tuple[Shape, Any]:
     """A leaf's part of a signature as (shape, everything else)."""
     if isinstance(part, tuple) and part and isinstance(part[0], TensorType):
         return part[0].shape, (part[0].with_shape(()), *part[1:])

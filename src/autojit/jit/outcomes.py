@@ -111,7 +111,7 @@ class Turned(BaseException):
         self.outcome = outcome
 
 
-def attempted(attempt: Callable[..., Outcome], *given: Any) -> Outcome:
+def attempted(attempt: Callable[..., Outcome], *given: object) -> Outcome:
     """The outcome of an attempt, also of one that ends inside the function: the one place where that is caught."""
     try:
         return attempt(*given)

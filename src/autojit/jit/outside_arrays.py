@@ -78,10 +78,6 @@ class ArraysMet:
                 found[id(changed)] = changed
         return list(found.values())
 
-    def name_of(self, value: object) -> str:
-        """What a user would call it."""
-        return self.observer.name_of(value)
-
 
 class OutsideArrays:
     """Those of one capture: which it reads and changes, and the memory of its tensors that they must not have."""
@@ -92,7 +88,7 @@ class OutsideArrays:
         self.trace, self.effects = trace, effects
         self.read: list[Any] = [] if met is None else met.read()
         self.changed: list[Any] = [] if met is None else met.changed()
-        self.names = {} if met is None else {id(x): met.name_of(x) for x in (*self.read, *self.changed)}
+        self.names = {} if met is None else {id(x): met.observer.name_of(x) for x in (*self.read, *self.changed)}
         self._given = {k: leaf for k, leaf in enumerate(arguments) if leaf.kind in ("tensor", "array")}
         self._writing = [w.index for w in effects.writes if w.what == "array"]
         self._adding = [w.index for w in effects.writes if w.what == "grad"]

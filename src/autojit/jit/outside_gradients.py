@@ -80,10 +80,8 @@ class AskedOutside:
                 if shell is not None and entry is not None:
                     begins = shell if entry._grad_fn is None else entry._grad_fn
                     self.places[id(begins)] = _Place(k, is_grad)
-        self.passes = [p for p in trace.to_targets if p.ends or self._is_in(p)]
-
-    def _is_in(self, found: PassToTargets) -> bool:
-        return bool(found.outside) and any(_of_edge(edge)[0] in self.places for edge in found.targets)
+        met = [any(_of_edge(edge)[0] in self.places for edge in p.targets) for p in trace.to_targets]
+        self.passes = [p for p, is_met in zip(trace.to_targets, met, strict=True) if p.ends or (p.outside and is_met)]
 
     def check(self, leaves: Sequence[Any]) -> None:
         """Before a call.
@@ -111,7 +109,7 @@ class AskedOutside:
         leading = [t for end, t in ((end, end.of(leaves)) for end in ends) if end != place and _leads_to(t, target)]
         if leading:
             raise Onward(f"{_history(leading[0])} to a tensor whose gradient the step asks for")
-        if given is not None and any(_is_of(node, target) for node in found.outside):
+        if given is not None and any(_of_edge((node, target[1])) == target for node in found.outside):
             raise Onward(f"a history outside to an argument {type_of(given)} whose gradient the step asks for")
 
 
@@ -149,10 +147,6 @@ def _of_edge(edge: Edge) -> tuple[int, int]:
     return (id(node.variable), 0) if isinstance(node, AccumulateGrad) else (id(node), number)
 
 
-def _is_of(node: Node, target: tuple[int, int]) -> bool:
-    return _of_edge((node, target[1])) == target
-
-
 def _leads_to(t: Tensor, target: tuple[int, int]) -> bool:
     own = edge_of(t)
     edges = [own, *(edge for node in history_of([t]) for edge in node.edges)]
@@ -164,7 +158,7 @@ def storages_of(leaves: Sequence[Any], changed: Collection[int]) -> Iterator[Sto
     return (leaf._storage for k, leaf in enumerate(leaves) if k in changed and isinstance(leaf, Tensor))
 
 
-def _kept_by(node: Any) -> Iterator[tuple[Tensor, int, int]]:
+def _kept_by(node: Node) -> Iterator[tuple[Tensor, int, int]]:
     """What a node keeps: the tensor, its version then, its number among the results (-1: an operand)."""
     if isinstance(node, OpNode):
         n = len(node.primals)

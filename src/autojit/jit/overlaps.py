@@ -17,6 +17,7 @@ from autojit.jit.outside_arrays import array_on
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.core.device_array import Array
     from autojit.jit.arguments import ArgumentLeaf
     from autojit.jit.step import CompiledStep
 
@@ -104,11 +105,11 @@ def told_apart(
     return found
 
 
-def _array(leaf: Any) -> Any:
+def _array(leaf: object) -> Any:
     return leaf._array if isinstance(leaf, Tensor) else leaf
 
 
-def _root(leaf: Any) -> Any:
+def _root(leaf: object) -> Any:
     """The array of the memory that an argument shows, as far as its tensor knows."""
     return leaf._storage.array if isinstance(leaf, Tensor) and leaf._storage is not None else _array(leaf)
 
@@ -117,7 +118,7 @@ def _meet(a: Range, b: Range) -> bool:
     return a[0] < b[1] and b[0] < a[1]
 
 
-def _is_special(array: Any) -> bool:
+def _is_special(array: Array) -> bool:
     """Whether writing to an array is not what writing to each of its elements is, or is not allowed."""
     if not array.flags.writeable:
         return True

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
+Args = tuple[Any, ...]  # of a call
+Kwargs = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
@@ -53,28 +56,32 @@ class TreeSpec:
 LEAF = TreeSpec(None)
 
 
+Flatten = Callable[[Any], tuple[Sequence[Any], tuple[Any, ...]]]
+Unflatten = Callable[[Sequence[Any], tuple[Any, ...]], Any]
+
+
 class Registered(NamedTuple):
     """How instances of a class are taken apart: into (parts, what else they are made of), and put together again."""
 
-    flatten: Callable[[Any], tuple[Sequence[Any], tuple[Any, ...]]]
-    unflatten: Callable[[Sequence[Any], tuple[Any, ...]], Any]
+    flatten: Flatten
+    unflatten: Unflatten
 
 
 _REGISTERED: dict[type, Registered] = {}
 
 
-def register(kind: type, flatten: Any, unflatten: Any) -> None:
+def register(kind: type, flatten: Flatten, unflatten: Unflatten) -> None:
     """Let instances of a class be inner nodes of pytrees; what ``flatten`` gives besides the parts must be hashable."""
     _REGISTERED[kind] = Registered(flatten, unflatten)
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
+def flatten(tree: object) -> tuple[list[Any], TreeSpec]:
     """The leaves in order, and the structure."""
     leaves: list[Any] = []
     return leaves, _flatten(tree, leaves.append)
 
 
-def _flatten(tree: Any, add: Callable[[Any], None]) -> TreeSpec:
+def _flatten(tree: object, add: Callable[[Any], None]) -> TreeSpec:
     found = taken_apart(tree)
     if found is None:
         add(tree)

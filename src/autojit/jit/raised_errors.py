@@ -80,10 +80,10 @@ class _Values:
         self.given = {id(leaf.shell): (leaf.value, given) for leaf, given in pairs if leaf.kind == "tensor"}
         self.found: dict[int, tuple[Any, Any]] = {}  # by id: what has been met, and what stands there instead
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         """What a value becomes: containers and objects stay, with other contents."""
         kind = type(value)
-        if kind is TracedNumber:
+        if is_a(value, TracedNumber):
             is_mine = value.trace is self.trace
             return value.kind(self.trace.evaluate(value_of(value.tensor)).item()) if is_mine else value
         if is_symbolic(value):

@@ -24,12 +24,13 @@ from autojit.core.wrapping import own
 from autojit.functions.random import default_generator
 from autojit.history.gradients import hook_tables
 from autojit.jit.guards import PRIMITIVES
+from autojit.jit.held_contents import fill
 from autojit.jit.observed_functions import BAGS
 from autojit.jit.places import Location
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 DEEPEST = 60
 _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "functions.random", "utils", "distributions"))
@@ -89,9 +90,6 @@ class Walk:
         if t.__dict__:
             self._visit(f"vars({path})", t.__dict__, depth)
 
-    def _array(self, path: str, array: NDArray[Any], depth: int) -> None:
-        self.parts.append(Part(path, array, array.copy(order="K")))
-
     def _dict(self, path: str, table: dict[Any, Any], depth: int) -> None:
         self.parts.append(Part(path, table, dict(table)))
         for k, (key, item) in enumerate(table.items()):
@@ -102,9 +100,6 @@ class Walk:
         self.parts.append(Part(path, items, list(items)))
         for k, item in enumerate(items):
             self._visit(f"{path}[{k}]", item, depth)
-
-    def _set(self, path: str, items: set[Any], depth: int) -> None:
-        self.parts.append(Part(path, items, set(items)))
 
     def _cell(self, path: str, cell: CellType, depth: int) -> None:
         try:
@@ -164,9 +159,6 @@ class Walk:
                     self.parts.append(Part(f"{path}.{name}", Location(name, base, name), member))
                     self._visit(f"{path}.{name}", member, depth)
 
-    def _random(self, path: str, source: RandomSource, depth: int) -> None:
-        self.parts.append(Part(path, source, _state_of(source)))
-
     def _instance(self, path: str, value: Any, depth: int) -> None:
         cls = type(value)
         if cls.__name__ == "JitFunction" and cls.__module__.startswith("autojit."):
@@ -198,16 +190,16 @@ RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
 RandomSource = random.Random | np.random.Generator | np.random.RandomState
 _VISITS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (Tensor, Walk._tensor),
-    (np.ndarray, Walk._array),
+    (np.ndarray, lambda walk, path, array, depth: walk.parts.append(Part(path, array, array.copy(order="K")))),
     (dict, Walk._dict),
     ((list, deque), Walk._sequence),
-    (set, Walk._set),
+    (set, lambda walk, path, items, depth: walk.parts.append(Part(path, items, set(items)))),
     (CellType, Walk._cell),
     (MethodType, Walk._method),
     (functools.partial, Walk._partial),
     (FunctionType, Walk._function),
     (type, Walk._class),
-    (RANDOM, Walk._random),
+    (RANDOM, lambda walk, path, source, depth: walk.parts.append(Part(path, source, _state_of(source)))),
     (ModuleType, lambda *_: None),
 )
 
@@ -273,12 +265,8 @@ class Saved:
             value, content = part.value, part.content
             if isinstance(value, dict):
                 _restore_dict(value, content)
-            elif isinstance(value, list):
-                if len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True)):
-                    list.__setitem__(value, slice(None), content)
-            elif isinstance(value, deque | set):
-                value.clear()
-                value.extend(content) if isinstance(value, deque) else value.update(content)
+            elif isinstance(value, list | deque | set):
+                fill(value, content)
             elif isinstance(value, CellType):
                 value.cell_contents = content
             elif isinstance(value, Location):

@@ -248,7 +248,8 @@ def matched(value: object, _: None) -> Any:
     observer = active.observer
     if observer is not None:
         observer.arrays.refuse("a pattern", value)
-        observer.contents.matched(value)
+        if id(value) in observer.outside:
+            observer.contents.instance(value)
     return value
 
 

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from operator import itemgetter
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.epoch import note_switch
 from autojit.core.wrapping import own
 from autojit.jit.guards import WordsGuard
-from autojit.jit.observed_functions import is_own_class, is_user_code
+from autojit.jit.observed_functions import is_own_class, is_users
 from autojit.jit.traced_math import untraced
 from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.runtime.object_layout import type_version
@@ -95,7 +95,7 @@ def note_class(observer: ObservedObjects, cls: type) -> None:
     observer.note(found, _CODE, f"code of {found.__name__}", read, held, WordsGuard(found, type_version))
     for value in held:
         function = own(value, "__func__", value)
-        if isinstance(function, FunctionType) and is_user_code(function.__code__, function.__globals__):
+        if is_users(function):
             observer.enter(function, function.__name__)
 
 

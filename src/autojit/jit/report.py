@@ -143,7 +143,7 @@ def _explain_step(step: CompiledStep) -> list[str]:
     elapsed = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in compiled.elapsed_s.items())
     lines = [
         _headline(step),
-        f"  graph      {len(step.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
+        f"  graph      {len(step.segment.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
         f"  kernels    {len(compiled.lowered.entries)}, {_how_called(step)}",
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
         f"{len(step.effects.gradients.all)} gradients",
@@ -173,7 +173,7 @@ def show_stage(function: JitFunction, stage: str) -> str:
     step = function.last_step()
     compiled = step.compiled
     if stage == "graph":
-        return print_graph(step.graph, sources=True)
+        return print_graph(step.segment.graph, sources=True)
     if stage == "adjoint":
         return print_graph(compiled.graph, sources=True)
     if stage == "schedule":

@@ -12,7 +12,7 @@ from typing import Any
 from autojit.core.records import record
 from autojit.history.recording import edge_of
 from autojit.ir.concrete import concrete
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 from autojit.jit.severed_views import Severed
 from autojit.jit.spent_results import SpentNode
 from autojit.tensor.state import grad_mode
@@ -74,7 +74,7 @@ def base_of(place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any]) -> A
     return place.what
 
 
-def _tensor(leaf: Any) -> Tensor:
+def _tensor(leaf: Tensor | Ndarray) -> Tensor:
     """An argument as a tensor: an array with the memory that it has."""
     return leaf if isinstance(leaf, Tensor) else wrap(leaf)
 

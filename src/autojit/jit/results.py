@@ -34,15 +34,7 @@ from autojit.tensor.memory_orders import Order, order_of
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import grad_mode, with_trace
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage, View
-from autojit.tensor.tensor import (
-    Tensor,
-    layout_of,
-    made_in_inference,
-    relative_chain,
-    taken_back,
-    type_of,
-    wrap_value,
-)
+from autojit.tensor.tensor import Tensor, layout_of, made_in_inference, relative_chain, taken_back, type_of, wrap_value
 
 
 class Results:
@@ -137,7 +129,7 @@ class Results:
             if place.kind in ("constant", "detached") and id(place.what) in renamed:
                 self.places[k] = replace(place, what=renamed[id(place.what)])
 
-    def _place(self, leaf: Any, arguments: Sequence[ArgumentLeaf]) -> Place:
+    def _place(self, leaf: object, arguments: Sequence[ArgumentLeaf]) -> Place:
         if isinstance(leaf, TracedNumber):
             return Place("number", self._result(leaf.tensor)[0], number=leaf.kind)
         if not isinstance(leaf, Tensor) or leaf._array is not None:
@@ -150,8 +142,10 @@ class Results:
         if alias_of is not None:
             return alias_of
         view = leaf._view
-        if view is not None and view.base is not None and _is_taken_again(leaf, view.base):
-            base, made = view.base, view.creation
+        base = None if view is None else view.base
+        # taken again after the call: not where the base looks at other memory (``.data``)
+        if view is not None and base is not None and base._storage is leaf._storage and not _has_own_history(leaf):
+            made = view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind in GIVEN:
                 return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
             behind = None if base._requires_grad else self._argument_behind(base, arguments)
@@ -166,7 +160,7 @@ class Results:
                 chain = (*form, *relative_chain(leaf))
                 place = Place("result", index, chain=chain, aliases=known, creation=made)
                 return self._with_history(place, base, arguments)
-        elif view is not None and view.base is None and view.chain:
+        elif view is not None and base is None and view.chain:
             storage = leaf._storage
             assert storage is not None
             entry = None if storage.array is None else self._trace.state.get(id(storage.array))
@@ -287,7 +281,7 @@ class Results:
         places = [*self.places, *(p.grad for p in self.places if p.grad is not None)]
         return {p.index for p in places if p.requires_grad} | self._live_gradients
 
-    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: Any) -> Any:
+    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int], given: object) -> Any:
         """The call's result, from one tensor per graph output, the leaves of its arguments ``given`` and open sizes."""
         places = [of_sizes(place, sizes) for place in self.places] if sizes else self.places
         views: dict[int, Tensor] = {}
@@ -338,14 +332,11 @@ def _is_live_view(place: Place) -> bool:
     return place.kind in ("argument", "constant") or (place.kind == "result" and place.requires_grad)
 
 
-def _is_taken_again(view: Tensor, base: Tensor) -> bool:
-    """Whether a view is taken of its base after the call: not where the base looks at other memory (``.data``)."""
-    return base._storage is view._storage and not _has_own_history(view)
-
-
-def _is_stale(leaf: Any) -> bool:
-    view, storage = (leaf._view, leaf._storage) if isinstance(leaf, Tensor) else (None, None)
-    if view is None or view.base is None or storage is None or leaf._array is not None:
+def _is_stale(leaf: object) -> bool:
+    if not isinstance(leaf, Tensor) or leaf._array is not None:
+        return False
+    view, storage = leaf._view, leaf._storage
+    if view is None or view.base is None or storage is None:
         return False
     return bool(view.creation) and view.version != storage.version
 

@@ -130,12 +130,12 @@ def annotate(the_type: object, the_value: object) -> Any:
     return the_value
 
 
-def freeze(mod: object, preserved_attrs: object = None, optimize_numerics: bool = True) -> Any:
+def freeze(mod: object, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> Any:
     """The compiled layer as it is: its parameters are read from where they are."""
     return mod
 
 
-def optimize_for_inference(mod: object, other_methods: object = None) -> Any:
+def optimize_for_inference(mod: object, other_methods: list[str] | None = None) -> Any:
     """The compiled layer as it is."""
     return mod
 

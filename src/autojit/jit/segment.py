@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from autojit.compiler import Compiled, compile
-from autojit.core.device_array import packed, share_memory, write_array
+from autojit.core.device_array import Array, packed, share_memory, write_array
 from autojit.core.memory_ranges import range_of
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.op import Ndarray
 from autojit.jit.trace_entries import StateEntry
 from autojit.runtime.executable import data_address
 from autojit.runtime.gate import Gate
@@ -228,7 +229,7 @@ class Segment:
                 self.rebind()
         return None
 
-    def move(self, index: int, array: Any) -> None:
+    def move(self, index: int, array: Ndarray) -> None:
         """Set the place of a moving output. Only with the gate."""
         self.moved[index] = array
         if self._made is None:
@@ -292,12 +293,12 @@ def _follow(entry: StateEntry) -> str | None:
     return None
 
 
-def _scratch(array: Any) -> Any:
+def _scratch(array: Array) -> Any:
     """Memory in row-major order for what is going to be written to an array."""
     return allocate_at(array_type(array).device, array.shape, array.dtype.newbyteorder("="))
 
 
-def _is_plain(array: Any) -> bool:
+def _is_plain(array: Array) -> bool:
     return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
 
 

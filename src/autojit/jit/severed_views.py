@@ -32,14 +32,15 @@ class SeveredNode(Node):
         return (None,)
 
 
-def severed(leaf: Any) -> Severed | None:
+def severed(leaf: object) -> Severed | None:
     """What a result shows whose history leads nowhere, if it is a view of what nobody recorded; None: it is not."""
-    view = leaf._view if isinstance(leaf, Tensor) and leaf._array is None else None
+    if not isinstance(leaf, Tensor) or leaf._array is not None:
+        return None
+    view, node = leaf._view, leaf._grad_fn
     if view is None or view.base is None or not view.creation:
         return None
-    node = leaf._grad_fn
     while node is not None and len(node.next_functions) == 1:
         node = node.next_functions[0][0]
-        if node is None:
+        if node is None and leaf._grad_fn is not None:
             return Severed(leaf._grad_fn.name_of(leaf._output_nr), leaf._output_nr)
     return None

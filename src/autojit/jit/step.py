@@ -23,10 +23,11 @@ from autojit.core.source import UNKNOWN
 from autojit.dispatch.dispatch import mark_inference
 from autojit.dispatch.inplace import check_writable, rebase
 from autojit.functions.memory import storage_offset
-from autojit.history.recording import wants_grad
+from autojit.history.recording import take_view_node, wants_grad
 from autojit.history.saved import accumulator_of
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
+from autojit.ir.op import Ndarray
 from autojit.jit.arguments import ArgumentLeaf, switched_on
 from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.effects import Effects, uninterrupted
@@ -60,7 +61,6 @@ class Capture:
     outputs: list[Any]  # leaves: traced Tensors, concrete Tensors, or Python objects
     output_tree: TreeSpec
     guards: list[Guard]
-    kept: list[Any]
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
     switched_on: list[int] = field(init=False)  # arguments that require gradients from somewhere in the step on
     results: Results = field(init=False)
@@ -83,9 +83,8 @@ class Capture:
         self.following = Following(self.trace, self.effects.gradients, self.results)
         self.outside_arrays = OutsideArrays(self.trace.arrays_met, self.trace, self.effects, self.arguments)
         self.trace.check()
-        given = [leaf.value for leaf in self.arguments if leaf.value is not None]
-        given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
-        self.inputs = given
+        self.inputs = [leaf.value for leaf in self.arguments if leaf.value is not None]
+        self.inputs += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.rebased = [w for w in self.effects.writes if w.history is not None]
         has_left = any(e.left is not None for e in self.effects.modified)
         self.is_differentiable = bool(self.results.live or self.rebased or has_left)
@@ -250,7 +249,7 @@ class CompiledStep:
 
     # -- running from Python
 
-    def run(self, leaves: Sequence[Any], arrays: Sequence[Any], given: Any) -> Any:
+    def run(self, leaves: Sequence[Any], arrays: Sequence[Any], given: object) -> Any:
         """Run with the leaves of the call's arguments ``given`` (and their ``arrays``)."""
         self.calls += 1
         self.effects.check_histories(leaves)
@@ -297,7 +296,7 @@ class CompiledStep:
 
     # -- results that the caller differentiates
 
-    def _run_differentiable(self, leaves: Sequence[Any], of_call: Any) -> Any:
+    def _run_differentiable(self, leaves: Sequence[Any], of_call: object) -> Any:
         call = self.call
         assert call is not None
         operands: list[Tensor] = []
@@ -342,7 +341,8 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
-            call.leave_views(view_nodes)
+            for k, node in view_nodes.items():  # now that the bases have their histories
+                take_view_node(call.views[k].tensor, node)
             self.effects.take_forms(leaves, sizes)
             call.count_anew(found)
         return self.results.package(found[:count], leaves, sizes, of_call)
@@ -364,11 +364,6 @@ class CompiledStep:
         """Every stage of the step's last segment; a step that the caller differentiates runs its ``parts`` instead."""
         return self.segment.compiled
 
-    @property
-    def graph(self) -> Any:
-        """The graph of the last segment as recorded."""
-        return self.segment.graph
-
 
 @contextmanager
 def _requiring(leaves: Sequence[Tensor]) -> Iterator[None]:
@@ -389,7 +384,7 @@ def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:
         return trace.builder.apply(Permute(order), (value,), UNKNOWN)[0]
 
 
-def _copied(array: Any, owner: Tensor, is_counted: bool) -> Tensor:
+def _copied(array: Ndarray, owner: Tensor, is_counted: bool) -> Tensor:
     """The values in an array now. ``is_counted``: eager mode would keep ``owner``, which must not change later."""
     made = wrap(array.copy())
     if is_counted:
@@ -417,7 +412,8 @@ def build_path(
     carried: dict[Value, Any] = {}
     for decision in path:
         carried.update(_matching_exports(decision, capture))
-    step_values = _final_values(capture)
+    results, effects = capture.results, capture.effects
+    step_values = [*results.values, *effects.free, *effects.moving, *(v for _, v in effects.written)]
     made: list[Decision | CompiledStep] = []
     for place in range(len(path), len(trace.splits)):
         split = trace.splits[place]
@@ -431,11 +427,6 @@ def build_path(
     step = CompiledStep(capture, carried)
     branch.append(step)
     return [*made, step]
-
-
-def _final_values(capture: Capture) -> list[Value]:
-    results, effects = capture.results, capture.effects
-    return [*results.values, *effects.free, *effects.moving, *(v for _, v in effects.written)]
 
 
 def _matching_exports(decision: Decision, capture: Capture) -> dict[Value, Any]:

@@ -195,11 +195,11 @@ class StepGradients:
 
     def failure(self) -> str | None:
         """Why gradients in parts no longer fit, or None."""
-        return next((reason for reason in (made.failure() for made in self.in_parts) if reason is not None), None)
+        return next((reason for made in self.in_parts if (reason := made.failure()) is not None), None)
 
     def read(self) -> list[Followed]:
         """The gradients that the step reads."""
-        return [found for found in (grad.read() for grad in self.all) if found is not None]
+        return [found for grad in self.all if (found := grad.read()) is not None]
 
     def rename(self, renamed: dict[int, Tensor]) -> None:
         """Other tensors have taken the place of those that the step knows, by id."""
@@ -212,8 +212,8 @@ class StepGradients:
 
     def prepare(self, segment: Segment) -> None:
         """Before a call through Python: every gradient gets memory that the step may write."""
-        made = [g for g in self.all if g.value is not None and g.result is None]
-        has_moved = [grad.prepare(self.trace.state) for grad in (*self.replaced, *_without(made, self.replaced))]
+        made = [g for g in self.all if g.value is not None and g.result is None and g not in self.replaced]
+        has_moved = [grad.prepare(self.trace.state) for grad in (*self.replaced, *made)]
         if any(has_moved):
             if any(entry.array is not bound for entry, bound in zip(segment.entries, segment.bound, strict=True)):
                 segment.rebind()
@@ -256,10 +256,6 @@ def _note_kept(grads: Sequence[GradEntry], results: Sequence[Tensor]) -> None:
     for g in grads:
         storage = None if g.initial is None else g.initial._storage
         g.is_kept = id(g.initial) in shown or (storage is not None and id(storage.memory) in shown)
-
-
-def _without(grads: Sequence[GradResult], others: Sequence[GradResult]) -> list[GradResult]:
-    return [grad for grad in grads if grad not in others]
 
 
 def _is_in_parts(grad: Tensor | None) -> bool:

@@ -91,16 +91,13 @@ class TraceTaken:
             if known.is_of(memory) and known.value is value and (shown := known.shown()) is not None:
                 known.is_open = True
                 return shown
-        self._note_others(memory)
+        if any(known.is_of(memory) and known.is_held() for known in self.taken):
+            self.note_uncompiled(f"several NumPy arrays of one tensor share memory; {_FIX}")
         shown, owner = _laid_as(layout_of(t), found)
         known = _Taken(owner, weakref.ref(shown), owner.copy(order="K"), value, weakref.ref(memory), memory.array,
                        self._is_outside(memory), not shown.flags.writeable)  # fmt: skip
         self.taken.append(known)
         return shown
-
-    def _note_others(self, memory: Storage) -> None:
-        if any(known.is_of(memory) and known.is_held() for known in self.taken):
-            self.note_uncompiled(f"several NumPy arrays of one tensor share memory; {_FIX}")
 
     def _is_outside(self, memory: Storage) -> bool:
         given = (*self.arguments, *self.gradients_given, *self.arrays)

@@ -79,7 +79,7 @@ class TensorAttributes:
             del known[1][name]
             self._defer(take_attribute, t, name)
 
-    def carry(self, leaving: Any, outside: Mapping[int, Any]) -> None:
+    def carry(self, leaving: object, outside: Mapping[int, Any]) -> None:
         """What a step returns or stores has the attributes that the step gave it, after every run; leaves among the
         arguments require gradients or not, as the step left them.
         """
@@ -96,7 +96,7 @@ class TensorAttributes:
                     self._defer(put_attribute, t, name, vars(t)[name])
                     waiting += let_out(vars(t)[name], outside)[0]
 
-    def check(self, leaving: Any, outside: Mapping[int, Any]) -> bool:
+    def check(self, leaving: object, outside: Mapping[int, Any]) -> bool:
         """At the end of a capture, which returns ``leaving``: whether it asks for attributes of arguments.
 
         Raises:
@@ -111,7 +111,7 @@ class TensorAttributes:
         return self._is_asked
 
 
-def put_attribute(t: Tensor, name: str, value: Any) -> None:
+def put_attribute(t: Tensor, name: str, value: object) -> None:
     """Give a tensor an attribute."""
     vars(t)[name] = value
 

@@ -75,16 +75,17 @@ class ToldWarnings:
 
     def warn(
         self,
-        message: Any,
+        message: object,
         category: type[Warning] | None = None,
         stacklevel: int = 1,
         source: Any = None,
-        **options: Any,
+        *,
+        skip_file_prefixes: tuple[str, ...] = (),
     ) -> None:
         """``warnings.warn``, called by the captured function."""
         found = _Filters.now()
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
-        about = _about(sys._getframe(1), stacklevel, options.get("skip_file_prefixes", ()))
+        about = _about(sys._getframe(1), stacklevel, skip_file_prefixes)
         if (found.show != self._first.show and found.records()) or _is_error(found.filters, message, kind, about):
             place = about if isinstance(about, Place) else _outside(about)
             warnings.warn_explicit(at_once(message), kind, *place, source)

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.dtypes import bool_, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
 from autojit.core.records import record
 from autojit.core.size_expressions import Expression, symbol
-from autojit.core.source import SourceLocation, here, here_inside
+from autojit.core.source import SourceLocation, here
 from autojit.history.saved import accumulator_of
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
@@ -54,15 +54,7 @@ from autojit.tensor.tensor import Tensor, array_type, lent_gradient, storage_of,
 
 
 class Trace(
-    TraceSizes,
-    TraceOrders,
-    TraceArguments,
-    TraceOptions,
-    TraceMemory,
-    TraceTexts,
-    TracePasses,
-    TraceTaken,
-    TraceExact,
+    TraceSizes, TraceOrders, TraceArguments, TraceOptions, TraceMemory, TraceTexts, TracePasses, TraceTaken, TraceExact
 ):
     """What ``tensor`` talks to while a step is captured (``tensor.trace.Trace``).
 
@@ -117,14 +109,14 @@ class Trace(
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
         if late_interrupts.kept is not None:
             late_interrupts.poll()  # a function that loops for ever is stopped here
-        place = here_inside() if place is None else place
+        place = here(is_inside=True) if place is None else place
         if self.taken:
             self.look_at_taken()
         if may_raise(op, values):
             raise_where_caught(self, op, values, place)
         return self.builder.apply(op, values, place)
 
-    def lifted(self, array: Any, is_first: bool = False) -> Value | None:
+    def lifted(self, array: Array | None, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))
         return None if found is None else found.input if is_first else found.value
 
@@ -139,7 +131,9 @@ class Trace(
             value = self.builder.input(array_type(array))
             self.known[value] = array
             wanted = owner is not None and owner._requires_grad
-            found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
+            found = self.state[id(array)] = StateEntry(
+                storage, array, value, value, here(is_inside=True), owner, wanted
+            )
         elif owner is not None and owner._array is array and self._was_met_by_alias(found, owner):
             found.owner, found.storage, found.requires_grad = owner, storage, owner._requires_grad
         found.meet(way)
@@ -169,7 +163,7 @@ class Trace(
     def item(self, value: Value) -> Any:
         """The number in a value of one element: a TracedNumber when it can change from call to call."""
         dtype = value.type.dtype
-        if dtype is bool_ or dtype.is_complex or not self.can_change(value):
+        if dtype is bool_ or dtype.is_complex or not any(self._sources(value)):
             found = self.concretize(value)
             return found.item() if dtype.numpy.isbuiltin else float(found.reshape(())[()])
         kind = float if dtype.is_floating_point else int
@@ -362,11 +356,6 @@ class Trace(
                 stack.append((current, True))
                 stack.extend((v, False) for v in node.inputs)
         return order
-
-    def can_change(self, value: Value) -> bool:
-        """Whether a value depends on inputs or open sizes, so that other calls may find another."""
-        is_given, sizes = self._sources(value)
-        return is_given or bool(sizes)
 
     def _sources(self, value: Value) -> tuple[bool, set[Expression]]:
         """(whether a value depends on inputs, the open sizes that it depends on if it does not)."""

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.ir.graph import Node, Value
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 from autojit.jit.places import is_a
 from autojit.jit.trace_part import TracePart
 from autojit.ops.sources import Full
@@ -95,7 +95,7 @@ class TraceMemory(TracePart):
         found = self._shown[id(tensor)]() if self.has_begun(tensor) and id(tensor) in self._shown else None
         return tensor if found is None or found._array is not tensor._array else found
 
-    def begins(self, array: Any) -> bool:
+    def begins(self, array: Array) -> bool:
         """Whether the function has made an array, so that every call makes one like it."""
         if self.met_outside is None:
             return False
@@ -150,7 +150,7 @@ class TraceMemory(TracePart):
         self.indexed = 0
 
 
-def owner_of(array: Any) -> Any:
+def owner_of(array: object) -> Any:
     """What has the memory that an array shows: an array, or what offers its buffer."""
     found = array
     while True:
@@ -169,7 +169,7 @@ def _arrays_among(objects: Iterable[Any]) -> Iterator[Any]:
             yield found
 
 
-def _copied(array: Any) -> Any:
+def _copied(array: Ndarray) -> Ndarray:
     """A copy of an array, laid out in its memory as that is."""
     owner = owner_of(array)
     if not isinstance(owner, np.ndarray) or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
@@ -203,7 +203,7 @@ def _seen_by_another(shared: _Shared) -> TraceError:
     )
 
 
-def _begun_with(array: Any) -> Op:
+def _begun_with(array: Array) -> Op:
     """A source of what an array holds; memory is lent filled with one number."""
     kind, elements = array_type(array), host_copy(array)
     return Full(elements.flat[0].item() if array.size else 0, kind.dtype, kind.shape, kind.device)

@@ -13,6 +13,7 @@ from autojit.core.device_array import layout_in_memory
 from autojit.core.errors import out_of_memory_in_step
 from autojit.core.source import here
 from autojit.ir.graph import Node, Value
+from autojit.ir.op import Ndarray
 from autojit.jit.line_by_line import Uncompiled
 from autojit.jit.trace_part import TracePart
 from autojit.ops.shape import Reshape
@@ -118,7 +119,7 @@ class TraceOrders(TracePart):
                 return None if entry.array.flags.c_contiguous else layout_in_memory(entry.array)
         return None
 
-    def set_order(self, value: Value, array: Any) -> None:
+    def set_order(self, value: Value, array: Ndarray | None) -> None:
         """From now on a value that nobody else has is laid out like an array; None: in row-major order."""
         self.orders[value] = None if array is None or array.flags.c_contiguous else array
 
@@ -129,7 +130,7 @@ class TraceOrders(TracePart):
         """
         return self.laid_as(self.order_of(before), value, is_own)
 
-    def laid_as(self, wanted: Any, value: Value, is_own: bool = False) -> Value:
+    def laid_as(self, wanted: Ndarray | None, value: Value, is_own: bool = False) -> Value:
         """The same numbers in memory that is laid out like an array; None: in row-major order."""
         if wanted is not None and wanted.flags.c_contiguous:
             wanted = None

@@ -48,8 +48,14 @@ class TraceTexts:
         """
         if self.is_over or (t._array is None and t._value is None and t._storage is None):
             return None
+        if self.runs_often and self.outer is not None:
+            raise TraceError(
+                f"{self.name}: the text of a tensor in the body, which is known only when the compiled body runs",
+                {"tensor": type_of(t), "at": here()},
+                "let the body return the tensor, and make the text after the call",
+            )
         if self.runs_often:
-            return self._shown_in_body(t)
+            return None
         self.note_uncompiled("Python looks at the text of a tensor, which is not printed, logged, appended or returned")
         return self.evaluate(value_of(t))
 
@@ -61,11 +67,3 @@ class TraceTexts:
         """The function asks for the strides of a tensor: of axes of one element, no call knows those of another."""
         if 1 in type_of(t).shape and any(t is x or t._storage is x._storage is not None for x in self.arguments):
             self.note_uncompiled("Python asks for the strides of an argument, which has an axis of one element")
-
-    def _shown_in_body(self, t: Tensor) -> None:
-        if self.outer is not None:
-            raise TraceError(
-                f"{self.name}: the text of a tensor in the body, which is known only when the compiled body runs",
-                {"tensor": type_of(t), "at": here()},
-                "let the body return the tensor, and make the text after the call",
-            )

@@ -100,7 +100,7 @@ def _is_traced(x: object) -> bool:
     return isinstance(x, TracedNumber) or is_symbolic(x) or (isinstance(x, Tensor) and x._array is None)
 
 
-def _number(x: Any) -> Any:
+def _number(x: object) -> Any:
     """An open size, or a tensor of one element, as a number that a step computes."""
     if is_symbolic(x):
         assert state.trace is not None

@@ -301,7 +301,7 @@ def span_of(x: Any) -> Range:
     return ANY if is_symbolic(x) or x != x else Range(float(x), float(x))
 
 
-def _operand(x: Any, kind: type) -> Any:
+def _operand(x: object, kind: type) -> Any:
     if is_symbolic(x):
         assert state.trace is not None
         x = state.trace.size_number(x)

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.device_array import host_copy
+from autojit.core.device_array import Array, host_copy
 from autojit.core.errors import TraceError
 from autojit.core.late_interrupts import late_interrupts
+from autojit.ir.op import Ndarray
 from autojit.jit.assigned_places import carrying
 from autojit.jit.draws import Drawn
 from autojit.jit.places import Location
+from autojit.jit.pytree import Args, Kwargs
 from autojit.jit.reachable import GENERATOR, RANDOM, Saved, Walk, world_of
 from autojit.tensor.random_rounding import rounding_at_random
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
@@ -46,7 +48,7 @@ OF_ROUNDING = 8.0
 """How much farther off than those a compiled value may be: it rounds elsewhere, and sums in another order."""
 
 
-def check_option(verify: Any) -> None:
+def check_option(verify: object) -> None:
     """ValueError for what ``jit(verify=...)`` does not take."""
     if verify not in (None, "first", "always") and not (type(verify) is int and verify > 0):
         raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
@@ -63,7 +65,7 @@ class Comparison:
         self.is_due = False  # both under the owner's lock: whether the call that runs is to be compared,
         self.is_comparing = False  # and whether it is being compared
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         self.calls += 1
         if (self.calls - 1) % self.every:
             return self._compiled(*args, **kwargs)
@@ -85,7 +87,7 @@ class Comparison:
         """Whether this run of the step is to be compared, and is not yet."""
         return not self.is_comparing and (self.is_due or (self.verify == "first" and step.calls == 0))
 
-    def of_run(self, drawn: Drawn, args: Any, kwargs: Any) -> Any:
+    def of_run(self, drawn: Drawn, args: Args, kwargs: Kwargs) -> Any:
         """A call whose step is known; both modes are given what has been drawn for it."""
         if self.verify == "first":
             self.calls = self.owner.counts.calls
@@ -93,13 +95,13 @@ class Comparison:
         self.owner.counts.calls -= 1  # what only found the step was not a call
         rebinding = self.owner.rebinding
 
-        def given_draws(*args: Any, **kwargs: Any) -> Any:
+        def given_draws(*args: object, **kwargs: object) -> Any:
             assert rebinding is not None
             entered = rebinding.values(drawn.copy(), args, kwargs)
             assert isinstance(entered, tuple), "what the step was found with is drawn already"
             return rebinding.store(rebinding(*entered, args, kwargs))
 
-        def compiled(*args: Any, **kwargs: Any) -> Any:
+        def compiled(*args: object, **kwargs: object) -> Any:
             with carrying(drawn.copy(), self.owner.function):
                 return self._compiled(*args, **kwargs)
 
@@ -110,11 +112,11 @@ class Comparison:
         finally:
             self.is_comparing = False
 
-    def _compiled(self, *args: Any, **kwargs: Any) -> Any:
+    def _compiled(self, *args: object, **kwargs: object) -> Any:
         entry = self.owner._installed[state.grad_enabled + 2 * state.inference]
         return self.owner._slow(*args, **kwargs) if entry is None else entry(*args, **kwargs)
 
-    def _compared(self, function: Callable[..., Any], compiled: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _compared(self, function: Callable[..., Any], compiled: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         """The result of the compiled call.
 
         Raises:
@@ -169,7 +171,7 @@ class _World:
         self.draws = False
         self.versions = self.saved.versions() | self.seeded.versions()
 
-    def reference(self, function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[dict[str, Any], Any]:
+    def reference(self, function: Callable[..., Any], args: Args, kwargs: Kwargs) -> tuple[dict[str, Any], Any]:
         """What the function gives and leaves in eager mode, and its error; everything is put back."""
         modes = state.grad_enabled, state.inference, state.detour
         try:
@@ -193,11 +195,11 @@ class _World:
         if state.drawn != self.drawn:
             self.seeded.restore()
 
-    def picture(self, result: Any) -> dict[str, Any]:
+    def picture(self, result: object) -> dict[str, Any]:
         """What can be reached now."""
         return _picture(self.roots, result, self.versions)
 
-    def shaken(self, function: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> list[dict[str, Any]]:
+    def shaken(self, function: Callable[..., Any], args: Args, kwargs: Kwargs, result: object) -> list[dict[str, Any]]:
         """What eager runs give and leave that round at random, after the compiled call, whose traces stay."""
         after = _World([*self.roots, ("result", result)])
         try:
@@ -224,19 +226,20 @@ def _is_rounding(eager: Any, compiled: Any, path: str, shaken: Callable[[], Sequ
         return bool(np.max(np.abs(compiled - eager), initial=0.0) <= OF_ROUNDING * moved)
 
 
-def _are_numbers(a: Any, b: Any) -> bool:
-    both = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-    return bool(both and a.shape == b.shape and a.dtype == b.dtype and str(a.dtype) in RELATIVE)
+def _are_numbers(a: object, b: object) -> bool:
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return False
+    return bool(a.shape == b.shape and a.dtype == b.dtype and str(a.dtype) in RELATIVE)
 
 
-def _outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
+def _outcome(function: Callable[..., Any], args: Args, kwargs: Kwargs) -> tuple[Any, Exception | None]:
     try:
         return function(*args, **kwargs), None
     except Exception as error:
         return None, error
 
 
-def _picture(roots: list[tuple[str, Any]], result: Any, versions: dict[int, int]) -> dict[str, dict[str, Any]]:
+def _picture(roots: list[tuple[str, Any]], result: object, versions: dict[int, int]) -> dict[str, dict[str, Any]]:
     """What can be reached now, by path: facts with copies of all values."""
     walk = Walk([*roots, ("result", result)])
     picture: dict[str, dict[str, Any]] = {path: {"object": first} for path, first in walk.aliases}
@@ -259,7 +262,7 @@ def _picture(roots: list[tuple[str, Any]], result: Any, versions: dict[int, int]
     return picture
 
 
-def _of_tensor(t: Tensor, content: Any, versions: dict[int, int]) -> dict[str, Any]:
+def _of_tensor(t: Tensor, content: Array | None, versions: dict[int, int]) -> dict[str, Any]:
     """What a caller can see of a tensor."""
     content = None if content is None else host_copy(content)
     facts: dict[str, Any] = {
@@ -278,7 +281,7 @@ def _of_tensor(t: Tensor, content: Any, versions: dict[int, int]) -> dict[str, A
     return facts
 
 
-def _agree(a: Any, b: Any) -> bool:
+def _agree(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
@@ -290,7 +293,7 @@ def _agree(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     text = repr(value).replace("\n", " ")
     return text if len(text) <= 200 else text[:197] + "..."
 
@@ -299,7 +302,7 @@ def _shown(facts: dict[str, Any]) -> str:
     return _brief(facts.get("type", facts.get("value", facts)))
 
 
-def is_close(eager: Any, compiled: Any, least_scale: float = 1e-30) -> bool:
+def is_close(eager: Ndarray, compiled: Ndarray, least_scale: float = 1e-30) -> bool:
     """Whether two arrays of one type agree to rounding: relative to the largest finite element, or ``least_scale``."""
     tolerance = RELATIVE.get(str(eager.dtype), 0.0)
     wide = np.complex128 if eager.dtype.kind == "c" else np.float64

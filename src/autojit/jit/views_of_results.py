@@ -15,6 +15,7 @@ from autojit.history.op_node import OpNode
 from autojit.history.recording import edge_of
 from autojit.history.view_history import Parts, ViewChain
 from autojit.ir.op import Op
+from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
 
 
@@ -95,7 +96,7 @@ def way_of(leaf: Tensor, chain: Sequence[Op]) -> Way | None:
     return Way(tuple(nodes), tuple(stops)) if stop == 0 and edge == edge_of(view.base) else None
 
 
-def _count(node: Any, chain: Sequence[Op]) -> int:
+def _count(node: Node | None, chain: Sequence[Op]) -> int:
     """How many ops at the end of a chain a node stands for; 0: they are not its."""
     op = node.op if isinstance(node, OpNode) else None
     if isinstance(op, Parts):

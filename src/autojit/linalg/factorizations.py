@@ -85,8 +85,7 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
 @refuses("bool int")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
-    a = one_triangle(require_floating(A, "cholesky"), upper)
-    return ops.cholesky(a, upper)
+    return ops.cholesky(one_triangle(require_floating(A, "cholesky"), upper), upper)
 
 
 @in_full_precision
@@ -124,8 +123,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices."""
-    a = require_floating(A, "inv")
-    return ops.inv(a)
+    return ops.inv(require_floating(A, "inv"))
 
 
 def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
@@ -195,8 +193,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 @in_full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
-    a = require_floating(A, "solve")
-    return ops.solve(a, B, left)
+    return ops.solve(require_floating(A, "solve"), B, left)
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:

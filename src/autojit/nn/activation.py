@@ -7,7 +7,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _InPlace(Layer):
+class _InPlace(DeclaredLayer):
     """An activation with the option to write into its input, which ``repr`` shows where it is set."""
 
     def __init__(self, inplace: bool = False) -> None:
@@ -166,7 +166,7 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class Softplus(Layer, shows="beta threshold"):
+class Softplus(DeclaredLayer, shows="beta threshold"):
     """log(1 + exp(beta x)) / beta."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
@@ -178,7 +178,7 @@ class Softplus(Layer, shows="beta threshold"):
         return F.softplus(input, self.beta, self.threshold)
 
 
-class Softshrink(Layer, shows="*lambd"):
+class Softshrink(DeclaredLayer, shows="*lambd"):
     """x shrunk towards zero by lambd."""
 
     def __init__(self, lambd: float = 0.5) -> None:
@@ -236,7 +236,7 @@ class Threshold(_InPlace, shows="threshold value"):
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
 
-class PReLU(Layer, shows="num_parameters"):
+class PReLU(DeclaredLayer, shows="num_parameters"):
     """x where x > 0, else a learned weight times x; one weight or one per channel."""
 
     weight: Parameter
@@ -259,7 +259,7 @@ class PReLU(Layer, shows="num_parameters"):
         return F.prelu(input, self.weight)
 
 
-class GLU(Layer, shows="dim"):
+class GLU(DeclaredLayer, shows="dim"):
     """a sigmoid(b) of the two halves along dim."""
 
     def __init__(self, dim: int = -1) -> None:
@@ -270,7 +270,7 @@ class GLU(Layer, shows="dim"):
         return F.glu(input, self.dim)
 
 
-class Softmax(Layer, shows="dim"):
+class Softmax(DeclaredLayer, shows="dim"):
     """exp(x) / sum(exp(x)) along dim."""
 
     def __init__(self, dim: int | None = None) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.linear import Linear, NonDynamicallyQuantizableLinear
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
 
-class MultiheadAttention(Layer):
+class MultiheadAttention(DeclaredLayer):
     """Attention of ``num_heads`` heads over ``f[l, n, e]`` (``f[n, l, e]`` if ``batch_first``, ``f[l, e]`` unbatched).
 
     ``forward`` returns the output and, with ``need_weights``, the attention weights. Masks remove keys where True.

@@ -7,7 +7,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
-from autojit.nn.layer import AffineLayer
+from autojit.nn.declared_layer import AffineLayer
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 

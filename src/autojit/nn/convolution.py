@@ -10,8 +10,9 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.functional.convolution import Extents, extents
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
+from autojit.nn.functional.convolution import extents
+from autojit.nn.functional.windows import Extents
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
@@ -20,7 +21,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class _Convolution(Layer):
+class _Convolution(DeclaredLayer):
     """What all six layers share. Weights start uniform in +-1/sqrt(inputs of an output)."""
 
     _is_transposed: ClassVar[bool] = False
@@ -83,21 +84,11 @@ class _Convolution(Layer):
             init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
+        none, ones = (0,) * self._ndim, (1,) * self._ndim
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        none = (0,) * self._ndim
-        if self.padding != none:
-            parts.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self._ndim:
-            parts.append(f"dilation={self.dilation}")
-        if self.output_padding != none:
-            parts.append(f"output_padding={self.output_padding}")
-        if self.groups != 1:
-            parts.append(f"groups={self.groups}")
-        if self.bias is None:
-            parts.append("bias=False")
-        if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode}")
-        return ", ".join(parts)
+        parts += self._unlike(padding=none, dilation=ones, output_padding=none, groups=1)
+        parts += ["bias=False"] if self.bias is None else []
+        return ", ".join(parts + self._unlike(padding_mode="zeros"))
 
 
 def _check(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from autojit.nn import functional as F
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.tensor import Tensor
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
-class _Dropout(Layer, shows="p inplace"):
+class _Dropout(DeclaredLayer, shows="p inplace"):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:

@@ -61,6 +61,14 @@ def add_hook(hooks: dict[int, Any], hook: Any, prepend: bool = False) -> Removab
     return handle
 
 
+def pre_hook_of(module: HookMixin, kind: type, **attributes: object) -> tuple[int, Any] | None:
+    """Key and hook, of those before ``forward``, of a class and with such attributes."""
+    for key, (hook, _) in module._forward_pre_hooks.items():
+        if isinstance(hook, kind) and all(getattr(hook, name) == value for name, value in attributes.items()):
+            return key, hook
+    return None
+
+
 everywhere: dict[int, tuple[str, Any]] = hooks_of_all("the calls of all modules")
 """Hooks of the calls of all modules: the kind of each, and what a module of its own would keep."""
 

@@ -11,25 +11,8 @@ from typing import Any, ClassVar
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
-from autojit.nn.batchnorm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    _NormBase,
-)  # fmt: skip
-from autojit.nn.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    _Convolution,
-)  # fmt: skip
-from autojit.nn.functional.convolution import Extents
+from autojit.nn import batchnorm, convolution
+from autojit.nn.functional.windows import Extents
 from autojit.nn.hooks import RemovableHandle
 from autojit.nn.linear import Linear
 from autojit.nn.module import Module
@@ -114,15 +97,14 @@ for _hook in (_infer_parameters, _materialize_loaded):
 
 
 class _OfInputs(LazyModuleMixin):
-    """A layer with a weight, whose parameters are drawn once its inputs are known."""
+    """A layer with a weight, whose parameters are drawn once its inputs are known; ``_inputs`` is their attribute."""
+
+    _inputs: ClassVar[str]
 
     def reset_parameters(self) -> None:
         """Draw the parameters again; nothing before they are there."""
-        if not self.has_uninitialized_params() and self._inputs() != 0:
+        if not self.has_uninitialized_params() and getattr(self, self._inputs) != 0:
             super().reset_parameters()  # type: ignore[misc]
-
-    def _inputs(self) -> int:
-        raise NotImplementedError
 
 
 def _prepare(module: Module, bias: bool, device: Any, dtype: DType | None) -> None:
@@ -147,13 +129,12 @@ class LazyLinear(_OfInputs, Linear, becomes=Linear):
         (autojit.Size([5, 2]), Linear(in_features=3, out_features=2, bias=True))
     """
 
+    _inputs = "in_features"
+
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: DType | None = None) -> None:
         super().__init__(0, 0, False)
         self.out_features = out_features
         _prepare(self, bias, device, dtype)
-
-    def _inputs(self) -> int:
-        return self.in_features
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take ``in_features`` from the input's last extent."""
@@ -171,11 +152,10 @@ class LazyLinear(_OfInputs, Linear, becomes=Linear):
             self.in_features = int(input.shape[-1])
 
 
-class _LazyConvolution(_OfInputs, _Convolution):
+class _LazyConvolution(_OfInputs, convolution._Convolution):
     """What the six lazy convolutions share."""
 
-    def _inputs(self) -> int:
-        return self.in_channels
+    _inputs = "in_channels"
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Take ``in_channels`` from the input."""
@@ -220,11 +200,11 @@ class _LazyForward(_LazyConvolution):
         _prepare(self, bias, device, dtype)
 
 
-class LazyConv1d(_LazyForward, Conv1d, becomes=Conv1d):
+class LazyConv1d(_LazyForward, convolution.Conv1d, becomes=convolution.Conv1d):
     """``Conv1d`` whose ``in_channels`` follows from the first input."""
 
 
-class LazyConv2d(_LazyForward, Conv2d, becomes=Conv2d):
+class LazyConv2d(_LazyForward, convolution.Conv2d, becomes=convolution.Conv2d):
     """``Conv2d`` whose ``in_channels`` follows from the first input.
 
     Example:
@@ -235,7 +215,7 @@ class LazyConv2d(_LazyForward, Conv2d, becomes=Conv2d):
     """
 
 
-class LazyConv3d(_LazyForward, Conv3d, becomes=Conv3d):
+class LazyConv3d(_LazyForward, convolution.Conv3d, becomes=convolution.Conv3d):
     """``Conv3d`` whose ``in_channels`` follows from the first input."""
 
 
@@ -261,19 +241,19 @@ class _LazyTransposed(_LazyConvolution):
         _prepare(self, bias, device, dtype)
 
 
-class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d, becomes=ConvTranspose1d):
+class LazyConvTranspose1d(_LazyTransposed, convolution.ConvTranspose1d, becomes=convolution.ConvTranspose1d):
     """``ConvTranspose1d`` whose ``in_channels`` follows from the first input."""
 
 
-class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d, becomes=ConvTranspose2d):
+class LazyConvTranspose2d(_LazyTransposed, convolution.ConvTranspose2d, becomes=convolution.ConvTranspose2d):
     """``ConvTranspose2d`` whose ``in_channels`` follows from the first input."""
 
 
-class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d, becomes=ConvTranspose3d):
+class LazyConvTranspose3d(_LazyTransposed, convolution.ConvTranspose3d, becomes=convolution.ConvTranspose3d):
     """``ConvTranspose3d`` whose ``in_channels`` follows from the first input."""
 
 
-class _LazyNormBase(LazyModuleMixin, _NormBase):
+class _LazyNormBase(LazyModuleMixin, batchnorm._NormBase):
     def __init__(
         self,
         eps: float = 1e-5,
@@ -309,7 +289,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d, becomes=BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, batchnorm.BatchNorm1d, becomes=batchnorm.BatchNorm1d):
     """``BatchNorm1d`` whose ``num_features`` follows from the first input.
 
     Example:
@@ -320,21 +300,21 @@ class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d, becomes=BatchNorm1d):
     """
 
 
-class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d, becomes=BatchNorm2d):
+class LazyBatchNorm2d(_LazyNormBase, batchnorm.BatchNorm2d, becomes=batchnorm.BatchNorm2d):
     """``BatchNorm2d`` whose ``num_features`` follows from the first input."""
 
 
-class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d, becomes=BatchNorm3d):
+class LazyBatchNorm3d(_LazyNormBase, batchnorm.BatchNorm3d, becomes=batchnorm.BatchNorm3d):
     """``BatchNorm3d`` whose ``num_features`` follows from the first input."""
 
 
-class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d, becomes=InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNormBase, batchnorm.InstanceNorm1d, becomes=batchnorm.InstanceNorm1d):
     """``InstanceNorm1d`` whose ``num_features`` follows from the first input."""
 
 
-class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d, becomes=InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNormBase, batchnorm.InstanceNorm2d, becomes=batchnorm.InstanceNorm2d):
     """``InstanceNorm2d`` whose ``num_features`` follows from the first input."""
 
 
-class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d, becomes=InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNormBase, batchnorm.InstanceNorm3d, becomes=batchnorm.InstanceNorm3d):
     """``InstanceNorm3d`` whose ``num_features`` follows from the first input."""

@@ -9,7 +9,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -27,7 +27,7 @@ class Identity(Module):
         return input
 
 
-class Linear(Layer, shows="in_features out_features bias"):
+class Linear(DeclaredLayer, shows="in_features out_features bias"):
     """x W^T + b with W uniform in +-1/sqrt(in_features). Shapes: ``f[..., in] -> f[..., out]``.
 
     Example:
@@ -64,7 +64,7 @@ class NonDynamicallyQuantizableLinear(Linear):
     """``Linear`` under the name that torch's attention shows for its last layer."""
 
 
-class Bilinear(Layer, shows="in1_features in2_features out_features bias"):
+class Bilinear(DeclaredLayer, shows="in1_features in2_features out_features bias"):
     """x1 W x2 + b. Shapes: ``f[..., in1], f[..., in2] -> f[..., out]``."""
 
     weight: Parameter
@@ -100,10 +100,45 @@ class Bilinear(Layer, shows="in1_features in2_features out_features bias"):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
 
-class Embedding(Module):
-    """A table of rows looked up by index. Shapes: ``i[...] -> f[..., embedding_dim]``; see ``F.embedding``."""
+class _Table(DeclaredLayer):
+    """Rows that are looked up by index."""
 
     weight: Parameter
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None
+
+    def _take(self, given: Tensor | None, freeze: bool, device: Any, dtype: DType | None) -> None:
+        """Keep the table; without a given one draw it."""
+        if self.padding_idx is not None:
+            if not -self.num_embeddings <= self.padding_idx < self.num_embeddings:
+                raise AssertionError("Padding_idx must be within num_embeddings")
+            self.padding_idx %= self.num_embeddings
+        shape = (self.num_embeddings, self.embedding_dim)
+        if given is None:
+            self.weight = Parameter(aj.empty(shape, device=device, dtype=dtype), requires_grad=not freeze)
+            self.reset_parameters()
+            return
+        if tuple(given.shape) != shape:
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+        self.weight = Parameter(given, requires_grad=not freeze)
+
+    def reset_parameters(self) -> None:
+        """Draw the table again; the padding row becomes zero."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with aj.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+
+def _rows_and_size(embeddings: Tensor) -> tuple[int, int]:
+    if embeddings.ndim != 2:
+        raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+    return embeddings.shape[0], embeddings.shape[1]
+
+
+class Embedding(_Table):
+    """A table of rows looked up by index. Shapes: ``i[...] -> f[..., embedding_dim]``; see ``F.embedding``."""
 
     def __init__(
         self,
@@ -122,24 +157,12 @@ class Embedding(Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.padding_idx = _padding_row(padding_idx, num_embeddings)
+        self.padding_idx = padding_idx
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        shape = (num_embeddings, embedding_dim)
-        if _weight is None:
-            self.weight = Parameter(aj.empty(shape, device=device, dtype=dtype), requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != shape:
-                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
-
-    def reset_parameters(self) -> None:
-        """Draw the table again; the padding row becomes zero."""
-        init.normal_(self.weight)
-        _zero_row(self.weight, self.padding_idx)
+        self._take(_weight, _freeze, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -147,18 +170,8 @@ class Embedding(Module):
         )
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse:
-            text += ", sparse=True"
-        return text
+        others = self._unlike(padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, sparse=False)
+        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *others])
 
     @classmethod
     def from_pretrained(
@@ -172,19 +185,15 @@ class Embedding(Module):
         sparse: bool = False,
     ) -> Embedding:
         """A layer over an existing table f[rows, n]; ``freeze`` keeps it from training."""
-        if embeddings.ndim != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, size = embeddings.shape
+        rows, size = _rows_and_size(embeddings)
         return cls(
             rows, size, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight=embeddings,
             _freeze=freeze,
         )  # fmt: skip
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """Sums, means or maxima of bags of table rows; see ``F.embedding_bag``."""
-
-    weight: Parameter
 
     def __init__(
         self,
@@ -210,20 +219,8 @@ class EmbeddingBag(Module):
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
-        self.padding_idx = _padding_row(padding_idx, num_embeddings)
-        shape = (num_embeddings, embedding_dim)
-        if _weight is None:
-            self.weight = Parameter(aj.empty(shape, device=device, dtype=dtype))
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != shape:
-                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-            self.weight = Parameter(_weight)
-
-    def reset_parameters(self) -> None:
-        """Draw the table again; the padding row becomes zero."""
-        init.normal_(self.weight)
-        _zero_row(self.weight, self.padding_idx)
+        self.padding_idx = padding_idx
+        self._take(_weight, False, device, dtype)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
@@ -232,15 +229,9 @@ class EmbeddingBag(Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        text += f", mode={self.mode!r}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        parts += self._unlike(max_norm=None, norm_type=2, scale_grad_by_freq=False)
+        return ", ".join([*parts, f"mode={self.mode!r}", *self._unlike(padding_idx=None)])
 
     @classmethod
     def from_pretrained(
@@ -256,26 +247,10 @@ class EmbeddingBag(Module):
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
         """A layer over an existing table f[rows, n]; ``freeze`` keeps it from training."""
-        if embeddings.ndim != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, size = embeddings.shape
+        rows, size = _rows_and_size(embeddings)
         made = cls(
             rows, size, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,
             padding_idx,
         )  # fmt: skip
         made.weight.requires_grad = not freeze
         return made
-
-
-def _padding_row(padding_idx: int | None, rows: int) -> int | None:
-    if padding_idx is None:
-        return None
-    if not -rows <= padding_idx < rows:
-        raise AssertionError("Padding_idx must be within num_embeddings")
-    return padding_idx % rows
-
-
-def _zero_row(weight: Tensor, row: int | None) -> None:
-    if row is not None:
-        with aj.no_grad():
-            weight[row].fill_(0)

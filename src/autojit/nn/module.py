@@ -25,6 +25,12 @@ from autojit.nn.state_dict import StateDictMixin
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, state
 
+_MEMBERS = ("_parameters", "_buffers", "_modules")
+_EXPECTED = {  # of assignments to existing members
+    "_parameters": ("parameter", "torch.nn.Parameter or None"),
+    "_modules": ("child module", "torch.nn.Module or None"),
+    "_buffers": ("buffer", "torch.nn.Buffer, torch.Tensor or None"),
+}
 _PLAIN = (bool, int, float, str, type(None))
 _ABSENT = object()
 
@@ -129,15 +135,12 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         """What is copied and saved: everything but the compiled call."""
         state = dict(self.__dict__)
         state.pop("_compiled_call_impl", None)
-        for kind in ("_parameters", "_buffers", "_modules"):
-            if kind in state:
-                state[kind] = dict(state[kind])
-        return state
+        return state | {kind: dict(state[kind]) for kind in _MEMBERS if kind in state}
 
     # ---- attributes
 
     def __getattr__(self, name: str) -> Any:
-        for kind in ("_parameters", "_buffers", "_modules"):
+        for kind in _MEMBERS:
             members = self.__dict__.get(kind)
             if members is not None and name in members:
                 return members[name]
@@ -165,7 +168,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         if keep not in state:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
         state.pop(name, None)
-        for kind in ("_parameters", "_buffers", "_modules"):
+        for kind in _MEMBERS:
             if kind != keep:
                 state[kind].pop(name, None)
         if keep != "_buffers":
@@ -175,32 +178,26 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         """Assign None (or a tensor, for a buffer) to an existing member; False when ``name`` is not a member."""
         state = self.__dict__
         if name in state.get("_parameters", ()):
-            if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_type_name(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
-                )
-            self.register_parameter(name, None)
+            kind = "_parameters"
         elif name in state.get("_modules", ()):
-            if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_type_name(value)}' as child module '{name}' (torch.nn.Module or None expected)"
-                )
-            state["_modules"][name] = None
+            kind = "_modules"
         elif name in state.get("_buffers", ()):
-            if value is not None and not isinstance(value, Tensor):
-                raise TypeError(
-                    f"cannot assign '{_type_name(value)}' as buffer '{name}' "
-                    "(torch.nn.Buffer, torch.Tensor or None expected)"
-                )
-            state["_buffers"][name] = value
+            kind = "_buffers"
         else:
             return False
+        if value is not None and not (kind == "_buffers" and isinstance(value, Tensor)):
+            what, expected = _EXPECTED[kind]
+            raise TypeError(f"cannot assign '{_type_name(value)}' as {what} '{name}' ({expected} expected)")
+        if kind == "_parameters":
+            self.register_parameter(name, None)
+        else:
+            state[kind][name] = value
         bump_guard_epoch()
         return True
 
     def __delattr__(self, name: str) -> None:
         bump_guard_epoch()
-        for kind in ("_parameters", "_buffers", "_modules"):
+        for kind in _MEMBERS:
             members = self.__dict__.get(kind, {})
             if name in members:
                 del members[name]
@@ -213,10 +210,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         return sorted(name for name in names if not name[:1].isdigit())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for kind in ("_parameters", "_buffers", "_modules"):
-            if kind in state:
-                self.__dict__[kind] = counted(state[kind])
+        self.__dict__.update(state | {kind: counted(state[kind]) for kind in _MEMBERS if kind in state})
 
     # ---- registration
 

@@ -10,8 +10,8 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn import init
+from autojit.nn.declared_layer import AffineLayer, DeclaredLayer
 from autojit.nn.functional.normalization import channel_sum
-from autojit.nn.layer import AffineLayer, Layer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
@@ -45,7 +45,7 @@ class LayerNorm(AffineLayer, shows="*normalized_shape eps elementwise_affine bia
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-class RMSNorm(Layer, shows="*normalized_shape eps elementwise_affine"):
+class RMSNorm(DeclaredLayer, shows="*normalized_shape eps elementwise_affine"):
     """Divide by the root mean square over the trailing axes, then scale."""
 
     weight: Parameter | None
@@ -104,7 +104,7 @@ class GroupNorm(AffineLayer, shows="*num_groups *num_channels eps affine bias"):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class _AcrossChannels(Layer, shows="*size alpha beta k"):
+class _AcrossChannels(DeclaredLayer, shows="*size alpha beta k"):
     """Options of layers that look at the channels around each."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:

@@ -31,8 +31,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
-        if data is None:
-            data = _empty()
+        data = aj.empty(0) if data is None else data
         if requires_grad and not (data.is_floating_point() or data.is_complex()):
             raise UsageError(
                 "Only Tensors of floating point and complex dtype can require gradients",
@@ -68,8 +67,7 @@ class Buffer(Tensor):
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
-        if data is None:
-            data = _empty()
+        data = aj.empty(0) if data is None else data
         made: Buffer = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
         made.persistent = persistent
         return made
@@ -85,10 +83,6 @@ class Buffer(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _rebuild_buffer, (self.detach().numpy(), self.persistent)
-
-
-def _empty() -> Tensor:
-    return aj.empty(0)
 
 
 def _rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:

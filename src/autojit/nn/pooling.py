@@ -7,9 +7,9 @@ from typing import Any
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
-from autojit.nn.functional.pooling import OutputSize
+from autojit.nn.declared_layer import DeclaredLayer
+from autojit.nn.functional.adaptive_pooling import OutputSize
 from autojit.nn.functional.windows import Extents, numbers
-from autojit.nn.layer import Layer
 from autojit.tensor import Tensor
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _MaxPool(Layer, shows="kernel_size stride padding dilation ceil_mode"):
+class _MaxPool(DeclaredLayer, shows="kernel_size stride padding dilation ceil_mode"):
     """The greatest element of every window."""
 
     def __init__(
@@ -67,7 +67,7 @@ class MaxPool3d(_MaxPool, ndim=3):
     """The greatest element of every window of a volume; see ``F.max_pool3d``."""
 
 
-class _MaxUnpool(Layer, shows="kernel_size stride padding"):
+class _MaxUnpool(DeclaredLayer, shows="kernel_size stride padding"):
     """What ``MaxPool`` kept, back at its place."""
 
     def __init__(self, kernel_size: Extents, stride: Extents | None = None, padding: Extents = 0) -> None:
@@ -96,7 +96,7 @@ class MaxUnpool3d(_MaxUnpool, ndim=3):
     """The inverse of ``MaxPool3d``; see ``F.max_unpool3d``."""
 
 
-class AvgPool1d(Layer, shows="kernel_size stride padding"):
+class AvgPool1d(DeclaredLayer, shows="kernel_size stride padding"):
     """The mean of every window. Shapes: ``f[(n,) c, length] -> f[(n,) c, windows]``; see ``F.avg_pool1d``."""
 
     def __init__(
@@ -118,7 +118,7 @@ class AvgPool1d(Layer, shows="kernel_size stride padding"):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-class _AvgPool(Layer, shows="kernel_size stride padding"):
+class _AvgPool(DeclaredLayer, shows="kernel_size stride padding"):
     """The mean of every window of an image or a volume."""
 
     def __init__(
@@ -154,7 +154,7 @@ class AvgPool3d(_AvgPool, ndim=3):
     """The mean of every window of a volume; see ``F.avg_pool3d``."""
 
 
-class _LPPool(Layer, shows="norm_type kernel_size stride ceil_mode"):
+class _LPPool(DeclaredLayer, shows="norm_type kernel_size stride ceil_mode"):
     """The root of the sum of powers of every window."""
 
     def __init__(
@@ -183,7 +183,7 @@ class LPPool3d(_LPPool, ndim=3):
     """Norms of windows of a volume; see ``F.lp_pool3d``."""
 
 
-class _AdaptiveAvgPool(Layer, shows="output_size"):
+class _AdaptiveAvgPool(DeclaredLayer, shows="output_size"):
     """Means of as many even windows as asked for."""
 
     def __init__(self, output_size: OutputSize) -> None:
@@ -214,7 +214,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool, ndim=3):
     """Means of even windows of a volume; see ``F.adaptive_avg_pool3d``."""
 
 
-class _AdaptiveMaxPool(Layer, shows="output_size"):
+class _AdaptiveMaxPool(DeclaredLayer, shows="output_size"):
     """The greatest elements of as many even windows as asked for."""
 
     def __init__(self, output_size: OutputSize, return_indices: bool = False) -> None:
@@ -239,7 +239,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool, ndim=3):
     """Maxima of even windows of a volume; see ``F.adaptive_max_pool3d``."""
 
 
-class Unfold(Layer, shows="kernel_size dilation padding stride"):
+class Unfold(DeclaredLayer, shows="kernel_size dilation padding stride"):
     """Every sliding block of an image as a column; see ``F.unfold``."""
 
     def __init__(self, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1) -> None:
@@ -253,7 +253,7 @@ class Unfold(Layer, shows="kernel_size dilation padding stride"):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
 
-class Fold(Layer, shows="output_size kernel_size dilation padding stride"):
+class Fold(DeclaredLayer, shows="output_size kernel_size dilation padding stride"):
     """Columns added up where their blocks are in an image; see ``F.fold``."""
 
     def __init__(
@@ -275,7 +275,7 @@ class Fold(Layer, shows="output_size kernel_size dilation padding stride"):
         return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 
 
-class _FractionalMaxPool(Layer):
+class _FractionalMaxPool(DeclaredLayer):
     _random_samples: Tensor | None
 
     def __init__(

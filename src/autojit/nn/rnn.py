@@ -187,18 +187,8 @@ class RNNBase(Recurrent):
         return pack_like(output, packed), finals
 
     def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.proj_size:
-            text += f", proj_size={self.proj_size}"
-        if self.num_layers != 1:
-            text += f", num_layers={self.num_layers}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        if self.batch_first:
-            text += f", batch_first={self.batch_first}"
-        if self.dropout:
-            text += f", dropout={self.dropout}"
-        return text + (f", bidirectional={self.bidirectional}" if self.bidirectional else "")
+        others = self._unlike(proj_size=0, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False)
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *others])
 
 
 def _check_types(input_size: Any, bias: Any, batch_first: Any) -> None:

@@ -14,7 +14,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
@@ -47,7 +47,7 @@ def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | No
     return n + z * (h - n)
 
 
-class Recurrent(Layer):
+class Recurrent(DeclaredLayer):
     """What layers and cells share: how their parameters are drawn."""
 
     hidden_size: int
@@ -112,7 +112,7 @@ class RNNCellBase(Recurrent):
         return F.linear(input, self.weight_ih, self.bias_ih)
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *self._unlike(bias=True)])
 
 
 class RNNCell(RNNCellBase):
@@ -138,8 +138,7 @@ class RNNCell(RNNCellBase):
         return rnn_step(self._gates_x(input), h, self.weight_hh, self.bias_hh, self.nonlinearity)
 
     def extra_repr(self) -> str:
-        suffix = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
-        return super().extra_repr() + suffix
+        return ", ".join([super().extra_repr(), *self._unlike(nonlinearity="tanh")])
 
 
 class LSTMCell(RNNCellBase):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
-from autojit.nn.layer import Layer
+from autojit.nn.declared_layer import DeclaredLayer
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Flatten(Layer, shows="start_dim end_dim"):
+class Flatten(DeclaredLayer, shows="start_dim end_dim"):
     """Merge the axes ``start_dim`` to ``end_dim``."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
@@ -30,7 +30,7 @@ class Flatten(Layer, shows="start_dim end_dim"):
         return input.flatten(self.start_dim, self.end_dim)
 
 
-class Unflatten(Layer, shows="dim unflattened_size"):
+class Unflatten(DeclaredLayer, shows="dim unflattened_size"):
     """Split one axis into several."""
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ class Unflatten(Layer, shows="dim unflattened_size"):
         return input.unflatten(self.dim, tuple(self.unflattened_size))
 
 
-class PixelShuffle(Layer, shows="upscale_factor"):
+class PixelShuffle(DeclaredLayer, shows="upscale_factor"):
     """Channels to pixels."""
 
     def __init__(self, upscale_factor: int) -> None:
@@ -57,7 +57,7 @@ class PixelShuffle(Layer, shows="upscale_factor"):
         return F.pixel_shuffle(input, self.upscale_factor)
 
 
-class PixelUnshuffle(Layer, shows="downscale_factor"):
+class PixelUnshuffle(DeclaredLayer, shows="downscale_factor"):
     """Pixels to channels."""
 
     def __init__(self, downscale_factor: int) -> None:
@@ -68,7 +68,7 @@ class PixelUnshuffle(Layer, shows="downscale_factor"):
         return F.pixel_unshuffle(input, self.downscale_factor)
 
 
-class ChannelShuffle(Layer, shows="groups"):
+class ChannelShuffle(DeclaredLayer, shows="groups"):
     """Interleave the channels of ``groups`` groups."""
 
     def __init__(self, groups: int) -> None:
@@ -104,7 +104,7 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-class _Pad(Layer, shows="*padding"):
+class _Pad(DeclaredLayer, shows="*padding"):
     """Pad the last ``ndim`` axes; one width means the same on every side."""
 
     _mode: str

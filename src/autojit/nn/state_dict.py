@@ -217,7 +217,7 @@ class StateDictMixin:
         errors: list[str] = []
         metadata = getattr(state_dict, "_metadata", {})
         state = OrderedDict(state_dict)
-        self._load_tree(state, "", metadata, strict, assign, missing, unexpected, errors)
+        self._load_tree(state, "", metadata, assign, missing, unexpected, errors)
         if strict:
             errors = _key_errors(missing, unexpected) + errors
         if errors:
@@ -227,26 +227,19 @@ class StateDictMixin:
         return IncompatibleKeys(missing, unexpected)
 
     def _load_tree(
-        self,
-        state_dict: Mapping[str, Any],
-        prefix: str,
-        metadata: Mapping[str, Any],
-        strict: bool,
-        assign: bool,
-        missing: list[str],
-        unexpected: list[str],
-        errors: list[str],
+        self, state_dict: Mapping[str, Any], prefix: str, metadata: Mapping[str, Any], assign: bool, *found: list[str]
     ) -> None:
+        """Load this module and those below; missing keys, unexpected ones and errors go into the lists ``found``."""
         local_metadata = dict(metadata.get(prefix[:-1], {}))
         if assign:
             local_metadata["assign_to_params_buffers"] = True
-        self._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
+        self._load_from_state_dict(state_dict, prefix, local_metadata, True, *found)
         for name, module in self._modules.items():
             if module is not None:
                 path = f"{prefix}{name}."
                 part = {key: value for key, value in state_dict.items() if key.startswith(path)}
-                module._load_tree(part, path, metadata, strict, assign, missing, unexpected, errors)
-        incompatible = IncompatibleKeys(missing, unexpected)
+                module._load_tree(part, path, metadata, assign, *found)
+        incompatible = IncompatibleKeys(*found[:2])
         for hook in self._load_state_dict_post_hooks.values():
             if hook(self, incompatible) is not None:
                 raise AssertionError(
@@ -256,16 +249,9 @@ class StateDictMixin:
 
 
 def _key_errors(missing: list[str], unexpected: list[str]) -> list[str]:
-    errors = []
-    if unexpected:
-        errors.append(f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
-    if missing:
-        errors.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
-    return errors
-
-
-def _quoted(keys: list[str]) -> str:
-    return ", ".join(f'"{key}"' for key in keys)
+    kinds = {"Missing": missing, "Unexpected": unexpected}
+    quoted = {kind: ", ".join(f'"{key}"' for key in keys) for kind, keys in kinds.items() if keys}
+    return [f"{kind} key(s) in state_dict: {keys}. " for kind, keys in quoted.items()]
 
 
 def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any, assign: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import autojit as aj
 from autojit.core.dtypes import DType
@@ -35,39 +35,47 @@ def _activation_of(activation: str | _Activation) -> _Activation:
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: self-attention, feed-forward network, options."""
+    """What encoder and decoder layers share: self-attention, feed-forward network, norms and dropouts by number.
+
+    A layer with ``_attends_memory`` has attention to the memory too, and a third norm and dropout.
+    """
+
+    _attends_memory: ClassVar[bool] = False
 
     def __init__(
         self,
         d_model: int,
         nhead: int,
-        dim_feedforward: int,
-        dropout: float,
-        activation: str | _Activation,
-        batch_first: bool,
-        norm_first: bool,
-        bias: bool,
-        with_memory: bool,
-        device: Any,
-        dtype: DType | None,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | _Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, device=device, dtype=dtype
-        )
-        if with_memory:
-            self.multihead_attn = MultiheadAttention(
-                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+        for name in ("self_attn", "multihead_attn") if self._attends_memory else ("self_attn",):
+            attention = MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
             )
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, device=device, dtype=dtype)
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, device=device, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
         self.norm_first = norm_first
         self.activation = _activation_of(activation)
+        places = (1, 2, 3) if self._attends_memory else (1, 2)
+        for place in places:
+            norm = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+            setattr(self, f"norm{place}", norm)
+        for place in places:
+            setattr(self, f"dropout{place}", Dropout(dropout))
 
-    def _feed_forward(self, x: Tensor, last_dropout: Module) -> Tensor:
-        hidden = self.dropout(self.activation(self.linear1(x)))
-        output: Tensor = last_dropout(self.linear2(hidden))
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return output
 
     def _attend(
@@ -80,31 +88,16 @@ class _Layer(Module):
         )[0]
         return output
 
+    def _with_residuals(self, x: Tensor, *parts: Callable[[Tensor], Tensor]) -> Tensor:
+        """The parts one after the other, each with its dropout, a residual, and its norm before or after that."""
+        for place, part in enumerate(parts, start=1):
+            norm, dropout = getattr(self, f"norm{place}"), getattr(self, f"dropout{place}")
+            x = x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
+        return x
+
 
 class TransformerEncoderLayer(_Layer):
     """Self-attention and a feed-forward network, each with a residual and a norm."""
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | _Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: DType | None = None,
-    ) -> None:
-        super().__init__(
-            d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first, bias, False, device, dtype
-        )
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
 
     def forward(
         self,
@@ -114,43 +107,15 @@ class TransformerEncoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            found: Tensor = self.dropout1(self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask, is_causal))
-            return found
+            return self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask, is_causal)
 
-        x = src
-        if self.norm_first:
-            x = x + attend(self.norm1(x))
-            return x + self._feed_forward(self.norm2(x), self.dropout2)
-        x = self.norm1(x + attend(x))
-        normed: Tensor = self.norm2(x + self._feed_forward(x, self.dropout2))
-        return normed
+        return self._with_residuals(src, attend, self._feed_forward)
 
 
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the memory and a feed-forward network, each with a residual and a norm."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | _Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: DType | None = None,
-    ) -> None:
-        super().__init__(
-            d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first, bias, True, device, dtype
-        )
-        for place in (1, 2, 3):
-            norm = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-            setattr(self, f"norm{place}", norm)
-        for place in (1, 2, 3):
-            setattr(self, f"dropout{place}", Dropout(dropout))
+    _attends_memory = True
 
     def forward(
         self,
@@ -164,26 +129,12 @@ class TransformerDecoderLayer(_Layer):
         memory_is_causal: bool = False,
     ) -> Tensor:
         def attend_self(x: Tensor) -> Tensor:
-            found: Tensor = self.dropout1(
-                self._attend(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-            )
-            return found
+            return self._attend(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
         def attend_memory(x: Tensor) -> Tensor:
-            found: Tensor = self.dropout2(
-                self._attend(self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
-            )
-            return found
+            return self._attend(self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
 
-        x = tgt
-        if self.norm_first:
-            x = x + attend_self(self.norm1(x))
-            x = x + attend_memory(self.norm2(x))
-            return x + self._feed_forward(self.norm3(x), self.dropout3)
-        x = self.norm1(x + attend_self(x))
-        x = self.norm2(x + attend_memory(x))
-        normed: Tensor = self.norm3(x + self._feed_forward(x, self.dropout3))
-        return normed
+        return self._with_residuals(tgt, attend_self, attend_memory, self._feed_forward)
 
 
 def _is_causal(mask: Tensor | None, is_causal: bool | None) -> bool:

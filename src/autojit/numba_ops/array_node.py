@@ -14,13 +14,13 @@ import numpy as np
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.numba_text.array_function import write_array_call
 from autojit.core.dtypes import dtype_of_numpy
-from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Node
 from autojit.ir.op import Operands, bind, not_differentiable
 from autojit.numba_ops.numba_compiler import CompiledArray
+from autojit.numba_ops.user_function import failure
 from autojit.ops.base import Structured
 from autojit.ops.joining import select, stack
 
@@ -46,15 +46,6 @@ class ArrayFunction:
     compiled: CompiledArray
     results: Callable[..., tuple[TensorType, ...]]
     key: str = ""
-
-    def failure(self, number: int) -> Exception:
-        """The exception to raise for a failure's number, a fresh one each time."""
-        failures = self.compiled.failures
-        if not 1 <= number <= len(failures):
-            return UsageError(f"{self.name}: the function failed", {"number": number})
-        error = type(failures[number - 1])(*failures[number - 1].args)
-        error.add_note(f"raised by {self.name}, an op made by aj.op")
-        return error
 
 
 def registered_array(function: ArrayFunction) -> ArrayFunction:
@@ -117,4 +108,4 @@ class LinkedArray(Structured):
 
     def failure(self, number: int) -> Exception:
         """What to raise for the number of a failure."""
-        return self.made.failure(number)
+        return failure(self.made.name, self.made.compiled.failures, number)

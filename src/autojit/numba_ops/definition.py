@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, overload
 
 from autojit.core.errors import ArgumentError
@@ -92,14 +93,22 @@ def op(
             "op: derivatives and single_precision are for functions of numbers, out and vjp for functions over arrays"
         )
 
-    def make(wanted: Callable[..., Any]) -> ScalarOp | ArrayOp:
-        if not callable(wanted):
-            raise ArgumentError(f"op: expected a function, but got {type(wanted).__name__}")
-        if out is not None:
-            return ArrayOp(wanted, out, vjp)
-        given = None
-        if derivatives is not None:
-            given = tuple(as_op(derivative, single_precision=single_precision) for derivative in derivatives)
-        return ScalarOp(wanted, given, single_precision=single_precision)
+    made = partial(_made, derivatives=derivatives, single_precision=single_precision, out=out, vjp=vjp)
+    return made if function is None else made(function)
 
-    return make if function is None else make(function)
+
+def _made(
+    function: Callable[..., Any],
+    derivatives: Sequence[Any] | None,
+    single_precision: bool,
+    out: Callable[..., Any] | None,
+    vjp: Callable[..., Any] | None,
+) -> ScalarOp | ArrayOp:
+    if not callable(function):
+        raise ArgumentError(f"op: expected a function, but got {type(function).__name__}")
+    if out is not None:
+        return ArrayOp(function, out, vjp)
+    given = None
+    if derivatives is not None:
+        given = tuple(as_op(derivative, single_precision=single_precision) for derivative in derivatives)
+    return ScalarOp(function, given, single_precision=single_precision)

@@ -104,7 +104,7 @@ def compile_scalar(function: Any, dtypes: Sequence[DType], is_narrow: bool) -> C
     check_linkable(code.code, name)
     if is_narrow:
         code = narrowed(code)
-        operands, results = (tuple(_narrow(dtype) for dtype in kinds) for kinds in (operands, results))
+        operands, results = (tuple(float32 if d.kind == "float" else d for d in kinds) for kinds in (operands, results))
     failures = tuple(_exception(module, failure) for failure in code.code.failures)
     return Compiled(code, operands, results, isinstance(returned, types.BaseTuple), failures)
 
@@ -156,10 +156,6 @@ def _exact_type(dtype: DType) -> Any:
     return _numba_type(dtype)
 
 
-def _narrow(dtype: DType) -> DType:
-    return float32 if dtype.kind == "float" else dtype
-
-
 def _compile_for(dispatcher: Any, kinds: tuple[Any, ...], name: str) -> Any:
     """The compile result for operands of Numba's types, from the dispatcher's own table when it is there."""
     package = numba()
@@ -178,18 +174,14 @@ def _compile_for(dispatcher: Any, kinds: tuple[Any, ...], name: str) -> Any:
             {"Numba says": str(error).strip()},
             "see numba.pydata.org for what a compiled function may do",
         ) from error
-    if found.objectmode or _has_text(found):
-        if found.objectmode:
-            raise UsageError(f"op: Numba compiled {name} in object mode", fix="use numba.njit")
+    if found.objectmode:
+        raise UsageError(f"op: Numba compiled {name} in object mode", fix="use numba.njit")
+    if f"@{found.fndesc.llvm_func_name}(" in found.library.get_llvm_str():
         return found
     fresh = package.njit(dispatcher.py_func, **_options(dispatcher))  # the text of what came from Numba's cache is lost
     with plain_math():
         fresh.compile(kinds)
     return fresh.overloads[kinds]
-
-
-def _has_text(found: Any) -> bool:
-    return f"@{found.fndesc.llvm_func_name}(" in found.library.get_llvm_str()
 
 
 def _options(dispatcher: Any) -> dict[str, Any]:

@@ -29,11 +29,7 @@ class ScalarOp(MadeOp):
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        derivatives: tuple[Any, ...] | None,
-        *,
-        single_precision: bool,
+        self, function: Callable[..., Any], derivatives: tuple[Any, ...] | None, *, single_precision: bool
     ) -> None:
         super().__init__(function)
         self.single_precision = single_precision

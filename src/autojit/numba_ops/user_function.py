@@ -7,6 +7,7 @@ are made when they are first asked for: from the function's own text, or from wh
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 
 FUNCTIONS: dict[str, UserFunction] = {}
 _lock = new_lock()
+
+
+def failure(name: str, failures: Sequence[Exception], number: int) -> Exception:
+    """The exception of a function to raise for a failure's number, a fresh one each time."""
+    if not 1 <= number <= len(failures):
+        return UsageError(f"{name}: the function failed", {"number": number})
+    known = failures[number - 1]
+    error = type(known)(*known.args)
+    error.add_note(f"raised by {name}, an op made by aj.op")
+    return error
 
 
 class UserFunction:
@@ -83,13 +94,8 @@ class UserFunction:
         return None if code is None else registered(UserFunction(f"{self.name}.d{operand}", code, self.failures))
 
     def failure(self, number: int) -> Exception:
-        """The exception to raise for a failure's number, a fresh one each time."""
-        if not 1 <= number <= len(self.failures):
-            return UsageError(f"{self.name}: the function failed", {"number": number})
-        known = self.failures[number - 1]
-        error = type(known)(*known.args)
-        error.add_note(f"raised by {self.name}, an op made by aj.op")
-        return error
+        """See ``failure``."""
+        return failure(self.name, self.failures, number)
 
     def evaluate(self, op: Any, arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
         """Result ``op.output`` for arrays broadcast against each other.

@@ -17,11 +17,12 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, bind
+from autojit.ir.op import Ndarray, O, bind
 from autojit.ops.elementwise_arithmetic import mul
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_special import Special
 from autojit.ops.samples import Samples
+from autojit.ops.special_reference import piecewise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,19 +103,16 @@ def _below(x: Doubles) -> tuple[Doubles, Doubles]:
     return value, slope
 
 
-def evaluate(x: NDArray[Any], is_slope: bool) -> Doubles:
+def evaluate(x: Ndarray, is_slope: bool) -> Doubles:
     """Ai, or its derivative, in float64."""
     wide = np.asarray(x, np.float64)
-    found = np.full(wide.shape, np.nan)
     parts = (
-        ((wide >= _LOWEST) & (wide <= _HIGHEST), _middle),
-        (wide > _HIGHEST, _above),
-        (wide < _LOWEST, _below),
+        ((wide >= _LOWEST) & (wide <= _HIGHEST), lambda x: _middle(x)[is_slope]),
+        (wide > _HIGHEST, lambda x: _above(x)[is_slope]),
+        (wide < _LOWEST, lambda x: _below(x)[is_slope]),
     )
     with np.errstate(all="ignore"):
-        for chosen, function in parts:
-            if chosen.any():
-                found[chosen] = function(wide[chosen])[int(is_slope)]
+        found = piecewise(wide, parts)
     return np.where(np.isposinf(wide) | (np.isneginf(wide) & (not is_slope)), 0.0, found)
 
 
@@ -124,7 +122,7 @@ class Airy(Special):
 
     is_slope: bool
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(evaluate(arrays[0], self.is_slope)).astype(arrays[0].dtype)
 
     def slope(self, x: O, y: O) -> O:

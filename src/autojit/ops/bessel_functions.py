@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, bind
+from autojit.ir.op import Ndarray, O, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_complex import sign
@@ -26,6 +27,7 @@ from autojit.ops.elementwise_logic import eq
 from autojit.ops.elementwise_special import Special
 from autojit.ops.samples import Samples
 from autojit.ops.sources import literal
+from autojit.ops.special_reference import piecewise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,44 +48,34 @@ _EULER = 0.57721566490153286061
 
 def _piecewise(x: Any, split: float, near: Callable[[Doubles], Doubles], far: Callable[[Doubles], Doubles]) -> Doubles:
     """``near`` up to ``split``, ``far`` beyond, of non-negative numbers; NaN stays."""
-    found = np.full(x.shape, np.nan)
-    with np.errstate(all="ignore"):
-        for chosen, function in ((x <= split, near), (x > split, far)):
-            if chosen.all():
-                return function(x)
-            if chosen.any():
-                found[chosen] = function(x[chosen])
-    return found
+    return piecewise(x, ((x <= split, near), (x > split, far)))
 
 
-def _asymptotic(order: int, x: Doubles) -> tuple[Doubles, Doubles]:
-    """The sums of the even and of the odd terms ``a_k(order) / x**k``, until the terms grow or vanish."""
+def _asymptotic(order: int, x: Doubles, alternate: bool = False) -> tuple[Doubles, Doubles]:
+    """The sums of the even and of the odd terms ``a_k(order) / x**k``, until the terms grow or vanish.
+
+    ``alternate``: the signs of each sum do: ``a_0 - a_2 + a_4 ...``, ``a_1 - a_3 + ...``.
+    """
     even, odd, term = np.ones_like(x), np.zeros_like(x), np.ones_like(x)
     for k in range(1, _TERMS):
         term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k) / x)
+        turned = -term if alternate and k % 4 >= 2 else term
         if k % 2:
-            odd = odd + term
+            odd = odd + turned
         else:
-            even = even + term
+            even = even + turned
     return even, odd
 
 
-def _by_size(x: Doubles, table: tuple[tuple[float, int], ...], function: Callable[[Doubles, int], Doubles]) -> Doubles:
-    """``function(x, nodes)`` with as many nodes as the table says for numbers of this size."""
-    found = np.full(x.shape, np.nan)
-    low = -1.0
-    for high, nodes in table:
-        chosen = (x > low) & (x <= high)
-        if chosen.all():
-            return function(x, nodes)
-        if chosen.any():
-            found[chosen] = function(x[chosen], nodes)
-        low = high
-    return found
+def _by_size(x: Doubles, table: tuple[tuple[float, int], ...], function: Callable[[int, Doubles], Doubles]) -> Doubles:
+    """``function(nodes, x)`` with as many nodes as the table says for numbers of this size."""
+    lows = (-1.0, *(high for high, _ in table))
+    pieces = zip(lows, table, strict=False)
+    return piecewise(x, [((x > low) & (x <= high), partial(function, nodes)) for low, (high, nodes) in pieces])
 
 
 def _i_scaled(order: int) -> Callable[[Doubles], Doubles]:
-    def mean(x: Doubles, nodes: int) -> Doubles:
+    def mean(nodes: int, x: Doubles) -> Doubles:
         total = np.zeros_like(x)
         for j in range(nodes):
             c = math.cos((j + 0.5) * math.pi / (2 * nodes))
@@ -102,7 +94,7 @@ def _i_scaled(order: int) -> Callable[[Doubles], Doubles]:
 
 
 def _j(order: int) -> Callable[[Doubles], Doubles]:
-    def mean(x: Doubles, nodes: int) -> Doubles:
+    def mean(nodes: int, x: Doubles) -> Doubles:
         total = np.zeros_like(x)
         for j in range(nodes):
             s = math.sin((j + 0.5) * math.pi / (2 * nodes))
@@ -121,15 +113,7 @@ def _j(order: int) -> Callable[[Doubles], Doubles]:
 
 def _phases(order: int, x: Doubles) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
     """P, Q and ``sqrt(2)`` times cosine and sine of the phase ``x - (2 order + 1) pi / 4``: J is P cos - Q sin."""
-    # a_k comes with alternating signs in pairs: P = a_0 - a_2 + a_4 ..., Q = a_1 - a_3 + ...
-    p, q, term = np.ones_like(x), np.zeros_like(x), np.ones_like(x)
-    for k in range(1, _TERMS):
-        term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k) / x)
-        turned = -term if k % 4 >= 2 else term
-        if k % 2:
-            q = q + turned
-        else:
-            p = p + turned
+    p, q = _asymptotic(order, x, alternate=True)
     sine, cosine = np.sin(x), np.cos(x)
     # without rounding pi / 4 into x
     c, s = (cosine + sine, sine - cosine) if order == 0 else (sine - cosine, -sine - cosine)
@@ -206,13 +190,13 @@ _SCALED: dict[str, Callable[[Doubles], Doubles]] = {
 _GROWTH = {"i": 1.0, "k": -1.0}
 
 
-def evaluate(kind: str, x: NDArray[Any]) -> Doubles:
+def evaluate(kind: str, x: Ndarray) -> Doubles:
     """The function of a kind ("j0", "i1e", ...) in float64."""
     wide = np.asarray(x, np.float64)
     size = np.where(wide < 0, np.nan, wide) if kind[0] in "ky" else np.abs(wide)
-    found = _SCALED[kind[:2]](size)
-    if kind in ("i0", "i1", "k0", "k1"):
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        found = _SCALED[kind[:2]](size)
+        if kind in ("i0", "i1", "k0", "k1"):
             root = np.exp(_GROWTH[kind[0]] * size / 2.0)  # twice, so that only what is too large overflows
             found = np.where(np.isinf(root), root, found * root * root)
     is_odd = kind[1] == "1" and kind[0] not in "ky"
@@ -228,7 +212,7 @@ class Bessel(Special):
 
     kind: str
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         if x.size <= _BLOCK:
             return np.asarray(evaluate(self.kind, x)).astype(x.dtype)

@@ -8,17 +8,16 @@ from autojit.ir.op import O
 from autojit.ops.base import normalize_axis
 from autojit.ops.composites_activation import log_softmax
 from autojit.ops.composites_reduction import mean
-from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, square, stop_gradient, sub, where
-from autojit.ops.elementwise_complex import abs
+from autojit.ops.elementwise_arithmetic import add, cast, mul, neg, stop_gradient, sub, where
 from autojit.ops.elementwise_exponential import exp, log, logaddexp
-from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or, lt
+from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or
 from autojit.ops.probabilities import probability_loss
 from autojit.ops.reductions import amax, restore_axes, sum
-from autojit.ops.sources import iota, is_one, literal
+from autojit.ops.sources import iota, literal
 
 __all__ = [
-    "addcdiv", "addcmul", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber",
-    "kl_div", "one_hot", "pick", "reduced", "smooth_l1", "soft_cross_entropy", "xlogy",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "one_hot", "pick", "reduced",
+    "soft_cross_entropy", "xlogy",
 ]  # fmt: skip
 
 
@@ -85,25 +84,8 @@ def binary_cross_entropy_with_logits(x: O, target: O, positive_weight: O | None 
     return add(mul(sub(1, target), x), mul(weight, softplus_of_minus))
 
 
-def binary_cross_entropy(p: O, target: O) -> O:
-    """Per element: the cross-entropy of ``target`` and the probability ``p``; logarithms are at least -100."""
-    return probability_loss(p, target)
-
-
-def huber(x: O, target: O, delta: float = 1.0) -> O:
-    """Per element: half the squared error up to ``delta``, beyond it linear."""
-    error = sub(x, target)
-    size = abs(error)
-    return where(lt(size, delta), mul(square(error), 0.5), mul(sub(size, 0.5 * delta), delta))
-
-
-def smooth_l1(x: O, target: O, beta: float = 1.0) -> O:
-    """Per element: the Huber loss over ``beta``; the absolute error for ``beta`` 0."""
-    error = sub(x, target)
-    size = abs(error)
-    if beta == 0:
-        return size
-    return where(lt(size, beta), mul(square(error), 0.5 / beta), sub(size, 0.5 * beta))
+binary_cross_entropy = probability_loss
+"""Per element: the cross-entropy of ``target`` and the probability ``p``; logarithms are at least -100."""
 
 
 def xlogy(x: O, y: O) -> O:
@@ -119,14 +101,3 @@ def kl_div(log_p: O, target: O, log_target: bool = False) -> O:
     if log_target:
         return mul(exp(target), sub(target, log_p))
     return sub(xlogy(target, target), mul(target, log_p))
-
-
-def addcmul(x: O, a: O, b: O, value: float = 1) -> O:
-    """``x + value * a * b``."""
-    product = mul(a, b)
-    return add(x, product if is_one(value) else mul(product, value))
-
-
-def addcdiv(x: O, a: O, b: O, value: float = 1) -> O:
-    """``x + value * a / b``."""
-    return add(x, div(a if is_one(value) else mul(a, value), b))

@@ -9,7 +9,7 @@ from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, 
 from autojit.ops.elementwise_complex import abs
 from autojit.ops.elementwise_exponential import logaddexp, sigmoid
 from autojit.ops.elementwise_logic import lt
-from autojit.ops.elementwise_rounding import trunc
+from autojit.ops.elementwise_rounding import frac as fraction
 from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
 from autojit.ops.probabilities import logit, probability_loss
 from autojit.ops.sources import is_one
@@ -37,12 +37,7 @@ def gated(x: O, gate: O) -> O:
     return mul(x, sigmoid(gate))
 
 
-def fraction(x: O) -> O:
-    """``x`` without its whole part."""
-    return sub(x, trunc(x))
-
-
-def smooth_l1(x: O, y: O, beta: float) -> O:
+def smooth_l1(x: O, y: O, beta: float = 1.0) -> O:
     """``d * d / (2 beta)`` where ``d = |x - y|`` is below beta, else ``d - beta / 2``."""
     difference = sub(x, y)
     distance = abs(difference)
@@ -57,7 +52,7 @@ def logit_loss(x: O, target: O) -> O:
     return add(mul(sub(1.0, target), x), logaddexp(neg(x), 0))
 
 
-def huber(x: O, y: O, delta: float) -> O:
+def huber(x: O, y: O, delta: float = 1.0) -> O:
     """``d * d / 2`` where ``d = |x - y|`` is at most delta, else ``delta * (d - delta / 2)``."""
     difference = sub(x, y)
     distance = abs(difference)

@@ -47,13 +47,13 @@ def count_of(x: Operand, axes: tuple[int, ...]) -> int:
 def mean(x: O, axes: Axes = None, keep: bool = False) -> O:
     """Arithmetic mean; NaN over no elements."""
     found = normalize_axes(axes, x.spec.ndim, "mean")
-    count = count_of(x, found)
-    return mul(sum(x, found, keep), 1.0 / count) if _is_exact(count) else div(sum(x, found, keep), count)
+    return share(sum(x, found, keep), count_of(x, found))
 
 
-def _is_exact(count: int) -> bool:
-    """Whether the reciprocal is a float: multiplying with it then rounds as dividing does."""
-    return not is_symbolic(count) and count > 0 and count & (count - 1) == 0
+def share(total: O, count: int) -> O:
+    """``total / count``: where the reciprocal is a float, by a product with it, which rounds as dividing does."""
+    is_power = not is_symbolic(count) and count > 0 and count & (count - 1) == 0
+    return mul(total, 1.0 / count) if is_power else div(total, count)
 
 
 def var_mean(x: O, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[O, O]:

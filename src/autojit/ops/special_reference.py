@@ -76,11 +76,13 @@ def _ratio(upper: Sequence[float], lower: Sequence[float], x: Doubles) -> Double
     return _polynomial(upper, x) / _polynomial(lower, x)
 
 
-def _piecewise(x: Doubles, pieces: Sequence[tuple[Any, Callable[[Doubles], Doubles]]]) -> Doubles:
+def piecewise(x: Doubles, pieces: Sequence[tuple[Any, Callable[[Doubles], Doubles]]]) -> Doubles:
     """Each piece evaluated only where its condition holds; NaN where none does."""
     found = np.full_like(x, np.nan)
     for condition, function in pieces:
         if condition.any():
+            if condition.all():
+                return function(x)
             found[condition] = function(x[condition])
     return found
 
@@ -107,7 +109,7 @@ def erf(x: NDArray[Any]) -> Doubles:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x."""
     flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
     size = np.abs(flat)
-    magnitude = _piecewise(
+    magnitude = piecewise(
         size,
         [
             (size < 0.84375, lambda a: a + a * _small(a)),
@@ -123,7 +125,7 @@ def erfc(x: NDArray[Any]) -> Doubles:
     """``1 - erf(x)``, with full relative accuracy in the tail."""
     flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
     size = np.abs(flat)
-    found = _piecewise(
+    found = piecewise(
         flat,
         [
             (flat < -6, lambda a: np.full_like(a, 2.0)),
@@ -143,7 +145,7 @@ def erfinv(x: NDArray[Any]) -> Doubles:
     """The inverse of ``erf`` on [-1, 1]; infinite at the ends, NaN outside."""
     flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
     size = np.abs(flat)
-    found = _piecewise(
+    found = piecewise(
         size,
         [
             (size <= 0.85, _inverse_centre),

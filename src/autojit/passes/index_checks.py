@@ -8,7 +8,7 @@ axis leaves without elements looks at none of its indices, so these are checked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autojit.core.sizes import expression_of, is_symbolic, surely_equal, surely_less
@@ -41,12 +41,12 @@ class IndexChecks:
         """Take note of a node whose readers have all been seen."""
         is_whole = not self.whole.isdisjoint(node.outputs)
         if isinstance(node.op, InRange):
-            key = (node.inputs[0], _hashed(node.op.extent))
+            key = key_of(node.inputs[0], node.op.extent)
             self.made[key] = node
             self.wanted[key] = (node, node.op.axis, node.op.extent)
         elif node.op.looks_up:
-            for place, axis, extent in node.op.look_ups(*[v.type for v in node.inputs]):
-                key = (node.inputs[place], _hashed(extent))
+            for place, axis, extent in look_ups(node):
+                key = key_of(node.inputs[place], extent)
                 is_computed = is_live and (is_whole or not isinstance(node.op, Gathering))
                 if is_computed and not _may_be_skipped(node, node.inputs[place]):
                     self.done.add(key)
@@ -60,15 +60,13 @@ class IndexChecks:
         found: dict[Node, list[Node]] = {}
         bounds = IndexBounds(self.graph)
         for key, (node, axis, extent) in self.wanted.items():
-            if key in self.done:
-                continue
-            if bounds.are_within(key[0], extent):
+            if key in self.done or bounds.are_within(key[0], extent):
                 continue
             made = self.made.get(key)
             if made is not None:
                 found.setdefault(made, []).append(made)
             else:
-                found.setdefault(node, []).append(_check(node, axis, key[0], extent))
+                found.setdefault(node, []).append(check_of(node, axis, key[0], extent))
         return found
 
 
@@ -76,7 +74,18 @@ def _hashed(extent: Any) -> Any:
     return expression_of(extent) if is_symbolic(extent) else extent
 
 
-def _check(node: Node, axis: int, index: Value, extent: Any) -> Node:
+def key_of(index: Value, extent: Any) -> Key:
+    """What checks of the same indices in axes of the same extent have in common."""
+    return index, _hashed(extent)
+
+
+def look_ups(node: Node) -> Sequence[tuple[int, int, int]]:
+    """The op's look-ups (see there), by the node's operands."""
+    return node.op.look_ups(*[v.type for v in node.inputs])
+
+
+def check_of(node: Node, axis: int, index: Value, extent: Any) -> Node:
+    """A node that checks the indices of a look-up by themselves."""
     check = InRange(node.source.callee or node.op.shown_name, axis, extent, str(node.inputs[0].type))
     return Node(check, (index,), (Value(check.result_type(index.type)),), node.source)
 

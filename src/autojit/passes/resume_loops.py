@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ir.op import Op
 from autojit.ops.while_sweeps import WhileLoop
-from autojit.passes.given_sizes import hangs_on_counts
 from autojit.passes.prune_bodies import last_name
+from autojit.passes.share_steps import own_nodes
 
 
 class Match(NamedTuple):
@@ -168,7 +167,7 @@ def _match(earlier: Node, later: Node) -> Match | None:
         for place, operand in enumerate(later.inputs[r.n_outputs :]):
             if operand in mine:
                 same[b.body.inputs[b.first_constant + place]] = a.body.inputs[a.first_constant + mine[operand]]
-        _map_nodes(a.body, b.body, same)
+        own_nodes(a.body, b.body, same)
         if any(v not in same for v in b.body.outputs):
             return None
         if any(same[b.body.outputs[k]] is not a.body.outputs[j] for k, j in pairs):
@@ -182,16 +181,3 @@ def _match(earlier: Node, later: Node) -> Match | None:
         e_start += a.carries
         r_start += b.carries
     return Match(names, finals)
-
-
-def _map_nodes(first: Graph, later: Graph, same: dict[Value, Value]) -> None:
-    """Extend ``same`` to what both compute alike."""
-    known: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
-    for node in first.nodes:
-        known.setdefault((node.op, node.inputs), node.outputs)
-    is_counted = hangs_on_counts(later.nodes)
-    for node in later.nodes:
-        if all(v in same for v in node.inputs) and not node.op.has_effect and not is_counted(node):
-            found = known.get((node.op, tuple(same[v] for v in node.inputs)))
-            if found is not None:
-                same.update(zip(node.outputs, found, strict=True))

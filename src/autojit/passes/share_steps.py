@@ -82,22 +82,10 @@ def _shared_scans(first: Node, later: Node) -> tuple[Node, Node]:
 
 def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
     """What ``later`` computes as ``first`` does, from inputs that are the ``same`` (later's -> first's)."""
-    known: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
-    for node in first.nodes:
-        known.setdefault((node.op, node.inputs), node.outputs)
     same = dict(same)
-    made_by: dict[Value, Node] = {}
-    rest: list[Node] = []
-    is_counted = hangs_on_counts(later.nodes)
-    for node in later.nodes:
-        mapped = [same.get(v) for v in node.inputs]
-        is_own = None in mapped or node.op.has_effect or is_counted(node)
-        found = None if is_own else known.get((node.op, tuple(mapped)))  # type: ignore[arg-type]
-        if found is None:
-            rest.append(node)
-            continue
-        same.update(zip(node.outputs, found, strict=True))
-        made_by.update(dict.fromkeys(node.outputs, node))
+    rest = own_nodes(first, later, same)
+    kept = set(rest)
+    made_by = {value: node for node in later.nodes if node not in kept for value in node.outputs}
     wanted = [*(v for node in rest for v in node.inputs), *later.outputs]
     taken: dict[Value, Value] = {}
     again: set[Node] = set()
@@ -111,9 +99,27 @@ def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
             wanted += maker.inputs
         else:
             taken[value] = same[value]
-    kept = set(rest) | again
+    kept |= again
     order = [v for node in later.nodes for v in node.outputs if v in taken]
     return Shared(tuple((v, taken[v]) for v in order), tuple(n for n in later.nodes if n in kept))
+
+
+def own_nodes(first: Graph, later: Graph, same: dict[Value, Value]) -> list[Node]:
+    """What only ``later`` computes; ``same`` (later's values -> first's) grows by what both compute alike."""
+    known: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
+    for node in first.nodes:
+        known.setdefault((node.op, node.inputs), node.outputs)
+    found: list[Node] = []
+    is_counted = hangs_on_counts(later.nodes)
+    for node in later.nodes:
+        mapped = [same.get(v) for v in node.inputs]
+        is_own = None in mapped or node.op.has_effect or is_counted(node)
+        outputs = None if is_own else known.get((node.op, tuple(mapped)))  # type: ignore[arg-type]
+        if outputs is None:
+            found.append(node)
+        else:
+            same.update(zip(node.outputs, outputs, strict=True))
+    return found
 
 
 def _is_part(node: Node, made_by: dict[Value, Node]) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from autojit.core.sizes import expression_of, is_symbolic
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.elementwise_rounding import Quotient
@@ -28,11 +27,9 @@ from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.ops.while_sweeps import WhileLoop
 from autojit.passes.index_bounds import IndexBounds
+from autojit.passes.index_checks import Key, check_of, key_of, look_ups
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.groups import Group
-
-Key = tuple[Value, object]
-"""Indices, and the extent of the axis that they count along."""
 
 
 def may_fail(node: Node) -> bool:
@@ -52,7 +49,7 @@ def sure_nodes(graph: Graph) -> frozenset[Node]:
 
 def _is_sure(node: Node, definitions: Mapping[Value, Node], bounds: IndexBounds) -> bool:
     if node.op.looks_up:
-        return all(bounds.are_within(node.inputs[place], extent) for place, _, extent in _look_ups(node))
+        return all(bounds.are_within(node.inputs[place], extent) for place, _, extent in look_ups(node))
     divisor = definitions.get(node.inputs[1]) if isinstance(node.op, Quotient) else None
     return (
         divisor is not None and isinstance(divisor.op, Full) and type(divisor.op.value) is int and divisor.op.value != 0
@@ -87,8 +84,8 @@ def with_checks(graph: Graph, lasting: Collection[int], sure: AbstractSet[Node])
     found -= sure
     if not found:
         return graph, frozenset()
-    wanted = {_key(node.inputs[place], extent) for node in found for place, _, extent in _look_ups(node)}
-    wanted -= {_key(node.inputs[0], node.op.extent) for node in graph.nodes if isinstance(node.op, InRange)}
+    wanted = {key_of(node.inputs[place], extent) for node in found for place, _, extent in look_ups(node)}
+    wanted -= {key_of(node.inputs[0], node.op.extent) for node in graph.nodes if isinstance(node.op, InRange)}
     nodes: list[Node] = []
     for node in graph.nodes:  # the first look-up by an index is the one that eager mode fails at
         if wanted and node.op.looks_up:
@@ -114,25 +111,16 @@ def _scatters_behind(value: Value, definitions: Mapping[Value, Node]) -> Iterato
         node = definitions.get(_root(node.inputs[0], definitions))
 
 
-def _key(index: Value, extent: int) -> Key:
-    return index, expression_of(extent) if is_symbolic(extent) else extent
-
-
 def _checks(node: Node, wanted: set[Key]) -> list[Node]:
     """Checks of those of a look-up's indices that are ``wanted``, and are no more."""
     found: list[Node] = []
-    for place, axis, extent in _look_ups(node):
+    for place, axis, extent in look_ups(node):
         index = node.inputs[place]
-        key = _key(index, extent)
+        key = key_of(index, extent)
         if key in wanted:
             wanted.remove(key)
-            op = InRange(node.source.callee or node.op.shown_name, axis, extent, str(node.inputs[0].type))
-            found.append(Node(op, (index,), (Value(op.result_type(index.type)),), node.source))
+            found.append(check_of(node, axis, index, extent))
     return found
-
-
-def _look_ups(node: Node) -> Sequence[tuple[int, int, int]]:
-    return node.op.look_ups(*[v.type for v in node.inputs])
 
 
 # -- order

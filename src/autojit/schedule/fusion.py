@@ -9,15 +9,13 @@ How to read: `groups.Group` (what may join), then ``Fuser.run`` (the sweep).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
 from autojit.core.machine import Machine
-from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise, Reduction
 from autojit.ops.requirements import InRange
-from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.counts import CountReaders
 from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.kinds import Kind
@@ -96,8 +94,8 @@ class Fuser:
                     break
 
     def _producers(self, group: Group) -> list[int]:
-        found = {self.owner[v] for v in group.buffers if v in self.owner}
-        return sorted(found - {group.id}, reverse=True)
+        """The units that a group reads from, the latest first."""
+        return sorted({self.owner[v] for v in group.buffers if v in self.owner} - {group.id}, reverse=True)
 
     def _merge(self, other: Group | Node | None, group: Group, place: dict[Node, int]) -> bool:
         """Absorb ``other``, which ``group`` reads from, into ``group``."""
@@ -143,8 +141,7 @@ class Fuser:
 
     def _is_between(self, first: int, group: Group) -> bool:
         """Whether a path leads from ``first`` to ``group`` through a third unit: its last step is a direct producer."""
-        producers = {self.owner[v] for v in group.buffers if v in self.owner}
-        return any(self.dependencies[unit] >> first & 1 for unit in producers if unit != first)
+        return any(self.dependencies[unit] >> first & 1 for unit in self._producers(group) if unit != first)
 
     def _reads_in_place(self, node: Node, group: Group, other: Group) -> bool:
         level = group.level[node.outputs[0]]
@@ -182,12 +179,10 @@ class Fuser:
 
     # -- placement
 
-    def _place(self, node: Node, join: object) -> None:
-        for unit in self._candidates(node):
-            if join(unit, node):  # type: ignore[operator]
-                return
-        group = self._fresh(node)
-        joined = join(group, node)  # type: ignore[operator]
+    def _place(self, node: Node, join: Callable[[Group, Node], bool]) -> None:
+        if any(join(unit, node) for unit in self._candidates(node)):
+            return
+        joined = join(self._fresh(node), node)
         assert joined, f"{node.op} does not fit a group of its own"
 
     def _candidates(self, node: Node) -> Iterable[Group]:
@@ -401,7 +396,7 @@ class Fuser:
         shape = node.inputs[0].type.shape
         if not kept:
             return self._try_add(group, node, FULL, OUT)
-        split = self._split(group, shape, kept, folded)
+        split = group.split(shape, kept, folded)
         if split is None:
             return False
         row_axes, prefix, level = split
@@ -417,34 +412,6 @@ class Fuser:
             return True
         group.row_axes = before
         return False
-
-    def _split(
-        self, group: Group, shape: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], int, str] | None:
-        """(row axes, kept leading row axes, level of the result) in axes of the group's domain."""
-        mapped = map_axes(shape, group.shape, kept, folded)
-        if mapped is None:
-            return None
-        kept, folded = mapped
-        # Kept axes outside: a number per row (softmax). Folded axes outside: column sums, accumulated as rows go by.
-        # Kept axes on both sides: the leading ones stay rows, and each has columns of its own (column sums of a batch).
-        if not folded:  # axes of extent 1 alone: a nest of its own has them as inner loops
-            return None if group.members else (kept, 0, ROW)
-        if max(kept) < min(folded):
-            return self._fit(group, kept, 0, ROW)
-        if max(folded) < min(kept):
-            return self._fit(group, folded, 0, OUT)
-        lead = tuple(a for a in kept if a < min(folded))
-        tail = tuple(a for a in kept if a > max(folded))
-        if lead + tail == kept and tail:
-            return lead + folded, len(lead), OUT
-        return self._fit(group, kept, 0, ROW)
-
-    def _fit(self, group: Group, rows: tuple[int, ...], prefix: int, level: str) -> tuple[tuple[int, ...], int, str]:
-        ones = tuple(a for a, n in enumerate(group.shape) if n == 1)
-        if group.row_axes is not None and tuple(a for a in group.row_axes if a not in ones) == rows:
-            return group.row_axes, prefix, level
-        return rows, prefix, level
 
     def _try_add(self, group: Group, node: Node, operand_level: str, level: str) -> bool:
         (x,) = node.inputs

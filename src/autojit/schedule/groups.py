@@ -20,6 +20,7 @@ from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, reshaped
 from autojit.ops.requirements import InRange
+from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.pull import Indices
 
 FULL, ROW, OUT = "full", "row", "out"
@@ -66,6 +67,37 @@ class Group:
             return reindex(self.axes, self.shape, shape)
         assert self.row_axes is not None
         return reindex(tuple(self.axes[a] for a in self.row_axes), self.row_shape(), shape)
+
+    def split(
+        self, shape: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], int, str] | None:
+        """How a reduction of the whole domain, seen as ``shape``, splits it; None where its axes do not line up.
+
+        (row axes, kept leading row axes, level of the result) in axes of the domain.
+        """
+        mapped = map_axes(shape, self.shape, kept, folded)
+        if mapped is None:
+            return None
+        kept, folded = mapped
+        # Kept axes outside: a number per row (softmax). Folded axes outside: column sums, accumulated as rows go by.
+        # Kept axes on both sides: the leading ones stay rows, and each has columns of its own (column sums of a batch).
+        if not folded:  # axes of extent 1 alone: a nest of its own has them as inner loops
+            return None if self.members else (kept, 0, ROW)
+        if max(kept) < min(folded):
+            return self._rows_like(kept), 0, ROW
+        if max(folded) < min(kept):
+            return self._rows_like(folded), 0, OUT
+        lead = tuple(a for a in kept if a < min(folded))
+        tail = tuple(a for a in kept if a > max(folded))
+        if lead + tail == kept and tail:
+            return lead + folded, len(lead), OUT
+        return self._rows_like(kept), 0, ROW
+
+    def _rows_like(self, rows: tuple[int, ...]) -> tuple[int, ...]:
+        """The row axes that there are, where they differ from ``rows`` in axes of extent 1 alone."""
+        if self.row_axes is not None and tuple(a for a in self.row_axes if self.shape[a] != 1) == rows:
+            return self.row_axes
+        return rows
 
 
 def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:

@@ -50,23 +50,29 @@ class LoopKernel:
 
 
 @record(eq=False, frozen=False)
-class MatmulKernel:
-    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
+class NodeKernel:
+    """A kernel of one node."""
 
     node: Node
-    a: Access
-    b: Access
-    init: Value | None = None
 
     @property
     def nodes(self) -> list[Node]:
         return [self.node]
 
+    def writes(self) -> list[Value]:
+        return list(self.node.outputs)
+
+
+@record(eq=False, frozen=False)
+class MatmulKernel(NodeKernel):
+    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
+
+    a: Access
+    b: Access
+    init: Value | None = None
+
     def reads(self) -> list[Value]:
         return [self.a.value, self.b.value, *(() if self.init is None else (self.init,))]
-
-    def writes(self) -> list[Value]:
-        return [self.node.outputs[0]]
 
     def in_place(self) -> tuple[Value, Value] | None:
         """(a value the kernel overwrites, the result that takes its memory)."""
@@ -74,22 +80,14 @@ class MatmulKernel:
 
 
 @record(eq=False, frozen=False)
-class StructuredKernel:
+class StructuredKernel(NodeKernel):
     """Any other op on contiguous operands: scatters, scans, opaque calls."""
 
-    node: Node
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
 
-    @property
-    def nodes(self) -> list[Node]:
-        return [self.node]
-
     def reads(self) -> list[Value]:
         return list(dict.fromkeys(self.operands[1:] if self.clears else self.operands))
-
-    def writes(self) -> list[Value]:
-        return list(self.node.outputs)
 
 
 @record(eq=False, frozen=False)
@@ -108,22 +106,14 @@ class CopyKernel:
 
 
 @record(eq=False, frozen=False)
-class NestedKernel:
+class NestedKernel(NodeKernel):
     """A branch or loop on contiguous operands: its graphs have schedules, which run as often as the data decide."""
 
-    node: Node
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     schedules: tuple[Schedule, ...]
 
-    @property
-    def nodes(self) -> list[Node]:
-        return [self.node]
-
     def reads(self) -> list[Value]:
         return list(dict.fromkeys(self.operands))
-
-    def writes(self) -> list[Value]:
-        return list(self.node.outputs)
 
 
 Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel | NestedKernel

@@ -27,7 +27,7 @@ def _from_part(self: SparseTensor, part: Tensor | None) -> Tensor | None:
 
 def coalesce(self: SparseTensor) -> SparseTensor:
     """Each place once, in order; values of the same place are added."""
-    self._require(sparse_coo, "coalesce")
+    self._require_coo("coalesce")
     return coalesced(self)
 
 

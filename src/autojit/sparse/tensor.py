@@ -73,7 +73,7 @@ class SparseTensor(Tensor):
         return count if self._blocksize is None else count // (self._blocksize[0] * self._blocksize[1])
 
     def _indices(self) -> Tensor:
-        self._require(sparse_coo, "_indices")
+        self._require_coo("_indices")
         return self._index_part
 
     def _values(self) -> Tensor:
@@ -81,7 +81,7 @@ class SparseTensor(Tensor):
 
     def indices(self) -> Tensor:
         """The places of a coalesced COO tensor: ``i64[sparse_dim, n]``."""
-        self._require(sparse_coo, "indices")
+        self._require_coo("indices")
         self._require_coalesced("indices")
         return self._index_part
 
@@ -102,8 +102,7 @@ class SparseTensor(Tensor):
     def col_indices(self) -> Tensor:
         """The column of each value (block): ``i64[n]`` (CSR, BSR)."""
         self._require_one((sparse_csr, sparse_bsr), "col_indices", "row")
-        found: Tensor = others(self) if self._row_starts is None else self._index_part[1]
-        return found
+        return others(self) if self._row_starts is None else self._index_part[1]
 
     def ccol_indices(self) -> Tensor:
         """Where each column (of blocks) starts among the values: ``i64[columns + 1]`` (CSC, BSC)."""
@@ -117,13 +116,13 @@ class SparseTensor(Tensor):
 
     def is_coalesced(self) -> bool:
         """Whether no place occurs twice and the places are in order."""
-        self._require(sparse_coo, "is_coalesced")
+        self._require_coo("is_coalesced")
         return self._is_coalesced
 
-    def _require(self, layout: Layout, method: str) -> None:
-        if self._layout is not layout:
+    def _require_coo(self, method: str) -> None:
+        if self._layout is not sparse_coo:
             raise UsageError(
-                f"{method} expected {_WANTED[layout]} layout but got {words(self._layout)}",
+                f"{method} expected sparse coordinate tensor layout but got {words(self._layout)}",
                 {"input": type_of(self)},
                 "convert it: .to_sparse() or .to_sparse_csr()",
             )
@@ -283,9 +282,6 @@ class SparseTensor(Tensor):
 
     __str__ = __repr__
     __hash__ = Tensor.__hash__
-
-
-_WANTED = {sparse_coo: "sparse coordinate tensor", sparse_csr: "sparse row compressed tensor"}
 
 
 def words(layout: Layout) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import floating, floating_together
 from autojit.functions.comparison import where
@@ -145,8 +146,7 @@ def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[...,
         found: Tensor = function(floating(input, name))
         return found
 
-    of_one.__name__ = of_one.__qualname__ = name
-    of_one.__doc__ = doc
+    named(of_one, name, doc)
     return refuses("complex")(with_out(of_one))
 
 

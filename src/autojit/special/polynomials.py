@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from autojit.core.wrapping import named
 from autojit.dispatch.promotion import floating, floating_together, refuse_numbers
 from autojit.functions.comparison import where
 from autojit.functions.factories import ones_like
@@ -45,9 +46,7 @@ def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc:
             if k < most:
                 now, before = follow(x, k, now, before), now
 
-    polynomial.__name__ = polynomial.__qualname__ = name
-    polynomial.__doc__ = doc
-    return with_out(polynomial)
+    return with_out(named(polynomial, name, doc))
 
 
 def _greatest(degrees: Tensor) -> int:

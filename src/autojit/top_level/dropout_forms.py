@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from autojit.core.errors import ShapeError
 from autojit.core.sizes import seems_equal
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.functions.random import rand
 from autojit.nn import functional as F
@@ -21,10 +22,8 @@ def _form(name: str) -> Callable[[Tensor, float, bool], Tensor]:
         found: Tensor = dropping(input, p, train, **options)
         return found
 
-    form.__name__ = form.__qualname__ = name
     told = f"``nn.functional.{name}``, whose last two arguments must be given."
-    form.__doc__ = f"``{plain}`` in place." if options else told
-    return declared(method=False)(form)
+    return declared(method=False)(named(form, name, f"``{plain}`` in place." if options else told))
 
 
 dropout, dropout_ = _form("dropout"), _form("dropout_")

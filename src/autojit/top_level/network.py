@@ -5,7 +5,7 @@ Losses take the reduction as a number: 0 none (the default), 1 mean, 2 sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.dtypes import bool_, int64
@@ -337,12 +337,12 @@ def grid_sampler(
 @refuses("int complex")
 def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
     """``nn.functional.kl_div``; the mean is over all elements."""
-    found = F.kl_div(input, target, reduction="none", log_target=log_target)
-    return _reduced("kl_div", found, reduction)
+    return _reduced(F.kl_div, reduction, input, target, log_target=log_target)
 
 
-def _reduced(name: str, losses: Tensor, reduction: int) -> Tensor:
-    kind = _chosen(name, "reduction", reduction, _REDUCTIONS)
+def _reduced(loss: Callable[..., Tensor], reduction: int, *operands: object, **options: object) -> Tensor:
+    kind = _chosen(loss.__name__, "reduction", reduction, _REDUCTIONS)
+    losses = loss(*operands, **options, reduction="none")
     return losses if kind == "none" else losses.mean() if kind == "mean" else losses.sum()
 
 
@@ -352,8 +352,7 @@ def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.binary_cross_entropy_with_logits``."""
-    found = F.binary_cross_entropy_with_logits(input, target, weight, reduction="none", pos_weight=pos_weight)
-    return _reduced("binary_cross_entropy_with_logits", found, reduction)
+    return _reduced(F.binary_cross_entropy_with_logits, reduction, input, target, weight, pos_weight=pos_weight)
 
 
 @declared(method=False)
@@ -362,14 +361,13 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.cosine_embedding_loss``."""
-    found = F.cosine_embedding_loss(input1, input2, target, margin, reduction="none")
-    return _reduced("cosine_embedding_loss", found, reduction)
+    return _reduced(F.cosine_embedding_loss, reduction, input1, input2, target, margin)
 
 
 @declared(method=False)
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
     """``nn.functional.hinge_embedding_loss``."""
-    return _reduced("hinge_embedding_loss", F.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
+    return _reduced(F.hinge_embedding_loss, reduction, input, target, margin)
 
 
 @declared(method=False)
@@ -378,8 +376,7 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
     """``nn.functional.margin_ranking_loss``."""
-    found = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
-    return _reduced("margin_ranking_loss", found, reduction)
+    return _reduced(F.margin_ranking_loss, reduction, input1, input2, target, margin)
 
 
 @declared(method=False)
@@ -394,15 +391,13 @@ def triplet_margin_loss(
     reduction: int = 0,
 ) -> Tensor:
     """``nn.functional.triplet_margin_loss``."""
-    found = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
-    return _reduced("triplet_margin_loss", found, reduction)
+    return _reduced(F.triplet_margin_loss, reduction, anchor, positive, negative, margin, p, eps, swap)
 
 
 @declared(method=False)
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """``nn.functional.poisson_nll_loss``."""
-    found = F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction="none")
-    return _reduced("poisson_nll_loss", found, reduction)
+    return _reduced(F.poisson_nll_loss, reduction, input, target, log_input, full, eps=eps)
 
 
 @declared(method=False)

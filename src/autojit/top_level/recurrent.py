@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import ShapeError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.nn import functional as F
 from autojit.nn.module import Module
@@ -87,13 +88,12 @@ def _of_one_state(name: str, what: str) -> Callable[..., tuple[Tensor, Tensor]]:
     def network(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         return _run(name.upper(), input, hx, rest)
 
-    network.__name__ = network.__qualname__ = name
-    network.__doc__ = f"""The outputs and the last hidden states of a {what}, for a tensor or a packed sequence.
+    told = f"""The outputs and the last hidden states of a {what}, for a tensor or a packed sequence.
 
     Raises:
         RuntimeError: a number of parameters, or shapes, that do not fit.
     """
-    return declared(method=False)(network)
+    return declared(method=False)(named(network, name, told))
 
 
 gru = _of_one_state("gru", "GRU")

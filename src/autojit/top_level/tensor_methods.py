@@ -7,12 +7,11 @@ from typing import Any, NoReturn
 
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
-from autojit.dispatch.inplace import copy_into
 from autojit.dispatch.promotion import Operand
 from autojit.functions.elementwise import div
-from autojit.functions.factories import tensor
 from autojit.functions.memory import UntypedStorage, data_ptr
 from autojit.functions.shape import flip
+from autojit.functions.writing import mapped
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import layout_of, type_of
@@ -61,12 +60,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
         >>> aj.ones(2).map2_(aj.ones(2), aj.ones(2), lambda a, b, c: a + b + c)
         tensor([3., 3.])
     """
-    if self.requires_grad or x.requires_grad or y.requires_grad:
-        raise UsageError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
-    spec = type_of(self)
-    rows = [t.expand(spec.shape).reshape(-1).tolist() for t in (self, x, y)]
-    values = [callable(a, b, c) for a, b, c in zip(*rows, strict=True)]
-    return copy_into(self, tensor(values, dtype=spec.dtype).reshape(spec.shape), "map2_")
+    return mapped("map2_", callable, self, x, y)
 
 
 @declared(function=False)

@@ -8,6 +8,7 @@ through the hooks of the outer one. With ``use_reentrant`` a custom function run
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import weakref
@@ -43,19 +44,13 @@ class CheckpointError(RuntimeError):
 
 
 class _Finished(Exception):
-    """The second run has saved everything that its region needs."""
-
-    def __init__(self, region: _Region) -> None:
-        self.region = region
+    """The second run has saved everything that its region, the argument, needs."""
 
 
-class _Ticket:
-    """Stands for a saved tensor; ``values`` holds it again, by backward pass, after the second run."""
+class _Ticket(dict[int, Tensor | None]):
+    """Stands for a saved tensor; holds it again, by backward pass, after the second run."""
 
-    __slots__ = ("__weakref__", "values")
-
-    def __init__(self) -> None:
-        self.values: dict[int, Tensor | None] = {}
+    __slots__ = ("__weakref__",)
 
 
 _outside = itertools.count(-1, -1)
@@ -86,7 +81,7 @@ class GraphExecGroup:
         self.number = next(_outside)
 
     def __enter__(self) -> Self:
-        if GraphExecGroup._current() is not None:
+        if getattr(_entered, "group", None) is not None:
             raise RuntimeError("GraphExecGroup contexts cannot be nested.")
         _entered.group = self
         return self
@@ -94,16 +89,11 @@ class GraphExecGroup:
     def __exit__(self, *exception: object) -> None:
         _entered.group = None
 
-    @staticmethod
-    def _current() -> GraphExecGroup | None:
-        found: GraphExecGroup | None = getattr(_entered, "group", None)
-        return found
-
 
 class _Region:
     """One call of a checkpointed function."""
 
-    def __init__(self, again: Callable[[], Any], early_stop: bool, checks_types: bool, debug: bool) -> None:
+    def __init__(self, early_stop: bool, checks_types: bool, debug: bool, again: Callable[[], Any]) -> None:
         self.again = again
         self.early_stop = early_stop
         self.checks_types = checks_types
@@ -124,13 +114,12 @@ class _Region:
 
     def unpack(self, ticket: _Ticket) -> Tensor:
         """The unpack hook of the first run."""
-        walk = current_walk()
-        group = GraphExecGroup._current()
+        walk, group = current_walk(), getattr(_entered, "group", None)
         number = group.number if group is not None else next(_outside) if walk is None else walk.number
         if number not in self.known:
             self.known.add(number)
             self._run_again(number)
-        found: Tensor | None = ticket.values.get(number)
+        found = ticket.get(number)
         if found is None and group is not None:
             raise CheckpointError(
                 "checkpoint: Performing two backward calls that overlap (both need the same saved tensor) in one "
@@ -142,17 +131,16 @@ class _Region:
                 "ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an issue with "
                 "details on your use case."
             )
-        ticket.values[number] = None
+        ticket[number] = None
         return found
 
     def _run_again(self, number: int) -> None:
-        if self.lines is None:
-            self._run_and_compare(number, None)
-            return
-        lines: list[str] = []
+        lines: list[str] | None = None if self.lines is None else []
         try:
             self._run_and_compare(number, lines)
         except CheckpointError as error:
+            if self.lines is None or lines is None:
+                raise
             of_runs = [[f"  {line}" for line in run] for run in (self.lines, lines)]
             raise CheckpointError(
                 f"{error}\n\nYou are seeing this error because you passed `debug=True` to checkpoint. What both runs "
@@ -169,8 +157,7 @@ class _Region:
             if count >= len(self.tickets):
                 if not self.is_complete:
                     count += 1  # the first run will get there, too
-                    more: Tensor = t.detach()
-                    return more
+                    return t.detach()
                 raise CheckpointError(
                     "checkpoint: trying to save more tensors during recomputation than during the original forward "
                     f"pass, which saved {count}. The function must do the same every time it is called."
@@ -178,7 +165,7 @@ class _Region:
             kept: Tensor = t.detach() if t.requires_grad else t
             ticket = self.tickets[count]()
             if ticket is not None:
-                ticket.values[number] = kept
+                ticket[number] = kept
             count += 1
             if self.early_stop and count == len(self.tickets):
                 raise _Finished(self)
@@ -188,7 +175,7 @@ class _Region:
             with saved_tensors_hooks(pack, lambda t: t), enable_grad():
                 self.again()
         except _Finished as finished:
-            if finished.region is not self:
+            if finished.args[0] is not self:
                 raise
         if count != len(self.tickets) and (self.is_complete or count < len(self.tickets)):
             raise CheckpointError(
@@ -200,14 +187,13 @@ class _Region:
             self._check_types(number)
 
     def _check_types(self, number: int) -> None:
-        differing = []
-        for place, (reference, before) in enumerate(zip(self.tickets, self.types, strict=True)):
-            ticket = reference()
-            found = None if ticket is None else ticket.values[number]
-            if found is not None and type_of(found) != before:
-                differing.append(
-                    f"tensor at position {place}:\nsaved metadata: {before}\nrecomputed metadata: {type_of(found)}"
-                )
+        tickets = [reference() for reference in self.tickets]
+        values = [None if ticket is None else ticket[number] for ticket in tickets]
+        differing = [
+            f"tensor at position {place}:\nsaved metadata: {before}\nrecomputed metadata: {type_of(found)}"
+            for place, (found, before) in enumerate(zip(values, self.types, strict=True))
+            if found is not None and type_of(found) != before
+        ]
         if differing:
             raise CheckpointError(
                 "checkpoint: Recomputed values for the following tensors have different metadata than during the "
@@ -290,10 +276,10 @@ def checkpoint(
     if not use_reentrant:
         if determinism_check not in ("default", "none"):
             raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
-        stops = early_stop if _early_stop is None else _early_stop
-        checks = determinism_check == "default"
-        explains = debug if _debug is None else _debug
-        return _recomputed(function, args, kwargs, preserve_rng_state, context_fn, stops, checks, explains)
+        early_stop = early_stop if _early_stop is None else _early_stop
+        debug = debug if _debug is None else _debug
+        region = functools.partial(_Region, early_stop, determinism_check == "default", debug)
+        return _recomputed(function, args, kwargs, preserve_rng_state, *context_fn(), region)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
@@ -303,10 +289,8 @@ def checkpoint(
 
 def _recomputed(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
-    context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]], early_stop: bool,
-    checks_types: bool, debug: bool,
+    first: AbstractContextManager[Any], second: AbstractContextManager[Any], region_of: Callable[..., _Region],
 ) -> Any:  # fmt: skip
-    first, second = context_fn()
     if not state.grad_enabled:
         with first:
             return function(*args, **kwargs)
@@ -318,7 +302,7 @@ def _recomputed(
         with _random_numbers(numbers), second:
             function(*[given() for given in kept], **{name: given() for name, given in kept_by_name.items()})
 
-    region = _Region(again, early_stop, checks_types, debug)
+    region = region_of(again)
     with first, saved_tensors_hooks(region.pack, region.unpack):
         found = function(*args, **kwargs)
     region.is_complete = True
@@ -367,8 +351,7 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         """Run without recording."""
-        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warn("None of the inputs have requires_grad=True. Gradients will be None")
+        check_backward_validity(args)
         ctx.function = function
         ctx.numbers = get_rng_state() if preserve else None
         ctx.places = [k for k, a in enumerate(args) if isinstance(a, Tensor)]
@@ -423,18 +406,15 @@ def checkpoint_sequential(
     steps = list(functions)
     size = len(steps) // segments
     for part in range(segments - 1):
-        run = _chain(steps[part * size : (part + 1) * size])
+        run = functools.partial(_run_all, steps[part * size : (part + 1) * size])
         input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
-    return _chain(steps[(segments - 1) * size :])(input)
+    return _run_all(steps[(segments - 1) * size :], input)
 
 
-def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    def run(value: Any) -> Any:
-        for step in steps:
-            value = step(value)
-        return value
-
-    return run
+def _run_all(steps: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    for step in steps:
+        value = step(value)
+    return value
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,8 +7,8 @@ first run asks the policy about each result and keeps it or not; that of the sec
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from autojit.core.errors import UsageError
@@ -48,10 +48,21 @@ class SelectiveCheckpointContext:
         self.op_output = op_output
 
 
-class _Run(Layer):
-    """What both runs' layers share: only ops matter to them."""
+class _Run(Layer, AbstractContextManager[None]):
+    """What both runs' layers share: only ops matter to them. As a context, a layer is on top of those there are."""
 
     what = "a checkpointed function that keeps some results"
+
+    def __init__(self, kept: list[Any]) -> None:
+        self.kept = kept
+        self.outer: list[tuple[Layer, ...]] = []  # the second run's context is entered once per backward pass
+
+    def __enter__(self) -> None:
+        self.outer.append(state.layers)
+        set_layers((*state.layers, self))
+
+    def __exit__(self, *exception: object) -> None:
+        set_layers(self.outer.pop())
 
     def carry(self, source: Any, made: Any, with_history: bool) -> None:
         """Nothing of this layer belongs to a tensor."""
@@ -63,23 +74,13 @@ class _Run(Layer):
         with below(self):
             replace(x, new, method, old, mark)
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """The layer on top of those there are."""
-        before = state.layers
-        set_layers((*before, self))
-        try:
-            yield
-        finally:
-            set_layers(before)
-
 
 class _Keeping(_Run):
     """The first run."""
 
     def __init__(self, policy: Callable[..., Any], kept: list[Any]) -> None:
+        super().__init__(kept)
         self.policy = policy
-        self.kept = kept
 
     def apply(self, op: Any, operands: Sequence[Tensor]) -> Any:
         """The op; its result is kept if the policy says so."""
@@ -101,9 +102,14 @@ class _Taking(_Run):
     """The second run."""
 
     def __init__(self, kept: list[Any], may_change: bool) -> None:
-        self.kept = kept
+        super().__init__(kept)
         self.may_change = may_change
         self.place = 0
+
+    def __enter__(self) -> None:
+        """From the first op on."""
+        self.place = 0
+        super().__enter__()
 
     def apply(self, op: Any, operands: Sequence[Tensor]) -> Any:
         """The op, or the result that the first run kept of it."""
@@ -131,13 +137,6 @@ class _Taking(_Run):
             if state.grad_enabled and any(wants_grad(t) for t in operands):
                 record(op, operands, results)
         return results[0] if op.n_outputs == 1 else tuple(results)
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """The layer on top of those there are, from the first op on."""
-        self.place = 0
-        with super().active():
-            yield
 
 
 def _of_list(chosen: Sequence[Any]) -> Callable[..., CheckpointPolicy]:
@@ -181,20 +180,4 @@ def create_selective_checkpoint_contexts(
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     kept: list[Any] = []
-    return _Keeping(policy, kept).active(), _Again(_Taking(kept, allow_cache_entry_mutation))
-
-
-class _Again(AbstractContextManager[None]):
-    """The second run's context, which may be entered once per backward pass."""
-
-    def __init__(self, run: _Taking) -> None:
-        self.run = run
-        self.entered: list[AbstractContextManager[None]] = []
-
-    def __enter__(self) -> None:
-        context = self.run.active()
-        context.__enter__()
-        self.entered.append(context)
-
-    def __exit__(self, *exception: Any) -> None:
-        self.entered.pop().__exit__(*exception)
+    return _Keeping(policy, kept), _Taking(kept, allow_cache_entry_mutation)

@@ -154,7 +154,9 @@ class Recorder:
             end_us=(row.end_ns - self.origin_ns) / 1e3,
             fwd_thread=1 if row.kind == NODE else None,
             input_shapes=row.shapes if self.options.shapes else (),
-            stack=[place if isinstance(place, str) else shown_place(place) for place in row.places],
+            stack=[
+                p if isinstance(p, str) else f"{os.path.basename(p.file)}({p.line}): {p.function}" for p in row.places
+            ],
             scope=_SCOPES.get(row.kind, 0),
             sequence_nr=row.number,
             cpu_memory_usage=row.size,
@@ -186,11 +188,6 @@ def flops_of(name: str, shapes: Sequence[Shape]) -> int | None:
     if name in ("add", "sub", "mul", "div") and shapes:
         return max(math.prod(shape) for shape in shapes)
     return None
-
-
-def shown_place(place: SourceLocation) -> str:
-    """A place as stacks show it: ``file.py(12): function``."""
-    return f"{os.path.basename(place.file)}({place.line}): {place.function}"
 
 
 def user_stack() -> list[str]:

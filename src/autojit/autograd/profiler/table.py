@@ -51,7 +51,7 @@ def build_table(
         raise ArgumentError(f"table: unknown time unit {time_unit!r}", {"units": ", ".join(UNITS)})
     if not events:
         return ""
-    shown_time = _times_in(time_unit)
+    shown_time = format_time if time_unit is None else lambda us: f"{us / UNITS[time_unit]:.3f}{time_unit}"
     columns = _columns(events, widths, shown_time)
     rows = list(events)
     if sort_by is not None:
@@ -69,12 +69,6 @@ def build_table(
         total = sum(e.self_device_time_total for e in events)
         lines.append(f"Self {events._use_device.upper()} time total: {shown_time(total)}")
     return "\n".join(lines) + "\n"
-
-
-def _times_in(unit: str | None) -> Callable[[float], str]:
-    if unit is None:
-        return format_time
-    return lambda time_us: f"{time_us / UNITS[unit]:.3f}{unit}"
 
 
 def _columns(

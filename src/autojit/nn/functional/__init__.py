@@ -3,6 +3,7 @@
 from autojit.core.lazy_modules import list_names as _list_names
 from autojit.functions.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
 from autojit.nn.functional.activation import *
+from autojit.nn.functional.adaptive_pooling import *
 from autojit.nn.functional.attention import multi_head_attention_forward as multi_head_attention_forward
 from autojit.nn.functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from autojit.nn.functional.classification import *

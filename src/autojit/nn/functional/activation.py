@@ -80,8 +80,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 def _thresholded(x: Tensor, threshold: complex | Tensor, value: complex | Tensor) -> Tensor:
     limit, other = (_real_number(v) for v in (threshold, value))
     given = threshold.item() if isinstance(threshold, Tensor) else threshold
-    found: Tensor = in_one_pass("threshold", (limit, other), x, node="ThresholdBackward0", threshold=given)
-    return found
+    return in_one_pass("threshold", (limit, other), x, node="ThresholdBackward0", threshold=given)
 
 
 def _real_number(value: Any) -> Any:
@@ -194,8 +193,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x Phi(x), exact or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
     if approximate not in ("none", "tanh"):
         raise UsageError("approximate argument must be either none or tanh.")
-    found: Tensor = in_one_pass("gelu", (approximate,), input, node="GeluBackward0")
-    return found
+    return in_one_pass("gelu", (approximate,), input, node="GeluBackward0")
 
 
 @refuses("int")
@@ -212,38 +210,33 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def softplus_of(x: Tensor) -> Tensor:
     """log(1 + exp(x)) to full precision, with derivatives of every order exact everywhere."""
-    found: Tensor = logaddexp(x, 0)
-    return found
+    return logaddexp(x, 0)
 
 
 @refuses("bool int")
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; the identity where beta x > threshold."""
-    found: Tensor = in_one_pass("softplus", (beta, threshold), input, node="SoftplusBackward0")
-    return found
+    return in_one_pass("softplus", (beta, threshold), input, node="SoftplusBackward0")
 
 
 @refuses("int")
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), accurate at both ends."""
-    found: Tensor = in_one_pass("logsigmoid", (), input, node="LogSigmoidBackward0")
-    return found
+    return in_one_pass("logsigmoid", (), input, node="LogSigmoidBackward0")
 
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
     if not input.is_floating_point():
         return input / (input.abs() + 1)
-    found: Tensor = in_one_pass("softsign", (), input, node="DivBackward0")
-    return found
+    return in_one_pass("softsign", (), input, node="DivBackward0")
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     if not input.is_floating_point():
         return input - input.tanh()
-    found: Tensor = in_one_pass("tanhshrink", (), input, node="SubBackward0")
-    return found
+    return in_one_pass("tanhshrink", (), input, node="SubBackward0")
 
 
 @refuses("int complex")
@@ -251,16 +244,14 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards zero by ``lambd``."""
     if lambd < 0:
         raise UsageError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    found: Tensor = in_one_pass("softshrink", (lambd,), input, node="SoftshrinkBackward0")
-    return found
+    return in_one_pass("softshrink", (lambd,), input, node="SoftshrinkBackward0")
 
 
 @top_level
 @refuses("bool int complex")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
-    found: Tensor = in_one_pass("hardshrink", (lambd,), input, node="HardshrinkBackward0")
-    return found
+    return in_one_pass("hardshrink", (lambd,), input, node="HardshrinkBackward0")
 
 
 @refuses("bool complex")
@@ -307,8 +298,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if size % 2:
         raise ShapeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
     a, b = input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)
-    found: Tensor = in_one_pass("gated", (), a, b, node="GluBackward0")
-    return found
+    return in_one_pass("gated", (), a, b, node="GluBackward0")
 
 
 def _softmax_dim(name: str, ndim: int) -> int:

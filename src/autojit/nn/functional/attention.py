@@ -171,35 +171,24 @@ def multi_head_attention_forward(
     if is_causal and attn_mask is None:
         raise UsageError("Need attn_mask if specifying the is_causal hint.")
     head_dim = _check_heads(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
-    weights = _projection_weights(
-        in_proj_weight, (q_proj_weight, k_proj_weight, v_proj_weight), use_separate_proj_weight
-    )
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    weights = _projection_weights(in_proj_weight, separate, use_separate_proj_weight)
     q, k, v = _project(query, key, value, weights, in_proj_bias)
     length, batch, embed_dim = q.shape
     mask = _additive_mask(attn_mask, q.dtype)
     if mask is not None and mask.ndim == 3:
         mask = mask.reshape(batch, num_heads, *mask.shape[1:])
-    padding = _additive_mask(key_padding_mask, q.dtype)
-    extra = 0
-    if bias_k is not None and bias_v is not None:
-        k = aj.cat([k, bias_k.expand(1, batch, embed_dim)])
-        v = aj.cat([v, bias_v.expand(1, batch, embed_dim)])
-        extra += 1
+    biases = (bias_k, bias_v) if bias_k is not None and bias_v is not None else (None, None)
     q = _heads(q, num_heads, head_dim)
-    k = _heads(k, num_heads, head_dim) if static_k is None else static_k.reshape(batch, num_heads, -1, head_dim)
-    v = _heads(v, num_heads, head_dim) if static_v is None else static_v.reshape(batch, num_heads, -1, head_dim)
-    if add_zero_attn:
-        zeros = aj.zeros((batch, num_heads, 1, head_dim), dtype=k.dtype, device=k.device)
-        k, v, extra = aj.cat([k, zeros], 2), aj.cat([v, zeros], 2), extra + 1
-    combined = _combined_mask(mask, padding, extra)
+    k = _extended(k, biases[0], static_k, add_zero_attn, num_heads, head_dim)
+    v = _extended(v, biases[1], static_v, add_zero_attn, num_heads, head_dim)
+    combined = _combined_mask(mask, _additive_mask(key_padding_mask, q.dtype), (biases[0] is not None) + add_zero_attn)
     attention = _attention_weights(q, k, combined, False, None)
     if training and dropout_p > 0.0:
         attention = dropout(attention, dropout_p)
     joined = aj.matmul(attention, v).permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
     output = linear(joined, out_proj_weight, out_proj_bias)
-    shown = None
-    if need_weights:
-        shown = attention.mean(1) if average_attn_weights else attention
+    shown = None if not need_weights else attention.mean(1) if average_attn_weights else attention
     if is_batched:
         return output, shown
     return output.squeeze(1), None if shown is None else shown.squeeze(0)
@@ -222,6 +211,18 @@ def _heads(x: Tensor, num_heads: int, head_dim: int) -> Tensor:
     """``f[s, n, heads * d] -> f[n, heads, s, d]``."""
     length, batch, _ = x.shape
     return x.reshape(length, batch, num_heads, head_dim).permute(1, 2, 0, 3)
+
+
+def _extended(
+    x: Tensor, bias: Tensor | None, static: Tensor | None, with_zero: bool, num_heads: int, head_dim: int
+) -> Tensor:
+    """Keys or values by head, those given as ``static`` if any; a bias and a zero stand behind the others."""
+    if bias is not None:
+        x = aj.cat([x, bias.expand(1, *x.shape[1:])])
+    found = _heads(x, num_heads, head_dim) if static is None else static.reshape(x.shape[1], num_heads, -1, head_dim)
+    if not with_zero:
+        return found
+    return aj.cat([found, aj.zeros((x.shape[1], num_heads, 1, head_dim), dtype=found.dtype, device=found.device)], 2)
 
 
 def _combined_mask(mask: Tensor | None, padding: Tensor | None, extra: int) -> Tensor | None:

@@ -17,7 +17,7 @@ from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
-from autojit.nn.functional.reduction import COMMON, reduce_loss, reduced_in_one_step, resolve_reduction
+from autojit.nn.functional.reduction import COMMON, known, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss, is_common
 from autojit.ops.composites_loss import pick
@@ -33,9 +33,7 @@ __all__ = [
 
 def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:
     """The class axis of ``input``; errors when shapes of class indices and scores do not fit."""
-    if input.ndim == 0:
-        raise ArgumentError(f"Expected 1 or more dimensions (got {input.ndim})")
-    axis = 0 if input.ndim == 1 else 1
+    axis = _class_axis(input)
     expected = input.shape[:axis] + input.shape[axis + 1 :]
     if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
         raise ArgumentError(
@@ -46,13 +44,22 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | No
             f"{name}: expected target size {list(expected)} for input size {list(input.shape)}, "
             f"got {list(target.shape)}"
         )
-    classes = input.shape[axis]
+    _check_weight("", input.shape[axis], weight)
+    return axis
+
+
+def _class_axis(input: Tensor) -> int:
+    if input.ndim == 0:
+        raise ArgumentError(f"Expected 1 or more dimensions (got {input.ndim})")
+    return 0 if input.ndim == 1 else 1
+
+
+def _check_weight(name: str, classes: int, weight: Tensor | None) -> None:
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
         raise ShapeError(
-            f"weight tensor should be defined either for all {classes} classes or no classes"
+            f"{name}weight tensor should be defined either for all {classes} classes or no classes"
             f" but got weight tensor of shape: {list(weight.shape)}"
         )
-    return axis
 
 
 def _index_dtype(name: str, target: Tensor) -> None:
@@ -107,7 +114,7 @@ def _reduce_classes(loss: Tensor, valid: Tensor, target: Tensor, weight: Tensor 
         if reduction != "mean":
             return reduce_loss(loss, reduction)
         return loss.sum() / valid.sum().to(loss.dtype)
-    weights = _weights(weight, valid, target)
+    weights = class_weights(weight, valid, target)
     loss = loss * weights
     return loss.sum() / weights.sum() if reduction == "mean" else reduce_loss(loss, reduction)
 
@@ -185,13 +192,15 @@ def _class_cross_entropy(
         loss = composites_loss.cross_entropy(input, target, axis, label_smoothing)
         return _reduce_classes(loss, valid, target, weight, reduction)
     log_probs = log_softmax(input, axis)
-    hard = aj.where(valid, -pick(log_probs, target, axis), 0.0) * _weights(weight, valid, target)
+    hard = aj.where(valid, -pick(log_probs, target, axis), 0.0) * class_weights(weight, valid, target)
     even = aj.where(valid, -(log_probs * _along(weight, axis, input.ndim)).sum(axis), 0.0)
     loss = (1.0 - label_smoothing) * hard + (label_smoothing / input.shape[axis]) * even
-    return loss.sum() / _weights(weight, valid, target).sum() if reduction == "mean" else reduce_loss(loss, reduction)
+    if reduction != "mean":
+        return reduce_loss(loss, reduction)
+    return loss.sum() / class_weights(weight, valid, target).sum()
 
 
-def _weights(weight: Tensor, valid: Tensor, target: Tensor) -> Tensor:
+def class_weights(weight: Tensor, valid: Tensor, target: Tensor) -> Tensor:
     """The weight of each target's class, 0 where ignored."""
     return aj.where(valid, weight[aj.where(valid, target, 0)], 0.0)
 
@@ -203,15 +212,9 @@ def _along(weight: Tensor, axis: int, ndim: int) -> Tensor:
 def _probability_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float
 ) -> Tensor:
-    if input.ndim == 0:
-        raise ArgumentError(f"Expected 1 or more dimensions (got {input.ndim})")
-    axis = 0 if input.ndim == 1 else 1
+    axis = _class_axis(input)
     classes = input.shape[axis]
-    if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
-        raise ShapeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes"
-            f" but got weight tensor of shape: {list(weight.shape)}"
-        )
+    _check_weight("cross_entropy: ", classes, weight)
     if label_smoothing > 0.0:
         target = target * (1.0 - label_smoothing) + label_smoothing / classes
     products = log_softmax(input, axis) * target
@@ -302,9 +305,7 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """sum over other classes j of weight[y] max(0, margin - x[y] + x[j])^p / c."""
-    reduction = resolve_reduction(size_average, reduce, reduction)
-    if reduction not in ("none", "mean", "sum"):
-        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    reduction = known(resolve_reduction(size_average, reduce, reduction))
     if p not in (1, 2):
         raise ArgumentError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
@@ -361,9 +362,7 @@ def multilabel_margin_loss(
         >>> F.multilabel_margin_loss(aj.tensor([0.1, 0.2, 0.4, 0.8]), aj.tensor([3, 0, -1, 1]))
         tensor(0.8500)
     """
-    reduction = resolve_reduction(size_average, reduce, reduction)
-    if reduction not in ("none", "mean", "sum"):
-        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    reduction = known(resolve_reduction(size_average, reduce, reduction))
     if input.ndim > 2 or input.shape != target.shape or 0 in input.shape[-1:]:
         raise ShapeError(
             f"multilabel_margin_loss: expected input and target of the same size and at most 2 axes, got "

@@ -10,11 +10,10 @@ from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.functions.autocast import in_lower_precision
 from autojit.history.op_node import rename_node
+from autojit.nn.functional.windows import Extents
 from autojit.tensor import Tensor
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
-
-Extents = int | Sequence[int]
 
 
 @top_level

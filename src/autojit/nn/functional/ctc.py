@@ -14,6 +14,7 @@ from autojit.core.errors import ArgumentError, ShapeError
 from autojit.dispatch.requirements import require
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.refused_dtypes import refuses
+from autojit.nn.functional.reduction import known
 from autojit.tensor import Tensor
 
 _IMPOSSIBLE = -1e30
@@ -53,8 +54,7 @@ def ctc_loss(
         >>> F.ctc_loss(uniform, aj.tensor([[1]]), [2], [1])  # three of the four paths spell the label
         tensor(0.2877)
     """
-    if reduction not in ("none", "mean", "sum"):
-        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    known(reduction)
     single = log_probs.ndim == 2
     if single:
         log_probs = log_probs.unsqueeze(1)
@@ -66,19 +66,7 @@ def ctc_loss(
     rows, longest = _rows(targets, labels, batch, blank)
     if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
         raise ShapeError(f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
-    require(
-        steps,
-        lambda n: (n >= 0) & (n <= frames),
-        "Expected input_lengths to lie between 0 and the number of frames",
-        "0 to the number of frames",
-        named="input_lengths",
-    )
-    longest_row = targets.shape[1] if targets.ndim == 2 else None
-    refusal = "Expected target_lengths to have value at least 0"
-    require(labels, lambda n: n >= 0, refusal, "0 and more", named="target_lengths")
-    if longest_row is not None:
-        refusal = "Expected target_lengths to be no more than there are targets in a row"
-        require(labels, lambda n: n <= longest_row, refusal, "the length of a row at most", named="target_lengths")
+    _require_lengths(steps, frames, labels, targets.shape[1] if targets.ndim == 2 else None)
     losses = -_log_likelihood(log_probs, rows, steps, labels, longest, blank)
     losses = losses + _normalization(log_probs, steps)
     impossible = losses > -_IMPOSSIBLE / 10
@@ -109,6 +97,17 @@ def _lengths(given: Tensor | Sequence[int], batch: int, like: Tensor) -> Tensor:
     return lengths
 
 
+def _require_lengths(steps: Tensor, frames: int, labels: Tensor, longest_row: int | None) -> None:
+    refusal = "Expected input_lengths to lie between 0 and the number of frames"
+    valid = "0 to the number of frames"
+    require(steps, lambda n: (n >= 0) & (n <= frames), refusal, valid, named="input_lengths")
+    refusal = "Expected target_lengths to have value at least 0"
+    require(labels, lambda n: n >= 0, refusal, "0 and more", named="target_lengths")
+    if longest_row is not None:
+        refusal = "Expected target_lengths to be no more than there are targets in a row"
+        require(labels, lambda n: n <= longest_row, refusal, "the length of a row at most", named="target_lengths")
+
+
 def _rows(targets: Tensor, labels: Tensor, batch: int, blank: int) -> tuple[Tensor, int]:
     """One row of labels per sequence, filled up with blanks, and the longest row."""
     targets = targets.long()
@@ -120,9 +119,9 @@ def _rows(targets: Tensor, labels: Tensor, batch: int, blank: int) -> tuple[Tens
     starts = (labels.cumsum(0) - labels).unsqueeze(1)
     places = aj.arange(longest, device=labels.device)
     inside = places < labels.unsqueeze(1)
-    return aj.where(inside, targets[aj.where(inside, starts + places, 0)], blank) if longest else targets.new_zeros(
-        (batch, 0)
-    ), longest
+    if not longest:
+        return targets.new_zeros((batch, 0)), 0
+    return aj.where(inside, targets[aj.where(inside, starts + places, 0)], blank), longest
 
 
 def _log_likelihood(log_probs: Tensor, rows: Tensor, steps: Tensor, labels: Tensor, longest: int, blank: int) -> Tensor:

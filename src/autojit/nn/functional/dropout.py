@@ -15,9 +15,11 @@ __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "f
 _ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambauer et al., arXiv:1706.02515
 
 
-def _check_probability(p: float) -> None:
+def _keeps_all(p: float, training: bool) -> bool:
+    """Whether nothing is dropped; ValueError for what is not a probability."""
     if p < 0.0 or p > 1.0:
         raise ArgumentError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return not training or p == 0.0
 
 
 def _kept(input: Tensor, p: float, shape: Sequence[int]) -> Tensor:
@@ -34,15 +36,13 @@ def _drop(input: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tenso
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero each element with probability ``p`` and scale the others by 1 / (1 - p)."""
-    _check_probability(p)
-    if not training or p == 0.0:
+    if _keeps_all(p, training):
         return input
     return _drop(input, p, inplace, input.shape)
 
 
 def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool, batched: bool) -> Tensor:
-    _check_probability(p)
-    if not training or p == 0.0:
+    if _keeps_all(p, training):
         return input
     kept_axes = 2 if batched else 1
     return _drop(input, p, inplace, [*input.shape[:kept_axes], *[1] * (input.ndim - kept_axes)])
@@ -78,8 +78,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 def _alpha(input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int]) -> Tensor:
     """Set dropped elements to selu's lower limit, then restore mean 0 and variance 1."""
-    _check_probability(p)
-    if not training or p == 0.0:
+    if _keeps_all(p, training):
         return input
     if p == 1.0:
         return input.mul_(0.0) if inplace else input * 0.0

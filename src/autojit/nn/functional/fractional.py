@@ -12,7 +12,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
-from autojit.nn.functional.windows import Extents, numbers
+from autojit.nn.functional.windows import Extents, flat_places, numbers
 from autojit.tensor import Tensor
 
 __all__ = [
@@ -155,16 +155,8 @@ def _places(
         start.reshape(*start.shape[:2], *(start.shape[2] if axis == k else 1 for axis in range(ndim)))
         for k, start in enumerate(starts)
     ]
-    flat = 0 + shaped[0]
-    for start, n in zip(shaped[1:], extents[1:], strict=True):
-        flat = flat * n + start
-    offsets = []
-    for tap in product(*map(range, kernel)):
-        offset = 0
-        for step, n in zip(tap, extents, strict=True):
-            offset = offset * n + step
-        offsets.append(offset)
-    return flat.unsqueeze(-1) + aj.tensor(offsets, dtype=aj.int64, device=samples.device)
+    offsets = [flat_places(tap, extents) for tap in product(*map(range, kernel))]
+    return flat_places(shaped, extents).unsqueeze(-1) + aj.tensor(offsets, dtype=aj.int64, device=samples.device)
 
 
 def _starts(drawn: Tensor, n: int, out: int, size: int) -> Tensor:

@@ -7,15 +7,17 @@ derivative, so that the whole matrix of logits never exists.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import distinct
-from autojit.nn.functional.classification import cross_entropy
+from autojit.nn.functional.classification import class_weights, cross_entropy
 from autojit.nn.functional.linear import linear
+from autojit.nn.functional.reduction import known
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing
 from autojit.utils.checkpoint import checkpoint
@@ -55,9 +57,9 @@ def grouped_mm(
     if offs is None:
         found = aj.bmm(mat_a, mat_b)
     elif mat_a.ndim == 2 and mat_b.ndim == 3:
-        found = _sum_or_cat(mat_a, mat_b, offs, 0)
+        found = _sum_or_cat(mat_a, mat_b, offs)
     elif mat_a.ndim == 3:
-        found = _sum_or_cat(mat_b.t(), mat_a.transpose(1, 2), offs, 0).t()
+        found = _sum_or_cat(mat_b.t(), mat_a.transpose(1, 2), offs).t()
     else:
         found = aj.stack([a @ mat_b for a in _groups(mat_a, offs, 1)])
     if bias is not None:
@@ -84,11 +86,6 @@ def _check_groups(a: Tensor, b: Tensor, offs: Tensor | None) -> None:
         raise ShapeError(f"grouped_mm: operands have different numbers of groups: {sorted(counts)}", facts)
 
 
-def _bounds(offs: Tensor) -> list[tuple[int, int]]:
-    ends = [int(end) for end in offs.tolist()]
-    return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
 def _groups(x: Tensor, offs: Tensor, axis: int) -> list[Tensor]:
     """``x`` once per group with zeros outside the group along ``axis``: shapes do not depend on ``offs``."""
     line = aj.arange(x.shape[axis], device=x.device)
@@ -102,17 +99,17 @@ def _groups(x: Tensor, offs: Tensor, axis: int) -> list[Tensor]:
     return found
 
 
-def _sum_or_cat(rows: Tensor, matrices: Tensor, offs: Tensor, axis: int) -> Tensor:
+def _sum_or_cat(rows: Tensor, matrices: Tensor, offs: Tensor) -> Tensor:
     """Each row times the matrix of its group. Where the group ends are not known yet, a sum over masked products."""
     if is_tracing():
-        terms = [part @ matrices[k] for k, part in enumerate(_groups(rows, offs, axis))]
+        terms = [part @ matrices[k] for k, part in enumerate(_groups(rows, offs, 0))]
         total = terms[0]
         for term in terms[1:]:
             total = total + term
         return total
-    bounds = _bounds(offs)
-    parts = [rows[start:stop] @ matrices[k] for k, (start, stop) in enumerate(bounds)]
-    missing = rows.shape[0] - bounds[-1][1]
+    ends = [int(end) for end in offs.tolist()]
+    parts = [rows[start:stop] @ matrices[k] for k, (start, stop) in enumerate(pairwise([0, *ends]))]
+    missing = rows.shape[0] - ends[-1]
     if missing:
         parts.append(rows.new_zeros((missing, matrices.shape[2])))
     return aj.cat(parts)
@@ -205,44 +202,28 @@ def linear_cross_entropy(
     flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
     ignored = -100 if ignore_index is None else ignore_index
 
-    def loss_of(x: Tensor, wanted: Tensor, how: str) -> Tensor:
-        logits = linear(x, flat_weight, flat_bias).reshape(*x.shape[:-1], classes, *extents)
-        return cross_entropy(
-            logits, wanted, weight, ignore_index=ignored, reduction=how, label_smoothing=label_smoothing
-        )
-
-    is_chunked = options is not None and input.ndim == 2 and target.dtype is aj.int64 and not extents
-    if options is None or not is_chunked or label_smoothing != 0.0:
-        return loss_of(input, target, reduction)
-    if reduction not in ("none", "mean", "sum"):
-        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    is_chunked = input.ndim == 2 and target.dtype is aj.int64 and not extents and label_smoothing == 0.0
+    if options is None or not is_chunked:
+        logits = linear(input, flat_weight, flat_bias).reshape(*input.shape[:-1], classes, *extents)
+        return cross_entropy(logits, target, weight, None, ignored, None, reduction, label_smoothing)
+    known(reduction)
     size = options.rows(input.shape[0], input.shape[1], classes)
     exact = options.acc_dtype or (aj.float32 if input.dtype in (aj.float16, aj.bfloat16) else input.dtype)
 
     def chunk(x: Tensor, wanted: Tensor) -> Tensor:
         logits = linear(x, flat_weight, flat_bias).to(exact)
-        return cross_entropy(logits, wanted, _as(weight, exact), ignore_index=ignored, reduction="none")
+        given = None if weight is None else weight.to(exact)
+        return cross_entropy(logits, wanted, given, ignore_index=ignored, reduction="none")
 
-    losses = [
-        checkpoint(chunk, x, wanted, use_reentrant=False)
-        for x, wanted in zip(input.split(size), target.split(size), strict=True)
-    ]
-    each = aj.cat(losses)
-    if reduction == "none":
-        return each.to(input.dtype)
-    total = each.sum()
+    chunks = zip(input.split(size), target.split(size), strict=True)
+    each = aj.cat([checkpoint(chunk, x, wanted, use_reentrant=False) for x, wanted in chunks])
+    if reduction != "none":
+        each = each.sum()
     if reduction == "mean":
         is_counted = target.ne(ignored)
-        if weight is None:
-            share = is_counted.to(exact)
-        else:
-            share = aj.where(is_counted, weight[aj.where(is_counted, target, 0)], 0.0).to(exact)
-        total = total / share.sum()
-    return total.to(input.dtype)
-
-
-def _as(weight: Tensor | None, dtype: Any) -> Tensor | None:
-    return None if weight is None else weight.to(dtype)
+        share = is_counted if weight is None else class_weights(weight, is_counted, target)
+        each = each / share.to(exact).sum()
+    return each.to(input.dtype)
 
 
 def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -200,8 +200,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         valid = f"0 to {num_classes - 1}" if type(num_classes) is int else "0 to num_classes - 1"
         require(tensor, lambda t: t >= 0, _NEGATIVE_CLASS, valid, named="tensor")
         require(tensor, lambda t: t < num_classes, _LARGE_CLASS, valid, named="tensor")
-    found: Tensor = in_one_step("one_hot", (num_classes,), tensor)
-    return found
+    return in_one_step("one_hot", (num_classes,), tensor)
 
 
 def embedding_bag(

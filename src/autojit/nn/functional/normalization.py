@@ -104,13 +104,9 @@ def rms_norm(
     return _narrowed(found, input)
 
 
-def _channel_shape(x: Tensor) -> list[int]:
-    return [1, -1] + [1] * (x.ndim - 2)
-
-
 def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
     """The parameters that are there, with one axis per axis of ``x``."""
-    shape = _channel_shape(x)
+    shape = [1, -1] + [1] * (x.ndim - 2)
     return [_wide(t).reshape(shape) for t in parameters if t is not None]
 
 

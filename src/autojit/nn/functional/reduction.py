@@ -27,15 +27,21 @@ def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction:
     return found
 
 
+def known(reduction: str) -> str:
+    """The reduction itself; ValueError for one that there is not."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
 def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
     """The loss itself, its mean or its sum; ValueError for any other reduction."""
     if reduction == "mean":
         return loss.mean()
     if reduction == "sum":
         return loss.sum()
-    if reduction == "none":
-        return loss
-    raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    known(reduction)
+    return loss
 
 
 def promoted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,10 +59,7 @@ def reduced_in_one_step(
     x, y = promoted(x, y)
     if reduction == "none" or x.shape != y.shape or x.numel() < LARGE:
         return reduce_loss(in_one_pass(name, options, x, y, node=node), reduction)
-    if reduction not in ("mean", "sum"):
-        raise ArgumentError(f"{reduction} is not a valid value for reduction")
-    found: Tensor = in_one_step("pointwise_losses", (name, options, reduction), x, y, node=node)
-    return found
+    return in_one_step("pointwise_losses", (name, options, known(reduction)), x, y, node=node)
 
 
 def at_hand(input: Tensor, target: Tensor) -> bool:

@@ -56,7 +56,7 @@ def interpolate(
         >>> F.interpolate(aj.tensor([[[0.0, 1.0]]]), size=4, mode="linear")
         tensor([[[0.0000, 0.2500, 0.7500, 1.0000]]])
     """
-    axes = input.ndim - 2
+    axes, dtype = input.ndim - 2, input.dtype
     _check_options(mode, axes, align_corners, antialias)
     sizes, scales = _grid(input, axes, size, scale_factor)
     _check_mode(input, mode)
@@ -64,7 +64,6 @@ def interpolate(
         raise ShapeError(f"Input and output sizes should be greater than 0, but got {sizes}", {"input": input})
     if recompute_scale_factor:
         scales = [None] * axes
-    dtype = input.dtype
     if not dtype.is_floating_point and (dtype is not aj.uint8 or mode not in _OF_BYTES):
         raise UnsupportedDTypeError(f'"interpolate" with mode {mode!r} not implemented for {dtype}', {"input": input})
     if mode == "area":
@@ -80,12 +79,12 @@ def interpolate(
             found = _along(found, 2 + k, old, sizes[k], scales[k], mode, bool(align_corners))
         if is_bytes:  # as in torch, rounded after each axis
             found = (found + 0.5).floor().clamp(0, 255).to(dtype)
-    arguments: dict[str, Any] = {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
+    arguments: dict[str, Any] = {"output_size": None if size is None else tuple(sizes)}
+    arguments["scale_factors"] = None if scale_factor is None else tuple(scales)
+    arguments |= {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
-    given = None if size is None else tuple(sizes)
-    scale_factors = None if scale_factor is None else tuple(scales)
     name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
-    return rename_node(found, name, output_size=given, scale_factors=scale_factors, **arguments)
+    return rename_node(found, name, **arguments)
 
 
 _OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")
@@ -215,33 +214,24 @@ def _triangle(distance: float) -> float:
     return max(1.0 - abs(distance), 0.0)
 
 
-def _sharp_cubic(distance: float) -> float:
-    return _cubic_weight(distance, -0.5) if abs(distance) < 2 else 0.0
-
-
-def _cubic_weight(distance: Any, a: float = _CUBIC) -> Any:
+def _sharp_cubic(distance: float) -> Any:
     d = abs(distance)
-    return _cubic_near(d, a) if d <= 1 else _cubic_far(d, a)
+    return 0.0 if d >= 2 else _cubic_near(d, -0.5) if d <= 1 else _cubic_far(d, -0.5)
 
 
-def _cubic_near(d: Any, a: float) -> Any:
+def _cubic_near(d: Any, a: float = _CUBIC) -> Any:
     """The kernel at distances up to 1."""
     return ((a + 2) * d - (a + 3)) * d * d + 1
 
 
-def _cubic_far(d: Any, a: float) -> Any:
+def _cubic_far(d: Any, a: float = _CUBIC) -> Any:
     """The kernel at distances from 1 to 2."""
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 
 def cubic_weights(share: Any) -> tuple[Any, Any, Any, Any]:
     """The weights of the four neighbours of a place that is ``share`` (0 ... 1) behind the second one."""
-    return (
-        _cubic_far(share + 1, _CUBIC),
-        _cubic_near(share, _CUBIC),
-        _cubic_near(1 - share, _CUBIC),
-        _cubic_far(2 - share, _CUBIC),
-    )
+    return _cubic_far(share + 1), _cubic_near(share), _cubic_near(1 - share), _cubic_far(2 - share)
 
 
 def _weighted(x: Tensor, axis: int, old: int, positions: Any, mode: str) -> Tensor:

@@ -7,7 +7,7 @@ chain of elementwise steps over strided slices, which compiles into one loop; a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import autojit as aj
 from autojit import ops
@@ -17,6 +17,7 @@ from autojit.core.sizes import size_max, surely_equal
 from autojit.tensor import Tensor
 
 Extents = int | Sequence[int]
+P = TypeVar("P", Tensor, int)
 
 LONGEST_CHAIN = 16
 """Taps up to which a window is a chain of elementwise steps; a longer one would make a large graph."""
@@ -47,12 +48,8 @@ class Window:
 
     def taps(self, padded: Tensor, axis: int) -> list[Tensor]:
         """For every tap what it sees from all windows."""
-        found = []
-        for k in range(self.size):
-            first = k * self.dilation
-            last = first + (self.count - 1) * self.stride + 1
-            found.append(ops.slice_axis(padded, axis, first, last, self.stride))
-        return found
+        firsts, span = range(0, self.size * self.dilation, self.dilation), (self.count - 1) * self.stride + 1
+        return [ops.slice_axis(padded, axis, first, first + span, self.stride) for first in firsts]
 
     def view(self, padded: Tensor, axis: int) -> Tensor:
         """The windows as a new last axis."""
@@ -150,8 +147,7 @@ def window_max(x: Tensor, axis: int, window: Window, places: list[Tensor] | None
     ``places`` holds the position of every element along the axes behind ``axis``; the result's list begins with the
     position along ``axis``. Among equals the first is taken; NaN counts as greatest.
     """
-    lowest = _lowest(x)
-    padded = window.padded(x, axis, lowest)
+    padded = window.padded(x, axis, lowest(x))
     carried = None if places is None else [window.padded(p, axis, 0) for p in places]
     if window.size > LONGEST_CHAIN:
         best, tap = window.view(padded, axis).max(-1)
@@ -193,13 +189,15 @@ def _starts(x: Tensor, axis: int, window: Window) -> Tensor:
     return line.reshape(-1, *(1,) * (x.ndim - 1 - axis))
 
 
-def _lowest(x: Tensor) -> Any:
+def lowest(x: Tensor) -> Any:
+    """What no element is below."""
     return -float("inf") if x.is_floating_point() else aj.iinfo(x.dtype).min
 
 
-def flat_places(places: list[Tensor], extents: Sequence[int]) -> Tensor:
+def flat_places(places: Sequence[P], extents: Sequence[int]) -> P:
     """Positions along each axis as one position in the row-major image."""
-    total = places[0]
+    total: Any = places[0]
     for place, n in zip(places[1:], extents[1:], strict=True):
         total = total * n + place
-    return total
+    found: P = total
+    return found

@@ -13,9 +13,13 @@ from autojit.tensor import Tensor
 Layer = TypeVar("Layer", bound=Module)
 
 
-def _require_eval(*modules: Module) -> None:
-    if any(module.training for module in modules):
+def _copied(layer: Layer, bn: Any) -> Layer:
+    """A copy of the layer to fuse; an error where that is not possible."""
+    if layer.training or bn.training:
         raise AssertionError("Fusion only for eval!")
+    if bn.running_mean is None or bn.running_var is None:
+        raise AssertionError("bn.running_mean and bn.running_var must not be None")
+    return copy.deepcopy(layer)
 
 
 def fuse_conv_bn_eval(conv: Layer, bn: Any, transpose: bool = False) -> Layer:
@@ -35,15 +39,11 @@ def fuse_conv_bn_eval(conv: Layer, bn: Any, transpose: bool = False) -> Layer:
         >>> bool(aj.allclose(nn.utils.fuse_conv_bn_eval(conv, bn)(x), bn(conv(x))))
         True
     """
-    _require_eval(conv, bn)
-    if bn.running_mean is None or bn.running_var is None:
-        raise AssertionError("bn.running_mean and bn.running_var must not be None")
-    fused: Any = copy.deepcopy(conv)
+    fused = _copied(conv, bn)
     fused.weight, fused.bias = fuse_conv_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
     )
-    found: Layer = fused
-    return found
+    return fused
 
 
 def fuse_conv_bn_weights(
@@ -66,17 +66,13 @@ def fuse_linear_bn_eval(linear: Layer, bn: Any) -> Layer:
     Raises:
         AssertionError: a layer is in training mode, their features differ, or ``bn`` has no running statistics.
     """
-    _require_eval(linear, bn)
-    if bn.running_mean is None or bn.running_var is None:
-        raise AssertionError("bn.running_mean and bn.running_var must not be None")
-    fused: Any = copy.deepcopy(linear)
+    fused = _copied(linear, bn)
     if fused.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
     fused.weight, fused.bias = fuse_linear_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
     )
-    found: Layer = fused
-    return found
+    return fused
 
 
 def fuse_linear_bn_weights(

@@ -12,7 +12,7 @@ from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.nn import functional as F
 from autojit.nn.module import Module
 from autojit.nn.utils.parametrize import register_parametrization
-from autojit.nn.utils.spectral_norm import as_matrix, default_dim
+from autojit.nn.utils.spectral_norm import as_matrix, check_steps, default_dim, unit_vector
 from autojit.nn.utils.weight_norm import norm_except, normalized
 from autojit.tensor import Tensor
 
@@ -34,8 +34,7 @@ def _is_orthogonal(q: Tensor) -> bool:
 def _with_positive_diagonal(a: Tensor) -> Tensor:
     """The orthogonal factor of a tall matrix whose triangular factor has a positive diagonal."""
     q, r = aj.linalg.qr(a)
-    found: Tensor = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-    return found
+    return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 class _Orthogonal(Module):
@@ -208,18 +207,15 @@ class _SpectralNorm(Module):
         ndim = weight.ndim
         if not -ndim <= dim < ndim:
             raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
-        if n_power_iterations <= 0:
-            raise ArgumentError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
+        check_steps(n_power_iterations)
         self.dim = dim % ndim
         self.eps = eps
         if ndim > 1:
             self.n_power_iterations = n_power_iterations
             matrix = as_matrix(weight, self.dim)
             rows, columns = matrix.shape
-            self.register_buffer("_u", F.normalize(matrix.new_empty(rows).normal_(0, 1), dim=0, eps=eps))
-            self.register_buffer("_v", F.normalize(matrix.new_empty(columns).normal_(0, 1), dim=0, eps=eps))
+            self.register_buffer("_u", unit_vector(matrix, rows, eps))
+            self.register_buffer("_v", unit_vector(matrix, columns, eps))
             self._power_method(matrix, 15)
 
     @no_grad()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 import autojit as aj
+from autojit.nn.hooks import pre_hook_of
 from autojit.nn.module import Module
 from autojit.nn.utils.convert_parameters import parameters_to_vector
 from autojit.tensor import Tensor
@@ -55,7 +56,7 @@ class BasePruningMethod(ABC):
         """
         method: Any = cls(*args, **kwargs)
         method._tensor_name = name
-        before = _hook(module, name)
+        before = pre_hook_of(module, BasePruningMethod, _tensor_name=name)
         orig = getattr(module, name)
         scores = orig if importance_scores is None else importance_scores
         if scores.shape != orig.shape:
@@ -102,14 +103,6 @@ class BasePruningMethod(ABC):
         delattr(module, name + "_orig")
         delattr(module, name + "_mask")
         setattr(module, name, orig)
-
-
-def _hook(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
-    """The key and method that prunes ``name``."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
-        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
-            return key, hook
-    return None
 
 
 class PruningContainer(BasePruningMethod):
@@ -374,7 +367,7 @@ def remove(module: AnyModule, name: str) -> AnyModule:
     Raises:
         ValueError: the parameter is not pruned.
     """
-    found = _hook(module, name)
+    found = pre_hook_of(module, BasePruningMethod, _tensor_name=name)
     if found is None:
         raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
     key, method = found

@@ -11,6 +11,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.nn import functional as F
 from autojit.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from autojit.nn.hooks import pre_hook_of
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -31,16 +32,26 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
     return moved.reshape(moved.shape[0], -1)
 
 
+def unit_vector(matrix: Tensor, size: int, eps: float) -> Tensor:
+    """A drawn vector of norm 1, with which the power method starts."""
+    return F.normalize(matrix.new_empty(size).normal_(0, 1), dim=0, eps=eps)
+
+
+def check_steps(n_power_iterations: int) -> None:
+    """ValueError unless the power method takes a step."""
+    if n_power_iterations <= 0:
+        raise ArgumentError(
+            f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+        )
+
+
 class SpectralNorm:
     """The forward pre-hook that computes ``name`` from ``name_orig`` and the vectors ``name_u`` and ``name_v``."""
 
     _version = 1
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
-        if n_power_iterations <= 0:
-            raise ArgumentError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-            )
+        check_steps(n_power_iterations)
         self.name = name
         self.dim = dim
         self.n_power_iterations = n_power_iterations
@@ -78,7 +89,7 @@ class SpectralNorm:
             RuntimeError: it is normalised already.
             ValueError: it is None or has no shape yet.
         """
-        if _found(module, name) is not None:
+        if pre_hook_of(module, SpectralNorm, name=name) is not None:
             raise UsageError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
         made = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
@@ -91,8 +102,7 @@ class SpectralNorm:
             )
         with aj.no_grad():
             rows, columns = as_matrix(weight, dim).shape
-            u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
-            v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+            u, v = unit_vector(weight, rows, eps), unit_vector(weight, columns, eps)
         delattr(module, name)
         module.register_parameter(name + "_orig", weight)
         setattr(module, name, weight.data)
@@ -104,14 +114,6 @@ class SpectralNorm:
 
     def _mark_version(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
         local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
-
-
-def _found(module: Module, name: str) -> int | None:
-    """The key of the hook that normalises ``name``."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            return key
-    return None
 
 
 def spectral_norm(
@@ -139,10 +141,10 @@ def remove_spectral_norm(module: AnyModule, name: str = "weight") -> AnyModule:
     Raises:
         ValueError: it is not normalised.
     """
-    key = _found(module, name)
-    if key is None:
+    found = pre_hook_of(module, SpectralNorm, name=name)
+    if found is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    hook: Any = module._forward_pre_hooks[key][0]
+    key, hook = found
     hook.remove(module)
     del module._forward_pre_hooks[key]
     for number, kept in list(module._state_dict_hooks.items()):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import autojit as aj
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.nn.hooks import pre_hook_of
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -50,7 +51,7 @@ class WeightNorm:
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
         )
-        if _found(module, name) is not None:
+        if pre_hook_of(module, WeightNorm, name=name) is not None:
             raise UsageError(f"Cannot register two weight_norm hooks on the same parameter {name}")
         made = WeightNorm(name, dim)
         weight = getattr(module, name)
@@ -77,14 +78,6 @@ class WeightNorm:
         setattr(module, self.name, self.compute_weight(module))
 
 
-def _found(module: Module, name: str) -> int | None:
-    """The key of the hook that normalises ``name``."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            return key
-    return None
-
-
 def weight_norm(module: AnyModule, name: str = "weight", dim: int = 0) -> AnyModule:
     """Replace a parameter by a magnitude ``name_g`` and a direction ``name_v``, joined before every call.
 
@@ -103,10 +96,10 @@ def remove_weight_norm(module: AnyModule, name: str = "weight") -> AnyModule:
     Raises:
         ValueError: it is not normalised.
     """
-    key = _found(module, name)
-    if key is None:
+    found = pre_hook_of(module, WeightNorm, name=name)
+    if found is None:
         raise ValueError(f"weight_norm of '{name}' not found in {module}")
-    hook: Any = module._forward_pre_hooks[key][0]
+    key, hook = found
     hook.remove(module)
     del module._forward_pre_hooks[key]
     return module

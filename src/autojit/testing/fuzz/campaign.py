@@ -11,12 +11,13 @@ import multiprocessing
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from autojit.core.config import config
+from autojit.core.locks import new_lock
 from autojit.testing.fuzz.generate import generate
 from autojit.testing.fuzz.running import forget, load
 from autojit.testing.fuzz.showing import report
@@ -79,12 +80,9 @@ class Summary:
 
 def class_of(verdict: Verdict) -> str:
     """A finding's class: its kind, what it was seen in, and the mode."""
-    place = (
-        verdict.place.split(": ", 1)[-1].split("[")[0].split(".")[0].rstrip("0123456789")
-        if ": " in verdict.place
-        else "call"
-    )
-    return f"{verdict.kind} ({verdict.mode}) in {place.strip()}"
+    _, has_part, part = verdict.place.partition(": ")
+    place = part.split("[")[0].split(".")[0].rstrip("0123456789").strip() if has_part else "call"
+    return f"{verdict.kind} ({verdict.mode}) in {place}"
 
 
 def judge_seed(seed: int) -> Verdict:
@@ -107,15 +105,39 @@ def shrink_seed(seed: int, verdict: Verdict, seconds: float) -> str:
     return replace(small, note=f"Seed {seed}: {shown}\n").script()
 
 
-@dataclass
 class _Worker:
-    """A process, the end of its pipe, and what it is doing."""
+    """A process that is given one seed at a time."""
 
-    process: SpawnProcess
-    pipe: Connection
-    seed: int | None = None
-    since: float = 0.0
-    done: int = 0
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.done = 0
+
+    def judge(self, seed: int) -> tuple[Verdict, float]:
+        """The verdict, and its seconds of processor time. What ends or hangs the process is a finding of the seed."""
+        self.done += 1
+        self.pipe.send(seed)
+        what = f"hang: no answer after {LONGEST_S:.0f} s"
+        try:
+            if self.pipe.poll(LONGEST_S):
+                verdict, cpu_s = self.pipe.recv()
+                return verdict, cpu_s
+        except EOFError:
+            self.process.join()
+            what = f"crash: the process ended with {self.process.exitcode}"
+        self.process.kill()
+        self.done = PROGRAMS_OF_A_WORKER
+        return Verdict(what, "call", "compiled", is_finding=True), 0.0
+
+    def stop(self) -> None:
+        """End the process."""
+        self.pipe.close()
+        self.process.join(timeout=5)
+        if self.process.is_alive():
+            self.process.kill()
 
 
 class Campaign:
@@ -124,83 +146,44 @@ class Campaign:
     def __init__(
         self, seeds: Iterator[int], seconds: float, workers: int, tell: Callable[[int, Verdict], None]
     ) -> None:
-        self.seeds, self.seconds, self.tell = seeds, seconds, tell
+        self.seeds, self.seconds, self.workers, self.tell = seeds, seconds, workers, tell
         self.summary = Summary()
-        self._workers = [_start() for _ in range(workers)]
+        self._lock = new_lock()
+        self._until = 0.0
 
     def run(self) -> Summary:
         """All programs; the summary."""
         began = time.monotonic()
-        for worker in self._workers:
-            self._next(worker)
-        while any(w.seed is not None for w in self._workers):
-            ready = wait([w.pipe for w in self._workers if w.seed is not None], timeout=1.0)
-            for k, worker in enumerate(self._workers):
-                if worker.seed is None:
-                    continue
-                if worker.pipe in ready:
-                    self._take(k, time.monotonic() - began < self.seconds)
-                elif time.monotonic() - worker.since > LONGEST_S:
-                    worker.process.kill()
-                    self._lost(k, f"hang: no answer after {LONGEST_S:.0f} s", time.monotonic() - began < self.seconds)
-        for worker in self._workers:
-            _stop(worker)
+        self._until = began + self.seconds
+        with ThreadPoolExecutor(self.workers) as pool:
+            try:
+                list(pool.map(lambda _: self._work(), range(self.workers)))
+            except BaseException:
+                self._until = 0.0  # the other threads end after their programs
+                raise
         self.summary.elapsed_s = time.monotonic() - began
         return self.summary
 
-    def _next(self, worker: _Worker) -> None:
-        worker.seed = next(self.seeds, None)
-        if worker.seed is not None:
-            worker.since = time.monotonic()
-            worker.pipe.send(worker.seed)
+    def _work(self) -> None:
+        """One seed after the other."""
+        worker = _Worker()
+        while (seed := self._next()) is not None:
+            if worker.done >= PROGRAMS_OF_A_WORKER:
+                worker.stop()
+                worker = _Worker()
+            verdict, cpu_s = worker.judge(seed)
+            with self._lock:
+                self.summary.cpu_s += cpu_s
+                self.summary.add(seed, verdict)
+                if verdict.is_finding:
+                    self.tell(seed, verdict)
+            if time.monotonic() >= self._until:
+                break
+        worker.stop()
 
-    def _take(self, k: int, goes_on: bool) -> None:
-        worker = self._workers[k]
-        try:
-            verdict, cpu_s = worker.pipe.recv()
-        except EOFError:
-            worker.process.join()
-            self._lost(k, f"crash: the process ended with {worker.process.exitcode}", goes_on)
-            return
-        self.summary.cpu_s += cpu_s
-        self._note(worker, verdict)
-        if worker.done >= PROGRAMS_OF_A_WORKER:
-            _stop(worker)
-            worker = self._workers[k] = _start()
-        self._go_on(worker, goes_on)
-
-    def _lost(self, k: int, what: str, goes_on: bool) -> None:
-        self._note(self._workers[k], Verdict(what, "call", "compiled", is_finding=True))
-        self._workers[k] = _start()
-        self._go_on(self._workers[k], goes_on)
-
-    def _note(self, worker: _Worker, verdict: Verdict) -> None:
-        assert worker.seed is not None
-        worker.done += 1
-        self.summary.add(worker.seed, verdict)
-        if verdict.is_finding:
-            self.tell(worker.seed, verdict)
-
-    def _go_on(self, worker: _Worker, goes_on: bool) -> None:
-        worker.seed = None
-        if goes_on:
-            self._next(worker)
-
-
-def _start() -> _Worker:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    process.start()
-    theirs.close()
-    return _Worker(process, ours)
-
-
-def _stop(worker: _Worker) -> None:
-    worker.pipe.close()
-    worker.process.join(timeout=5)
-    if worker.process.is_alive():
-        worker.process.kill()
+    def _next(self) -> int | None:
+        with self._lock:
+            return next(self.seeds, None)
 
 
 def _serve(pipe: Connection) -> None:
@@ -224,9 +207,8 @@ def write_scripts(summary: Summary, folder: Path, of_each: int, seconds: float) 
         for seed, verdict in found[:of_each]:
             path = folder / f"seed_{seed}.py"
             is_lost = verdict.kind.startswith(("crash", "hang"))
-            path.write_text(
-                generate(seed).script() if is_lost else shrink_seed(seed, verdict, seconds), encoding="utf-8"
-            )
+            text = generate(seed).script() if is_lost else shrink_seed(seed, verdict, seconds)
+            path.write_text(text, encoding="utf-8")
             written.append(path)
             print(f"  {path}: {name}", flush=True)
     return written

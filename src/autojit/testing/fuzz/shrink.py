@@ -100,12 +100,16 @@ class _Search:
             self.best = candidate
         return is_same
 
+    def put(self, nodes: Sequence[Node], path: Path = ()) -> bool:
+        """Try statements in the place of those that are there."""
+        return self.accept(self.best.with_body(_replaced(self.best.body, path, nodes)))
+
     def end_at_the_finding(self) -> None:
         """Leave out what comes after the call that showed the finding."""
         match = re.search(r"call (\d+)", self.verdict.place)
         calls = [k for k, node in enumerate(self.best.body) if "see.call(" in str(node)]
         if match and int(match[1]) < len(calls):
-            self.accept(self.best.with_body(self.best.body[: calls[int(match[1])]]))
+            self.put(self.best.body[: calls[int(match[1])]])
 
     def watch_less(self) -> None:
         """Watch only what the finding was seen in."""
@@ -115,7 +119,7 @@ class _Search:
                 body = self.best.body
                 kept = re.search(rf"\b{named[1]}=lambda: [\w.]+", node) if named else None
                 line = (f"see.watch({kept[0]})",) if kept else ()
-                self.accept(self.best.with_body((*body[:k], *line, *body[k + 1 :])))
+                self.put((*body[:k], *line, *body[k + 1 :]))
                 return
 
     def drop_unused(self) -> None:
@@ -123,7 +127,7 @@ class _Search:
         for _ in range(4):
             text = "\n".join(lines_of(self.best.body, 0))
             fewer = tuple(node for node in self.best.body if not _is_unused(node, text))
-            if len(fewer) == len(self.best.body) or not self.accept(self.best.with_body(fewer)):
+            if len(fewer) == len(self.best.body) or not self.put(fewer):
                 return
 
     def drop_pieces(self, size: int) -> None:
@@ -134,7 +138,7 @@ class _Search:
             while nodes is not None and start > -size:
                 first = max(start, 0)
                 fewer = (*nodes[:first], *nodes[first + size :])
-                if (fewer or path) and self.accept(self.best.with_body(_replaced(self.best.body, path, fewer))):
+                if (fewer or path) and self.put(fewer, path):
                     nodes = fewer
                 start -= size
 
@@ -145,11 +149,10 @@ class _Search:
             for k, node in enumerate(nodes):
                 if isinstance(node, Block) and not node.header.startswith(("def step", "class")):
                     plain = (*nodes[:k], *node.body, *nodes[k + 1 :])
-                    if self.accept(self.best.with_body(_replaced(self.best.body, path, plain))):
+                    if self.put(plain, path):
                         break
                 if isinstance(node, Block) and len(node.lead) > 1:
-                    bare = (*nodes[:k], replace(node, lead=node.lead[:1]), *nodes[k + 1 :])
-                    self.accept(self.best.with_body(_replaced(self.best.body, path, bare)))
+                    self.put((*nodes[:k], replace(node, lead=node.lead[:1]), *nodes[k + 1 :]), path)
 
     def simplify(self) -> None:
         """Try simpler forms of single lines."""
@@ -159,18 +162,14 @@ class _Search:
                     nodes = _at(self.best.body, path) or ()
                     node = nodes[k] if k < len(nodes) else None
                     if isinstance(node, str) and re.search(pattern, node):
-                        simpler = re.sub(pattern, form, node)
-                        self.accept(
-                            self.best.with_body(_replaced(self.best.body, path, (*nodes[:k], simpler, *nodes[k + 1 :])))
-                        )
+                        self.put((*nodes[:k], re.sub(pattern, form, node), *nodes[k + 1 :]), path)
 
 
 def _is_unused(node: Node, text: str) -> bool:
     """Whether a definition's name appears once only."""
     head = node if isinstance(node, str) else node.header
-    found = re.match(
-        r"(?:def |class )?(\w+)(?: = |\(|:)", head.rsplit("\n", 1)[-1] if " = " in head.rsplit("\n", 1)[-1] else head
-    )
+    last = head.rsplit("\n", 1)[-1]
+    found = re.match(r"(?:def |class )?(\w+)(?: = |\(|:)", last if " = " in last else head)
     if found is None or "see." in head or head.startswith("for "):
         return False
     used = len(re.findall(rf"\b{found[1]}\b", text))

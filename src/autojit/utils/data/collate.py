@@ -44,8 +44,6 @@ def default_collate(batch: Sequence[Any]) -> Any:
         if first.dtype.kind in "SUO":
             raise TypeError(_unfit(type(first)))
         return aj.as_tensor(np.stack([np.asarray(item) for item in batch]))
-    if isinstance(first, bool):
-        return aj.tensor(batch)
     if isinstance(first, float):
         return aj.tensor(batch, dtype=aj.float64)
     if isinstance(first, int):

@@ -18,6 +18,8 @@ from autojit.utils.data.collate import default_collate, default_convert
 from autojit.utils.data.dataset import IterableDataset, TensorDataset
 from autojit.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
+__all__ = ["DataLoader", "WorkerInfo", "get_worker_info"]
+
 _thread = threading.local()
 _END = object()
 

@@ -15,6 +15,11 @@ from typing import Any, ClassVar, TypeVar
 from autojit.core.errors import UsageError
 from autojit.utils.data.dataset import Dataset, IterableDataset
 
+__all__ = [
+    "DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "argument_validation", "functional_datapipe",
+    "guaranteed_datapipes_determinism", "non_deterministic", "runtime_validation", "runtime_validation_disabled",
+]  # fmt: skip
+
 Made = TypeVar("Made", bound=Any)
 
 
@@ -22,9 +27,6 @@ class _Functional:
     """The registry half of a data pipe: names that stand for classes."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
 
     def __getattr__(self, name: str) -> Any:
         found = type(self).functions.get(name)

@@ -11,6 +11,11 @@ from typing import Any, Generic, TypeVar
 import autojit as aj
 from autojit.tensor import Tensor
 
+__all__ = [
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",
+    "random_split",
+]  # fmt: skip
+
 T = TypeVar("T", covariant=True)
 
 

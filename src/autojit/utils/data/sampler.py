@@ -8,6 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import autojit as aj
 
+__all__ = [
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip
+
 T = TypeVar("T", covariant=True)
 
 

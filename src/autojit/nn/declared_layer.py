@@ -11,7 +11,7 @@ from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 
 
-class Layer(Module):
+class DeclaredLayer(Module):
     """A module that says in its class statement what distinguishes it: ``class LPPool2d(_LPPool, ndim=2)``.
 
     Args:
@@ -45,6 +45,10 @@ class Layer(Module):
         value = getattr(self, name)
         return f"{name}={value is not None if name == 'bias' else value}"
 
+    def _unlike(self, **usual: object) -> list[str]:
+        """``name=value`` of the attributes that are not as usual."""
+        return [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+
     def _add_parameters(self, device: Any, dtype: DType | None, **shapes: tuple[int, ...] | None) -> None:
         """Parameters with undefined elements, by name; None where there is none."""
         for name, shape in shapes.items():
@@ -52,7 +56,7 @@ class Layer(Module):
             self.register_parameter(name, made)
 
 
-class AffineLayer(Layer):
+class AffineLayer(DeclaredLayer):
     """A layer that may scale and shift what it computes."""
 
     weight: Parameter | None
