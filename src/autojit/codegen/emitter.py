@@ -23,6 +23,10 @@ def _function(name: str) -> Callable[[ScalarEmitter, Scalar], Scalar]:
     return lambda self, x: self.call(name, x)
 
 
+def _function_of_two(name: str) -> Callable[[ScalarEmitter, Value, Value], Scalar]:
+    return lambda self, a, b: self.call(name, *self._pair(a, b))
+
+
 class ScalarEmitter(InstructionEmitter):
     """The complete emitter. Methods named after a function document its accuracy only where it exceeds 2 ulp."""
 
@@ -106,13 +110,8 @@ class ScalarEmitter(InstructionEmitter):
         }
         return {literal(exponent, float64): make for exponent, make in powers.items()}
 
-    def hypot(self, x: Value, y: Value) -> Scalar:
-        """sqrt(x^2 + y^2) without overflow."""
-        return self.call("hypot", *self._pair(x, y))
-
-    def atan2(self, y: Value, x: Value) -> Scalar:
-        """The angle of the point (x, y), with C's special values."""
-        return self.call("atan2", *self._pair(y, x))
+    hypot = _function_of_two("hypot")
+    atan2 = _function_of_two("atan2")  # the angle of the point (second operand, first operand)
 
     # ---- random numbers ------------------------------------------------------------------------------------------
 

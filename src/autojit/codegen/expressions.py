@@ -7,6 +7,7 @@ maps expressions, indices and index terms to what holds them; ``row_memo`` lives
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 from autojit.codegen.kernel_function import KernelFunction
@@ -204,10 +205,7 @@ class ExpressionPrinter(KernelFunction):
                 parts.append(self.test("sge", at, low))
             if not surely_less(greatest, high) or not parts:
                 parts.append(self.test("slt", at, high))
-        total = parts[0]
-        for part in parts[1:]:
-            total = self.both(total, part)
-        return Scalar(total, bool_)
+        return Scalar(reduce(self.both, parts), bool_)
 
     # -- addresses
 

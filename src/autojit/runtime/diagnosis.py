@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Diagnosis:
         if node is None:
             return None
         values = dict(self._sizes())
-        earlier = _before(node, graph.nodes)
+        earlier = list(takewhile(lambda n: n is not node, graph.nodes))
         needed = _needed([*(n for n in earlier if n.is_asked and not n.op.has_effect), node], graph.nodes)
         if not _can_run(needed, values):
             earlier, needed = [], _needed([node], graph.nodes)
@@ -139,11 +140,6 @@ def _can_run(nodes: Sequence[Node], sizes: Mapping[str, int]) -> bool:
         not any(n.op.has_effect and not isinstance(n.op, Extent) for n in nodes)
         and _elements(nodes, sizes) <= LARGEST_SLICE
     )
-
-
-def _before(node: Node, nodes: Sequence[Node]) -> list[Node]:
-    place = next(k for k, n in enumerate(nodes) if n is node)
-    return list(nodes[:place])
 
 
 def _needed(chosen: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:

@@ -32,7 +32,7 @@ from autojit.ir.concrete import concrete
 from autojit.runtime.entry_records import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
 from autojit.runtime.gate import Gate
-from autojit.runtime.kernel_timing import KernelObserver, KernelRow, kernel_rows, run_entries, watching
+from autojit.runtime.kernel_timing import KernelRow, kernel_rows, run_entries, watching
 from autojit.runtime.loader import LoadedObject
 from autojit.runtime.memory import allocate_at
 from autojit.runtime.object_layout import layout_is_known
@@ -215,17 +215,15 @@ class Executable:
 
     def _step(self) -> None:
         self._failures.begin()
-        if watching.observer is None:
+        observer = watching.observer
+        if observer is None:
             self._native(self.table_address)
         else:
-            self._run_watched(watching.observer)
+            if self._rows is None:
+                assert self._lowered is not None
+                self._rows = kernel_rows(self._lowered)
+            run_entries(self._words, self._native, self.table_address, self._rows, observer)
         self._failures.check()
-
-    def _run_watched(self, observer: KernelObserver) -> None:
-        assert self._lowered is not None
-        if self._rows is None:
-            self._rows = kernel_rows(self._lowered)
-        run_entries(self._words, self._native, self.table_address, self._rows, observer)
 
     @property
     def table(self) -> Any:

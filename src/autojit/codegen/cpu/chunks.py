@@ -66,6 +66,12 @@ def wanted_chunks(estimate_ns: float, picoseconds: int, most: int) -> int:
     return size_max(1, size_min(most, picoseconds // round(1000 * CHUNK_NS)))
 
 
+def even_chunks(units: int, estimate_ns: float, picoseconds: int) -> tuple[int, int]:
+    """(number, size) of the chunks that work of this many units is worth."""
+    size = size_max(1, -(-units // wanted_chunks(estimate_ns, picoseconds, MAX_CHUNKS)))
+    return size_max(1, -(-units // size)), size
+
+
 def chunked_extent(walk: Walk, over_inner: bool) -> int:
     """How many rows (kept rows, inner elements) the chunks cut."""
     if over_inner:

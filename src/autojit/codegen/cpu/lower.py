@@ -140,7 +140,6 @@ class _Lowering:
         outer, self.entries = self.entries, []
         for kernel, cut in zip(band.kernels, band.cuts, strict=True):
             self.worker_scratch = size_max(self.worker_scratch, gemm_scratch(kernel, cut, band.slices))
-        told: list[bool] = []
         combines: list[Entry] = []
         for kernel, cut in zip(band.kernels, band.cuts, strict=True):
             if isinstance(kernel, LoopKernel):
@@ -151,11 +150,11 @@ class _Lowering:
             else:
                 assert isinstance(kernel, MatmulKernel)
                 self._matmul(kernel, band)
-            told.append(not (cut.contracts and band.slices.is_even))
+        told = tuple([not (cut.contracts and band.slices.is_even) for cut in band.cuts])
         self.worker_scratch = 0
         entries = tuple(e for e in self.entries if isinstance(e, Entry))
         estimate = sum(e.estimate_ns for e in entries)
-        outer.append(BandEntry(entries, tuple(told), band.slices.count, aligned(band.local_bytes), estimate))
+        outer.append(BandEntry(entries, told, band.slices.count, aligned(band.local_bytes), estimate))
         self.entries = [*outer, *combines]
 
     def _batch(self, batch: Batch) -> None:
@@ -179,9 +178,7 @@ class _Lowering:
         if text.scratch_bytes:
             partials.append(Scratch(text.scratch_bytes, per_worker=True))
         tail = (*partials, *self._last_arguments(text, kernel, program.lookup_nodes.values()))
-        arguments = (*buffers, *tail)
-        entry = Entry(text.text, "kernel", arguments, text.chunks, text.estimate_ns, label)
-        self.entries.append(entry)
+        self.entries.append(Entry(text.text, "kernel", (*buffers, *tail), text.chunks, text.estimate_ns, label))
         if not text.partial_bytes:
             return []
         unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments

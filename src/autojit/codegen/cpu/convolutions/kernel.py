@@ -305,13 +305,9 @@ class _Printer:
             if step == 1:
                 text.copy_bytes(to, source, columns * size if isinstance(columns, int) else text.mul(columns, size))
             else:
-                self._scatter_row(text, columns, source, to)
-
-    def _scatter_row(self, text: VectorText, columns: Operand, source: str, to: str) -> None:
-        size, element = self.size, self.lanes.element
-        with text.loop(0, columns) as j:
-            value = text.load(element, text.at(source, text.mul(j, size)))
-            text.store(element, value, text.at(to, text.mul(j, self.layout.result_step[2] * size)))
+                with text.loop(0, columns) as j:
+                    value = text.load(self.lanes.element, text.at(source, text.mul(j, size)))
+                    text.store(self.lanes.element, value, text.at(to, text.mul(j, step * size)))
 
     # -- tiles
 

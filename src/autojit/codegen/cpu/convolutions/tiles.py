@@ -104,7 +104,8 @@ def _cuts(layout: Layout, rows: int, channels: int, lanes: int, registers: Regis
     if layout.is_open:
         together = -(-height // -(-height // size_max(1, RUN // columns)))
         length = (together - 1) * columns + width
-        cycles, tiling = best_tiling(rows, _wide(typical(length), lanes), False, (channels * taps, 1), registers)
+        whole = -(-typical(length) // lanes) * lanes  # grains
+        cycles, tiling = best_tiling(rows, (whole, lanes), False, (channels * taps, 1), registers)
         places = tiling.width * lanes
         padded = -(-length // places) * places
         tiling = Tiling(tiling.height, tiling.last, tiling.width, 0)
@@ -127,11 +128,6 @@ def _cuts(layout: Layout, rows: int, channels: int, lanes: int, registers: Regis
             layout.bands * (depth * count * len(layout.phases) * cycles + packing),
             Cut(layout, tiling, together, count, length, padded, is_direct, trims),
         )
-
-
-def _wide(length: int, lanes: int) -> tuple[int, int]:
-    """A length of whole grains."""
-    return -(-length // lanes) * lanes, lanes
 
 
 def _seen_share(layout: Layout) -> float:
@@ -199,6 +195,3 @@ def _tile_cycles(height: int, grains: int, steps: float, registers: Registers) -
     instructions = height * vectors + height + vectors
     latency = LATENCY * min(1.0, steps * instructions / AHEAD)
     return steps * (max(products, loads, instructions / 4, latency) + 0.03 * loads) + 15 + height * vectors
-
-
-__all__ = ["Cut", "Registers", "Tiling", "best_cut", "packing_cycles"]

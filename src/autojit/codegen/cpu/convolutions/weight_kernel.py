@@ -17,6 +17,7 @@ positions between places multiply zeros: an infinity in the image makes NaN of t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
 
@@ -163,9 +164,9 @@ class _Printer:
     def print(self) -> KernelText:
         kernel = self._kernel()
         write_pack(self.module, self.layout, self.lanes)
-        self._dots_function()
+        self._define("dots", self._write_dots)
         if self.is_spread:
-            self._spread_function()
+            self._define("spread", self._write_spread)
         if not self.is_open:
             self.module.table("@taps", [place * self.size for _, place in self.layout.phases[0].taps])
         scratch = self.round * (self.image_bytes + self.spread_bytes)
@@ -174,8 +175,8 @@ class _Printer:
     def _signature(self, symbol: str) -> Signature:
         return Signature(symbol, _PARAMETERS[symbol], takes_sizes=self.is_open)
 
-    def _internal(self, symbol: str) -> VectorText:
-        return VectorText(self.module, self._signature(symbol), linkage="internal", attributes=INTERNAL)
+    def _define(self, symbol: str, write: Callable[[VectorText], None]) -> None:
+        VectorText.define(self.module, self._signature(symbol), write, linkage="internal", attributes=INTERNAL)
 
     # -- the kernel
 
@@ -254,12 +255,11 @@ class _Printer:
         done = text.sub(begin, start)
         text.call(self._signature("spread"), outputs, output, start, done, spread)
 
-    def _spread_function(self) -> None:
+    def _write_spread(self, text: VectorText) -> None:
         """Rows of places at their packed positions.
 
         The last band overlaps the one before: its first ``done`` places along the cut axis were counted there.
         """
-        text = self._internal("spread")
         layout, size = self.layout, self.size
         firsts: list[Operand] = ["%done" if axis == layout.band_axis else 0 for axis in range(3)]
         starts: list[Operand] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
@@ -279,13 +279,11 @@ class _Printer:
             count = layout.band[2] if firsts[2] == 0 else text.sub(layout.band[2], firsts[2])
             bytes_ = count * size if isinstance(count, int) else text.mul(count, size)
             text.copy_bytes(text.at("%target", text.mul(to, size)), text.at("%output", text.mul(from_, size)), bytes_)
-        text.finish()
 
     # -- dot products
 
-    def _dots_function(self) -> None:
+    def _write_dots(self, text: VectorText) -> None:
         """All tiles of a unit; those that stick out compute the last row or column again and store it twice."""
-        text = self._internal("dots")
         self.table = self._open_table(text) if self.is_open else "@taps"
         size, (high, wide) = self.size, self.tile
         with text.loop(0, "%outputs", high) as row, text.loop(0, "%columns", wide) as column:
@@ -300,7 +298,6 @@ class _Printer:
                 for c in columns
             ]
             self._store(text, totals, places)
-        text.finish()
 
     def _open_table(self, text: VectorText) -> str:
         """The table of taps, written at the start of a call."""

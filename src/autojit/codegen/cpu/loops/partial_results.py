@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autojit.codegen.cpu.kernel_text import CpuKernel
 from autojit.codegen.cpu.loops.folds import FoldPrinter
 from autojit.codegen.folding import partial_dtype
-from autojit.schedule.loops import Accumulator
 
 
 def print_combine(kernel: FoldPrinter) -> None:
@@ -16,25 +13,16 @@ def print_combine(kernel: FoldPrinter) -> None:
     function.pointers(kernel.argument_sizes())
     for position, offset in kernel.partials.items():
         accumulator = kernel.program.accumulators[position]
-        count = kernel.walk.inner_count if accumulator.kind == "col" else 1
-        _combine_one(function, kernel, accumulator, (kernel.accumulator_argument(position), offset, count))
+        wide, op = partial_dtype(accumulator), accumulator.op
+        identity, combine = op.lower(function.emit, wide)
+        total = function.slot(wide)
+        with function.loop(0, kernel.walk.inner_count if accumulator.kind == "col" else 1, stem="combine") as i:
+            function.put(total, identity)
+            with function.loop(0, kernel.plan.count, stem="slot") as c:
+                skip = function.add(function.mul(c, kernel.partial_bytes), offset)
+                base = function.at(function.buffers[kernel.partial_argument()], skip)
+                value = function.emit.load(function.address(base, wide, i), wide)
+                function.put(total, combine(function.get(total, wide), value))
+            result = function.emit.cast(function.get(total, wide), accumulator.value.type.dtype)
+            function.write(kernel.accumulator_argument(position), result, i)
     function.finish()
-
-
-def _combine_one(
-    function: CpuKernel, kernel: FoldPrinter, accumulator: Accumulator, place: tuple[int, int, int]
-) -> None:
-    """``place``: (argument of the result, byte offset in a chunk's block, number of elements)."""
-    target, offset, count = place
-    wide = partial_dtype(accumulator)
-    op: Any = accumulator.op
-    identity, combine = op.lower(function.emit, wide)
-    total = function.slot(wide)
-    with function.loop(0, count, stem="combine") as i:
-        function.put(total, identity)
-        with function.loop(0, kernel.plan.count, stem="slot") as c:
-            skip = function.add(function.mul(c, kernel.partial_bytes), offset)
-            base = function.at(function.buffers[kernel.partial_argument()], skip)
-            value = function.emit.load(function.address(base, wide, i), wide)
-            function.put(total, combine(function.get(total, wide), value))
-        function.write(target, function.emit.cast(function.get(total, wide), accumulator.value.type.dtype), i)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from autojit.codegen.cpu.chunks import MAX_CHUNKS, STEP_NS, wanted_chunks
+from autojit.codegen.cpu.chunks import STEP_NS, even_chunks
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.core.sizes import size_max, typical
 from autojit.ir.graph import Node
@@ -18,13 +18,12 @@ def print_matmul(node: Node) -> KernelText:
     rows = prod(batch) * m
     estimate = typical(rows) * (20.0 + typical(k) * (2.0 + 2 * STEP_NS * typical(n)))
     picoseconds = rows * (20_000 + k * (2000 + round(2000 * STEP_NS) * n))
-    wanted = wanted_chunks(estimate, picoseconds, MAX_CHUNKS)
-    size = size_max(1, -(-rows // wanted))
+    chunks, size = even_chunks(rows, estimate, picoseconds)
     function = CpuKernel.alone()
     function.pointers([a.size, b.size, rows * n])
     with function.loop(*function.chunk_bounds(size, rows), stem="row") as row:
         _row(function, node, row)
-    return function.finished(size_max(1, -(-rows // size)), estimate)
+    return function.finished(chunks, estimate)
 
 
 def _row(function: CpuKernel, node: Node, row: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
+from autojit.codegen.cpu.chunks import even_chunks
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelText
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import int64
@@ -24,8 +24,7 @@ def print_search(node: Node) -> KernelText:
     count = values.size
     function.pointers([line.size, count, count])
     estimate = 50.0 + STEP_NS * STEPS * typical(count)
-    wanted = wanted_chunks(estimate, round(1000 * STEP_NS) * STEPS * count, MAX_CHUNKS)
-    size = size_max(1, -(-count // wanted))
+    chunks, size = even_chunks(count, estimate, round(1000 * STEP_NS) * STEPS * count)
     bounds = function.chunk_bounds(size, count)
     last = function.number(size_max(length - 1, 0))
     leading = function.value(f"call i64 @llvm.ctlz.i64(i64 {function.number(length)}, i1 false)")
@@ -51,7 +50,7 @@ def print_search(node: Node) -> KernelText:
             function.put(first, Scalar(begin, int64))
             function.put(rest, Scalar(function.choose(goes_on, shorter, half), int64))
         function.write(2, function.get(first, int64), k)
-    return function.finished(size_max(1, -(-count // size)), estimate)
+    return function.finished(chunks, estimate)
 
 
 def _comes_before(function: CpuKernel, a: Scalar, b: Scalar, also_equal: bool) -> str:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
+from autojit.codegen.cpu.chunks import even_chunks
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule, KernelText
 from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar, is_half
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.sizes import is_symbolic, size_max, typical
+from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Sort
 
@@ -177,12 +177,11 @@ class _LineSorter(_Sorter):
         lines = self.outer * self.inner
         estimate = 50.0 + typical(lines) * self._line_ns(typical(self.length))
         work = lines * self.length * round(1000 * DIGIT_NS) * self.key_bytes
-        wanted = wanted_chunks(estimate, work, MAX_CHUNKS)
-        size = size_max(1, -(-lines // wanted))
+        chunks, size = even_chunks(lines, estimate, work)
         bounds = self.chunk_bounds(size, lines)
         with self.when(self.test("sgt", self.n, 0)), self.loop(*bounds, stem="line") as number:
             self._line(number)
-        return self.finished(size_max(1, -(-lines // size)), estimate, scratch_bytes=self.scratch_bytes)
+        return self.finished(chunks, estimate, scratch_bytes=self.scratch_bytes)
 
     def _line_ns(self, length: int) -> float:
         return length * length * COUNT_NS if length <= SHORT else self.key_bytes * (BUCKETS + DIGIT_NS * length)
