@@ -13,11 +13,11 @@ from typing import Any
 from autojit.codegen.cpu.lower import lower
 from autojit.codegen.cpu.machine import CPU_MACHINE
 from autojit.codegen.lowered import LoweredStep
-from autojit.core.device import CPU, Device
+from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
 from autojit.core.records import record
-from autojit.ir.graph import Graph
+from autojit.ir.graph import Graph, values_of
 from autojit.runtime.bodies import begin_products
 from autojit.runtime.executable import Executable
 from autojit.runtime.host import cached_host_target
@@ -69,7 +69,7 @@ def backend_of(graph: Graph) -> Backend:
     Raises:
         DeviceError: they are on several devices besides, or on one that nothing compiles for.
     """
-    places = [place for place in _devices(graph) if place != CPU]
+    places = [place for place in dict.fromkeys(value.type.device for value in values_of(graph)) if place != CPU]
     if len(places) > 1:
         shown = ", ".join(map(str, places))
         raise DeviceError("a compiled step has values on several devices", {"devices": shown}, "move them before")
@@ -78,13 +78,3 @@ def backend_of(graph: Graph) -> Backend:
     if found is None:
         raise DeviceError(f"no steps are compiled for device '{places[0]}'", {"known": ", ".join(_BACKENDS)})
     return found
-
-
-def _devices(graph: Graph) -> list[Device]:
-    """The devices of a graph's values, in the order in which they are met."""
-    found = {v.type.device: None for v in graph.inputs}
-    for node in graph.nodes:
-        for value in node.outputs:
-            if value.type.device not in found:
-                found[value.type.device] = None
-    return list(found)

@@ -59,7 +59,7 @@ def test_source_index_names_the_element_eager_takes(op: Any, inputs: tuple[NDArr
         if all(low <= value_of(i, at) < high for i, low, high in conditions):
             assert y[place] == x[tuple(value_of(i, at) for i in source)]
         else:
-            assert y[place] == op.fill
+            assert y[place] == op.value
 
 
 def fetcher(arrays: tuple[NDArray[Any], ...], at: dict[str, int]) -> Any:

@@ -32,15 +32,9 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy
         raise ValueError("asarray: numbers and sequences cannot be taken without a copy")
     if isinstance(obj, int) and not -(1 << 63) <= obj < 1 << 64:
         raise OverflowError(f"asarray: {obj} is too large for any integer dtype")
-    if dtype is None and not shares:
-        dtype = _literal_dtype(obj)
+    if dtype is None and not shares and isinstance(obj, int) and obj >= 1 << 63:
+        dtype = aj.uint64
     return aj.asarray(obj, dtype=dtype, device=device, copy=copy)
-
-
-def _literal_dtype(obj: Any) -> DType | None:
-    if isinstance(obj, int) and not isinstance(obj, bool) and obj >= 1 << 63:
-        return aj.uint64
-    return None
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

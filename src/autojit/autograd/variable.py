@@ -9,7 +9,7 @@ import numpy as np
 from autojit.autograd.engine import ExecutionEngine
 from autojit.core.user_warnings import warn
 from autojit.functions.factories import from_numpy
-from autojit.functions.removed_methods import warn_volatile
+from autojit.functions.legacy import warn_volatile
 from autojit.tensor import Tensor
 
 _warned = False

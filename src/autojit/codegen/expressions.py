@@ -122,17 +122,14 @@ class ExpressionPrinter(KernelFunction):
 
     def _known(self, expr: Expr, memo: Memo, phase: int) -> Scalar | None:
         """The value if it was computed at this point already, or is kept in row scratch."""
-        found = memo.get(expr)
+        found: Scalar | None = memo.get(expr)
         if found is None and expr not in self.walk.varying:
             found = self.row_memo.get(expr)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-        if isinstance(expr, RowResult):
-            return self.row_memo["row", expr.number]  # type: ignore[no-any-return]
-        if phase and self.is_kept(expr, phase):
-            value = memo[expr] = self.kept(expr, memo)
-            return value
-        return None
+        if found is None and isinstance(expr, RowResult):
+            found = self.row_memo["row", expr.number]
+        if found is None and phase and self.is_kept(expr, phase):
+            found = memo[expr] = self.kept(expr, memo)
+        return found
 
     def _computed(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         emit = self.emit
@@ -216,9 +213,9 @@ class ExpressionPrinter(KernelFunction):
 
     def index(self, index: Index, memo: Memo, phase: int = 0) -> str:
         """A position at the current point, as an i64."""
-        found = memo.get(index)
+        found: str | None = memo.get(index)
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
         total: str | None = None
         for term, coefficient in index.terms:
             part = self._term(term, memo, phase)

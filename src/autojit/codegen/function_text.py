@@ -66,17 +66,9 @@ class FunctionText:
         self._branch: tuple[int, int, str] = (0, 0, "")  # of the `when` before: see `otherwise`
 
     @classmethod
-    def define(
-        cls,
-        module: ModuleText,
-        signature: Signature,
-        write: Callable[[Self], object],
-        *,
-        linkage: str = "",
-        attributes: str = "nounwind",
-    ) -> None:
-        """Add a function to a module: ``write`` writes what it does."""
-        f = cls(module, signature, linkage=linkage, attributes=attributes)
+    def define(cls, module: ModuleText, signature: Signature, write: Callable[[Self], object], **how: str) -> None:
+        """Add a function to a module: ``write`` writes what it does, ``how`` says its linkage and attributes."""
+        f = cls(module, signature, **how)
         write(f)
         f.finish()
 

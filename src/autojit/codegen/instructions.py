@@ -32,6 +32,10 @@ def _on_bits(opcode: str) -> Callable[[InstructionEmitter, Value, Value], Scalar
     return lambda self, a, b: self._binary(opcode, *self._pair(a, b))
 
 
+def _integral(name: str) -> Callable[[InstructionEmitter, Scalar], Scalar]:
+    return lambda self, x: self.intrinsic(name, x) if x.dtype.kind == "float" else x
+
+
 class InstructionEmitter(ABC):
     """Appends LLVM IR text to ``lines``, one basic block's worth, with fresh names ``%<prefix>0``, ``%<prefix>1``...
 
@@ -338,21 +342,8 @@ class InstructionEmitter(ABC):
 
     # ---- rounding to integers ------------------------------------------------------------------------------------
 
-    def floor(self, x: Scalar) -> Scalar:
-        return self._integral("floor", x)
-
-    def ceil(self, x: Scalar) -> Scalar:
-        return self._integral("ceil", x)
-
-    def trunc(self, x: Scalar) -> Scalar:
-        return self._integral("trunc", x)
-
-    def round(self, x: Scalar) -> Scalar:
-        """To the nearest integer, ties to even."""
-        return self._integral("roundeven", x)
-
-    def _integral(self, name: str, x: Scalar) -> Scalar:
-        return self.intrinsic(name, x) if x.dtype.kind == "float" else x
+    floor, ceil, trunc = _integral("floor"), _integral("ceil"), _integral("trunc")
+    round = _integral("roundeven")  # to the nearest integer, ties to even
 
     # ---- casts ---------------------------------------------------------------------------------------------------
 

@@ -183,7 +183,7 @@ class VariableLayer(Layer):
 
         While a volatile Variable is alive the function runs uncompiled, for the Variable may take part in it.
         """
-        if self.volatile_count():
+        if any(is_volatile(reference()) for reference in list(self.alive.values())):
             return compiled.function(*args, **kwargs)
         with below(self):
             found = compiled(*args, **kwargs)
@@ -192,10 +192,6 @@ class VariableLayer(Layer):
                 if type(y) is Tensor:
                     as_variable(y)
         return found
-
-    def volatile_count(self) -> int:
-        """How many volatile Variables are alive."""
-        return sum(is_volatile(reference()) for reference in list(self.alive.values()))
 
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` is a Variable, and volatile, where ``source`` is."""

@@ -126,11 +126,6 @@ def dtype_of_numpy(numpy_dtype: np.dtype) -> DType:
         raise TypeError(f"no autojit dtype for NumPy dtype {numpy_dtype}") from None
 
 
-_INT_RANK = {"int8": 1, "int16": 2, "int32": 3, "int64": 4}
-_UINT_RANK = {"uint8": 1, "uint16": 2, "uint32": 3, "uint64": 4}
-_SIGNED = {rank: BY_NAME[name] for name, rank in _INT_RANK.items()}
-
-
 def _promote_integers(a: DType, b: DType) -> DType:
     if a.kind == b.kind:
         return a if a.size_bytes >= b.size_bytes else b
@@ -138,12 +133,6 @@ def _promote_integers(a: DType, b: DType) -> DType:
     if unsigned is uint8:
         return signed if signed is not int8 else int16
     raise TypeError(f"promotion of {a} and {b} is not defined")
-
-
-def _promote_floats(a: DType, b: DType) -> DType:
-    if a.size_bytes == b.size_bytes:
-        return float32  # float16 with bfloat16
-    return a if a.size_bytes > b.size_bytes else b
 
 
 def _promote(a: DType, b: DType) -> DType:
@@ -161,7 +150,9 @@ def _promote(a: DType, b: DType) -> DType:
     if a.category == 1:
         return _promote_integers(a, b)
     if a.category == 2:
-        return _promote_floats(a, b)
+        if a.size_bytes == b.size_bytes:
+            return float32  # float16 with bfloat16
+        return a if a.size_bytes > b.size_bytes else b
     return complex128
 
 

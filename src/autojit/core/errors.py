@@ -112,7 +112,8 @@ class AutojitError(Exception):
         if place is UNKNOWN:
             return self._again(said, self.facts, "") if self.op else self
         said = re.sub(rf"^{re.escape(op)}(\(\))?:", f"{place.callee or op}:", said)
-        made = self._again(said, {**self.facts, "at": told_place(place)}, "")
+        told = f"{place}, calling {place.callee}()" if place.callee else str(place)
+        made = self._again(said, {**self.facts, "at": told}, "")
         made.is_placed = True
         return made
 
@@ -142,11 +143,6 @@ class AutojitError(Exception):
 def rounds_text(rounds: Sequence[int], inner: object = None) -> str:
     """The rounds of loops, outermost first: ``3``, ``3, in it 1``."""
     return ", in it ".join([*map(str, rounds), *([] if inner is None else [str(inner)])])
-
-
-def told_place(place: SourceLocation) -> str:
-    """A user's line and what is called there: ``train.py:41, calling cross_entropy()``."""
-    return f"{place}, calling {place.callee}()" if place.callee else str(place)
 
 
 def _operands(arguments: Mapping[str, object]) -> list[tuple[str, object]]:

@@ -51,8 +51,9 @@ class Atom(NamedTuple):
         if b_low is None or b_low < 1:
             return None, None
         if self.kind == "remainder":
-            tops = [t for t in (a_high if a_low is not None and a_low >= 0 else None, _less(b_high)) if t is not None]
-            return 0, min(tops, default=None)
+            of_a = a_high if a_low is not None and a_low >= 0 else None
+            of_b = None if b_high is None else b_high - 1
+            return 0, min((t for t in (of_a, of_b) if t is not None), default=None)
         low = None if a_low is None or a_low < 0 else (0 if b_high is None else a_low // b_high)
         return low, None if a_high is None or a_high < 0 else a_high // b_low
 
@@ -72,10 +73,6 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "minimum": min,
     "maximum": max,
 }
-
-
-def _less(bound: Bound) -> Bound:
-    return None if bound is None else bound - 1
 
 
 Monomial = tuple[Atom, ...]

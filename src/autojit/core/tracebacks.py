@@ -8,7 +8,7 @@ where the error was raised. What is between tells the user nothing. ``AUTOJIT_FU
 from __future__ import annotations
 
 import contextlib
-from types import CodeType, TracebackType
+from types import TracebackType
 
 from autojit.core.config import config
 from autojit.core.errors import AutojitError
@@ -38,7 +38,8 @@ def _trim(traceback: TracebackType, kept: int) -> None:
     entries = [traceback]
     while entries[-1].tb_next is not None:
         entries.append(entries[-1].tb_next)
-    inner = [_is_inner(entry.tb_frame.f_code) for entry in entries]
+    codes = [entry.tb_frame.f_code for entry in entries]
+    inner = [is_own(code) or code.co_filename == contextlib.__file__ for code in codes]
     last = len(entries) - (kept if inner[-1] else 0)
     before = traceback
     for place in range(1, len(entries)):
@@ -46,7 +47,3 @@ def _trim(traceback: TracebackType, kept: int) -> None:
             before.tb_next = entries[place]
             before = entries[place]
     before.tb_next = None
-
-
-def _is_inner(code: CodeType) -> bool:
-    return is_own(code) or code.co_filename == contextlib.__file__

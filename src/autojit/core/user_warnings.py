@@ -50,7 +50,8 @@ def _warn_now(message: str, category: type[Warning]) -> None:
     level, frame = 2, sys._getframe(1)
     outer: FrameType | None = frame
     while outer is not None and is_passed(outer.f_code):
-        if not _is_unseen(outer):
+        name = outer.f_code.co_filename
+        if not ("importlib" in name and "_bootstrap" in name):  # ``warnings`` does not count frames of an import
             level += 1
         outer = outer.f_back
     warnings.warn(message, category, stacklevel=level if outer is not None else 2)
@@ -64,9 +65,3 @@ def warn_beside_error(text: str) -> None:
         _warn_now(text, UserWarning)
     except UserWarning:
         sys.stderr.write(f"{text}\n")
-
-
-def _is_unseen(frame: FrameType) -> bool:
-    """Whether ``warnings`` does not count a frame: those of an import."""
-    name = frame.f_code.co_filename
-    return "importlib" in name and "_bootstrap" in name

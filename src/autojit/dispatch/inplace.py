@@ -62,7 +62,8 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
         x = (x, *holders(x))[-1]
     view = x._view
     if view is not None and not state.inference and made_in_inference(x):
-        raise leaf_written(x, method) if _is_recorded_leaf(x) else inference_written(x, method)
+        is_leaf = state.grad_enabled and x._requires_grad and x._grad_fn is None
+        raise leaf_written(x, method) if is_leaf else inference_written(x, method)
     if not state.grad_enabled:
         return
     base = view.base if view is not None else None
@@ -75,10 +76,6 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
         raise forbidden_view(x, method)
     if base._grad_fn is None and shows_grad(x):
         raise view_of_leaf_written(x, base, method)
-
-
-def _is_recorded_leaf(x: Tensor) -> bool:
-    return state.grad_enabled and x._requires_grad and x._grad_fn is None
 
 
 def in_place(
@@ -246,14 +243,9 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         rebase(x, new)
     if state.trace is not None:
         root = x if x._view is None or x._view.base is None else x._view.base
-        _write_back(root)
-
-
-def _write_back(root: Tensor) -> None:
-    """Where a capture holds a row as a copy although it is a view (its place is a number of the step): to its base."""
-    write = root.__dict__.get("write_back")
-    if write is not None:
-        write(root)
+        write = root.__dict__.get("write_back")  # of a row that is a copy in a capture, as its place is a number of it
+        if write is not None:
+            write(root)
 
 
 def _share_result(new: Tensor, x: Tensor, mark: int) -> None:

@@ -1,7 +1,6 @@
 """Probability distributions with torch.distributions' names: densities, differentiable draws, divergences."""
 
 from autojit.distributions import constraints, kl, transforms
-from autojit.distributions import kl_further as kl_further
 from autojit.distributions import torch_paths as torch_paths
 from autojit.distributions.categorical import (
     Categorical,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -53,10 +52,6 @@ class ConstraintRegistry:
         return factory(constraint)
 
 
-biject_to = ConstraintRegistry()
-transform_to = ConstraintRegistry()
-
-
 def _from_bound(bound: Any, scale: float) -> Transform:
     """Numbers on one side of a bound."""
     if isinstance(bound, (int, float)) and bound == 0 and scale == 1:
@@ -74,31 +69,29 @@ def _between(constraint: constraints.Interval) -> Transform:
     return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
 
 
-def _of_elements(registry: ConstraintRegistry, constraint: constraints.Independent) -> Transform:
-    return transforms.IndependentTransform(registry(constraint.base_constraint), constraint.reinterpreted_batch_ndims)
+def _registry(of_simplex: Factory) -> ConstraintRegistry:
+    """Of all our constraints; vectors of probabilities alone can be reached in two ways."""
+    to = ConstraintRegistry()
+    to._factories |= {
+        constraints.Real: lambda c: transforms.identity_transform,
+        constraints.GreaterThan: lambda c: _from_bound(c.lower_bound, 1.0),
+        constraints.GreaterThanEq: lambda c: _from_bound(c.lower_bound, 1.0),
+        constraints.LessThan: lambda c: _from_bound(c.upper_bound, -1.0),
+        constraints.Interval: _between,
+        constraints.HalfOpenInterval: _between,
+        constraints.LowerCholesky: lambda c: transforms.LowerCholeskyTransform(),
+        constraints.PositiveDefinite: lambda c: transforms.PositiveDefiniteTransform(),
+        constraints.PositiveSemidefinite: lambda c: transforms.PositiveDefiniteTransform(),
+        constraints.CorrCholesky: lambda c: transforms.CorrCholeskyTransform(),
+        constraints.Simplex: of_simplex,
+        constraints.Independent: lambda c: transforms.IndependentTransform(
+            to(c.base_constraint), c.reinterpreted_batch_ndims
+        ),
+        constraints.Cat: lambda c: transforms.CatTransform([to(part) for part in c.cseq], c.dim, c.lengths),
+        constraints.Stack: lambda c: transforms.StackTransform([to(part) for part in c.cseq], c.dim),
+    }
+    return to
 
 
-def _of_parts(registry: ConstraintRegistry, constraint: constraints.Cat) -> Transform:
-    return transforms.CatTransform([registry(part) for part in constraint.cseq], constraint.dim, constraint.lengths)
-
-
-def _of_indices(registry: ConstraintRegistry, constraint: constraints.Stack) -> Transform:
-    return transforms.StackTransform([registry(part) for part in constraint.cseq], constraint.dim)
-
-
-for _registry in (biject_to, transform_to):
-    _registry.register(constraints.Real, lambda constraint: transforms.identity_transform)
-    for _above in (constraints.GreaterThan, constraints.GreaterThanEq):
-        _registry.register(_above, lambda constraint: _from_bound(constraint.lower_bound, 1.0))
-    _registry.register(constraints.LessThan, lambda constraint: _from_bound(constraint.upper_bound, -1.0))
-    for _bounded in (constraints.Interval, constraints.HalfOpenInterval):
-        _registry.register(_bounded, _between)
-    _registry.register(constraints.LowerCholesky, lambda constraint: transforms.LowerCholeskyTransform())
-    _registry.register(constraints.Independent, partial(_of_elements, _registry))
-    for _definite in (constraints.PositiveDefinite, constraints.PositiveSemidefinite):
-        _registry.register(_definite, lambda constraint: transforms.PositiveDefiniteTransform())
-    _registry.register(constraints.CorrCholesky, lambda constraint: transforms.CorrCholeskyTransform())
-    _registry.register(constraints.Cat, partial(_of_parts, _registry))
-    _registry.register(constraints.Stack, partial(_of_indices, _registry))
-biject_to.register(constraints.Simplex, lambda constraint: transforms.StickBreakingTransform())
-transform_to.register(constraints.Simplex, lambda constraint: transforms.SoftmaxTransform())
+biject_to = _registry(lambda c: transforms.StickBreakingTransform())
+transform_to = _registry(lambda c: transforms.SoftmaxTransform())

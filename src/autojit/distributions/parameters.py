@@ -45,11 +45,6 @@ def is_known(value: Tensor) -> bool:
     return state.trace is None and value._array is not None
 
 
-def floating_like(value: Tensor) -> DType:
-    """The dtype of numbers drawn for a parameter."""
-    return value.dtype if value.dtype.is_floating_point else get_default_dtype()
-
-
 def clamp_probs(probs: Tensor) -> Tensor:
     """Probabilities kept away from 0 and 1 by one unit of rounding."""
     eps = finfo(probs.dtype).eps

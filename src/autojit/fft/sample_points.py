@@ -80,8 +80,7 @@ def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         >>> aj.fft.fftshift(aj.arange(5))
         tensor([3, 4, 0, 1, 2])
     """
-    axes, extents = _axes(input, dim)
-    return ops.roll(input, [n // 2 for n in extents], axes) if axes else input.clone()
+    return _rolled(input, dim, 0)
 
 
 def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -92,12 +91,11 @@ def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         >>> aj.fft.ifftshift(aj.tensor([3, 4, 0, 1, 2]))
         tensor([0, 1, 2, 3, 4])
     """
-    axes, extents = _axes(input, dim)
-    return ops.roll(input, [(n + 1) // 2 for n in extents], axes) if axes else input.clone()
+    return _rolled(input, dim, 1)
 
 
-def _axes(x: Tensor, dim: int | Sequence[int] | None) -> tuple[list[int], list[int]]:
+def _rolled(x: Tensor, dim: int | Sequence[int] | None, more: int) -> Tensor:
     shape = type_of(x).shape
     given = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = [normalize_axis(axis, len(shape), "fftshift") for axis in given]
-    return axes, [shape[axis] for axis in axes]
+    return ops.roll(x, [(shape[axis] + more) // 2 for axis in axes], axes) if axes else x.clone()

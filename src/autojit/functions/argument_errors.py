@@ -46,10 +46,7 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*arguments, **options)
         except Exception as error:
-            raise_for_kinds(function, arguments, options, error)
-            trim(error)
-            if isinstance(error, MemoryError):
-                raise out_of_memory(error) from None
+            _report(function, arguments, options, error)
             raise
 
     if refused_kinds(function):
@@ -68,14 +65,20 @@ def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[.
             refuse_kinds(arguments[0] if arguments else options.get("input"), name, kinds)
             return function(*arguments, **options)
         except Exception as error:
-            raise_for_kinds(function, arguments, options, error)
-            trim(error)
-            if isinstance(error, MemoryError):
-                raise out_of_memory(error) from None
+            _report(function, arguments, options, error)
             raise
 
     relay(called)
     return called
+
+
+def _report(
+    function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any], error: Exception
+) -> None:
+    raise_for_kinds(function, arguments, options, error)
+    trim(error)
+    if isinstance(error, MemoryError):
+        raise out_of_memory(error) from None
 
 
 def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) -> None:

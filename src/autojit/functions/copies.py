@@ -47,10 +47,6 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
     return input[(slice(None),) * axis + (slice(start, end, step),)]
 
 
-def _unfold(input: Tensor, dimension: int, size: int, step: int) -> Any:
-    return views.unfold(input, dimension, size, step)
-
-
 def _view(input: Tensor, *size: Any, dtype: DType | None = None) -> Any:
     if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
         return views.view(input, dtype=dtype or size[0])
@@ -67,13 +63,13 @@ def _split(tensor: Tensor, split_size: Pieces, dim: int = 0) -> Any:
 
 for _view_function in (
     views.as_strided, views.diagonal, views.select, views.split_with_sizes, views.unbind, views.view_as_complex,
-    views.view_as_real, shapes.permute, shapes.squeeze, shapes.t, shapes.transpose, shapes.unsqueeze,
+    views.view_as_real, views.unfold, shapes.permute, shapes.squeeze, shapes.t, shapes.transpose, shapes.unsqueeze,
 ):  # fmt: skip
     _copying(_view_function)
 for _name in ("ccol_indices", "col_indices", "crow_indices", "detach", "indices", "row_indices", "values"):
     _copying(_of(_name))
 for _view_function, _name in (
-    (_alias, "alias"), (_expand, "expand"), (_slice, "slice"), (_split, "split"), (_unfold, "unfold"), (_view, "view"),
+    (_alias, "alias"), (_expand, "expand"), (_slice, "slice"), (_split, "split"), (_view, "view"),
 ):  # fmt: skip
     _copying(_view_function, _name)
 

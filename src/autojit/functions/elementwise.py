@@ -65,18 +65,16 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
     x, y = together(input, scaled(other, alpha, input), "sub")
-    if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
+    is_cast = x is not input or y is not other
+    if type_of(x).dtype is bool_ or (
+        is_cast and any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in (input, other))
+    ):
         raise DTypeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported.",
             {"input": x, "other": y},
             "use the `^` or `logical_xor()` operator instead",
         )
     return apply(_SUB, x, y)
-
-
-def _is_bool(*operands: object) -> bool:
-    """Whether a tensor of bools is among the operands, as they were given."""
-    return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
 
 
 @declared(numbers="second", wraps_around=True)

@@ -239,7 +239,7 @@ def to_device(self: Tensor, device: Device | str | int, /, *, stream: object = N
 
 
 def _repr_html_(self: Tensor) -> str:
-    from autojit.functions.notebook import to_html
+    from autojit.functions.printing import to_html
 
     return to_html(self)
 

@@ -10,7 +10,7 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.sizes import seems_equal
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import Real, cast
+from autojit.dispatch.promotion import cast
 from autojit.functions.comparison import where
 from autojit.functions.factories import arange, zeros
 from autojit.functions.index_functions import index_add, searchsorted
@@ -176,11 +176,8 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
     else:
         low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
     low, high = widened(low, high, 0.5)
-    return _even_steps(low, high, bins, column)
-
-
-def _even_steps(low: Tensor | Real, high: Tensor | Real, bins: int, like: Tensor) -> Tensor:
-    """``bins + 1`` numbers from ``low`` to ``high``, counted from the nearer end as torch does."""
-    k = arange(bins + 1, dtype=type_of(like).dtype)
+    place = arange(bins + 1, dtype=type_of(column).dtype)
     step = (high - low) / bins
-    return where(k < (bins + 1) // 2, low + step * k, high - step * (bins - k))
+    return where(
+        place < (bins + 1) // 2, low + step * place, high - step * (bins - place)
+    )  # from the nearer end, as in torch

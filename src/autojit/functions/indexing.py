@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,12 +31,10 @@ from autojit.history.op_node import rename_node
 from autojit.ir.op import bind
 from autojit.ops.base import is_expandable
 from autojit.ops.counted_positions import LEAST, NO_PLACE
-from autojit.ops.shape import Slice, permute, reshape, slice_span
+from autojit.ops.shape import Slice, permute, reshape
+from autojit.ops.slice_bounds import slice_span
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def getitem(x: Tensor, key: object) -> Tensor:
@@ -46,7 +44,8 @@ def getitem(x: Tensor, key: object) -> Tensor:
     if what is not None:
         memo, found = recall(what, x)
         if found is None:
-            found = one_node(_basic(x, index), x, _node_name(index))
+            seen = _view(x, normalize(x, index))
+            found = one_node(seen if seen is not x else x.view(x.shape), x, _node_name(index))
             keep(memo, x, found)
         return found
     if isinstance(index, list):
@@ -79,12 +78,6 @@ def _as_tuple(index: list[Any]) -> Any:
         UserWarning,
     )
     return tuple(index)
-
-
-def _basic(x: Tensor, index: object) -> Tensor:
-    """``x[index]`` by views alone."""
-    seen = _view(x, normalize(x, index))
-    return seen if seen is not x else x.view(x.shape)
 
 
 def _constant(index: Any) -> tuple[Any, ...] | None:
@@ -351,7 +344,9 @@ class Subscript:
         elif isinstance(item, Tensor):
             self._tensor(item)
         elif isinstance(item, np.ndarray):
-            self._known_mask(item)
+            self._check_mask(item.shape)
+            for places in np.nonzero(item):  # of a mask of Python values they are known, also inside a capture
+                self._whole_axis(wrap(places))
         elif hasattr(type(item), "as_size"):
             self._number(item)
         elif hasattr(type(item), "__index__"):
@@ -432,12 +427,6 @@ class Subscript:
         self._check_mask(t.shape)
         for places in mask.nonzero(as_tuple=True):
             self._whole_axis(places)
-
-    def _known_mask(self, mask: NDArray[np.bool_]) -> None:
-        """A mask of Python values: its positions are known, also inside a capture."""
-        self._check_mask(mask.shape)
-        for places in np.nonzero(mask):
-            self._whole_axis(wrap(places))
 
     def _check_mask(self, shape: tuple[int, ...]) -> None:
         for k, n in enumerate(shape):

@@ -1,4 +1,7 @@
-"""``FloatTensor`` and its like: names for tensors of one dtype, as constructors, in ``isinstance`` and ``type()``."""
+"""``FloatTensor`` and its like: names for tensors of one dtype, as constructors, in ``isinstance`` and ``type()``.
+
+Attributes that old versions of PyTorch had say what replaced them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from typing import Any, overload
 
 from autojit.core import dtypes
 from autojit.core.dtypes import DType, set_default_dtype
-from autojit.core.errors import ArgumentError
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import tensor, zeros
 from autojit.tensor.size import Size
@@ -113,4 +117,39 @@ def new(self: Tensor, *data: Any, **options: object) -> Tensor:
     return KINDS[_NAMES[type_of(self).dtype]](*data)
 
 
-METHODS: dict[str, Any] = {"type": type_, "new": new}
+def get_volatile(self: Tensor) -> bool:
+    """Always False; warns."""
+    warn("volatile was removed (Variable.volatile is always False)", UserWarning)
+    return False
+
+
+def set_volatile(self: Tensor, value: bool) -> None:
+    """Nothing; warns."""
+    warn_volatile()
+
+
+def warn_volatile() -> None:
+    """Say what replaces ``volatile``."""
+    warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning)
+
+
+def reinforce(self: Tensor, reward: object = None) -> None:
+    """Say what replaces it.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise UsageError(
+        "reinforce() was removed",
+        {"tensor": self},
+        "differentiate the loss -distribution.log_prob(sample) * reward, with autojit.distributions or a log_prob of "
+        "your own; autojit.compat.v0_3 still has stochastic nodes",
+    )
+
+
+METHODS: dict[str, Any] = {
+    "type": type_,
+    "new": new,
+    "volatile": property(get_volatile, set_volatile),
+    "reinforce": reinforce,
+}

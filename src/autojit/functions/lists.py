@@ -42,6 +42,9 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
 
 
 def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    plain = name.removeprefix("_foreach_")
+    node = f"Foreach{plain.title().replace('_', '')}Backward1"  # of a function with a list of numbers
+
     def of_lists(self: Sequence[Tensor], *arguments: object, **options: object) -> list[Any]:
         given = _by_tensor(name, (self, *arguments))
         results = [function(*each, **options) for each in given]
@@ -49,16 +52,10 @@ def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any
         has_numbers = isinstance(second, list | tuple) and not isinstance(second[0], Tensor)
         if has_numbers and not name.endswith("_"):
             for y in results:
-                rename_node(y, _node_of(name), scalars=tuple(second))
+                rename_node(y, node, scalars=tuple(second))
         return results
 
-    plain = name.removeprefix("_foreach_")
     return named(of_lists, name, f"``{plain}`` of every tensor of a list; the list of results.")
-
-
-def _node_of(name: str) -> str:
-    """What the node of a function with a list of numbers is called: ``ForeachAddBackward1``."""
-    return "Foreach" + name.removeprefix("_foreach_").title().replace("_", "") + "Backward1"
 
 
 def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -33,7 +33,6 @@ from autojit.functions import matrix as functions_matrix
 from autojit.functions import order as functions_order
 from autojit.functions import products as functions_products
 from autojit.functions import reduction as functions_reduction
-from autojit.functions import removed_methods as removed
 from autojit.functions import scatter as functions_scatter
 from autojit.functions import shape as functions_shape
 from autojit.functions import special as functions_special
@@ -202,7 +201,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     attached |= {"__getitem__": method_of(indexing.getitem), "__setitem__": method_of(indexing.setitem)}
     attached |= {"__repr__": _text, "__str__": _text}
     for module in (
-        conversion, dispatch, exchange, factories, gradients, operators, random, removed, memory, other_memory, copying,
+        conversion, dispatch, exchange, factories, gradients, operators, random, memory, other_memory, copying,
         legacy, layouts,
     ):  # fmt: skip
         attached |= {name: method_of(method) for name, method in module.METHODS.items()}

@@ -48,7 +48,8 @@ class finfo:
         dtype = (type or default_dtype()).to_real()
         if not dtype.is_floating_point:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype}'")
-        limits = _limits(dtype)
+        is_small = dtype is dtypes.bfloat16 or dtype.kind == "float8"
+        limits: Any = (ml_dtypes if is_small else np).finfo(dtype.numpy)
         self.dtype = dtype.name
         self.bits = dtype.size_bytes * 8
         self.eps = float(limits.eps)
@@ -60,12 +61,6 @@ class finfo:
     def __repr__(self) -> str:
         parts = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
         return f"finfo({', '.join(f'{p}={getattr(self, p):g}' for p in parts)}, dtype={self.dtype})"
-
-
-def _limits(dtype: DType) -> Any:
-    if dtype is dtypes.bfloat16 or dtype.kind == "float8":
-        return ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
-    return np.finfo(dtype.numpy)
 
 
 class iinfo:

@@ -90,12 +90,11 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-def _set_real(self: Tensor, value: Operand) -> None:
-    copy_into(f.real(self), as_operand(value), "copy_")
+def _writing(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Operand], None]:
+    def write(self: Tensor, value: Operand) -> None:
+        copy_into(part(self), as_operand(value), "copy_")
 
-
-def _set_imag(self: Tensor, value: Operand) -> None:
-    copy_into(f.imag(self), as_operand(value), "copy_")
+    return write
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
@@ -122,8 +121,8 @@ METHODS: dict[str, Any] = {
     "mT": property(_matrix_transposed),
     "H": property(adjoint),
     "mH": property(adjoint),
-    "real": property(f.real, _set_real),
-    "imag": property(f.imag, _set_imag),
+    "real": property(f.real, _writing(f.real)),
+    "imag": property(f.imag, _writing(f.imag)),
 }
 for _name in ("__eq__", "__ne__"):  # of all that can be compared
     METHODS[_name].__annotations__["other"] = "object"

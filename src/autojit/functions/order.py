@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from autojit import ops
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
 from autojit.functions.elementwise import logaddexp, sub
 from autojit.functions.own_memory import own_memory
@@ -47,18 +50,15 @@ def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return x
 
 
-@declared(out=True)
-@refuses("complex")
-def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """Running maximum along ``dim`` and where it was last met."""
-    return ValuesIndices(*ops.cummax(input, dim))
+def _running(name: str, compute: Callable[..., tuple[Tensor, Tensor]], what: str) -> Callable[..., ValuesIndices]:
+    def running(input: Tensor, dim: int) -> ValuesIndices:
+        return ValuesIndices(*compute(input, dim))
+
+    doc = f"Running {what} along ``dim`` and where it was last met."
+    return declared(out=True)(refuses("complex")(named(running, name, doc)))
 
 
-@declared(out=True)
-@refuses("complex")
-def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """Running minimum along ``dim`` and where it was last met."""
-    return ValuesIndices(*ops.cummin(input, dim))
+cummax, cummin = _running("cummax", ops.cummax, "maximum"), _running("cummin", ops.cummin, "minimum")
 
 
 @declared(out=Out(is_exact=True))

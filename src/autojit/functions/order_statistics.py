@@ -52,7 +52,10 @@ def nanquantile(
     ordered = sort(rows, -1).values  # NaN comes last
     last = cast(rows.isnan().logical_not().sum(-1, keepdim=True), type_of(points).dtype) - 1
     place = points.reshape(-1) * clamp(last, min=0)  # [.., points]
-    found: Tensor = _between(ordered, place, last, interpolation).movedim(-1, 0)
+    low, high, weight = neighbours(place, lambda dtype: maximum(last, last * 0), interpolation)
+    below = ordered.gather(-1, cast(low, int64))
+    found = below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)
+    found = found.movedim(-1, 0)
     if keepdim and spec.ndim:
         found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * spec.ndim)
     return found if type_of(points).ndim else found.select(0, 0)
@@ -65,10 +68,3 @@ def _require_points(x: Tensor, points: Tensor) -> None:
         raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
     if not is_known(points) or not np.all((points._array >= 0) & (points._array <= 1)):
         require_inside(points)
-
-
-def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -> Tensor:
-    """The elements at fractional places of the last axis, which may differ from row to row."""
-    low, high, weight = neighbours(place, lambda dtype: maximum(last, last * 0), interpolation)
-    below = ordered.gather(-1, cast(low, int64))
-    return below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)

@@ -118,13 +118,6 @@ def set_(
     return self
 
 
-def _check_resizable(self: Tensor) -> None:
-    if shows_grad(self) and not state.inference:
-        raise UsageError("cannot resize variables that require grad", {"tensor": self}, "resize a detached copy")
-    if state.trace is not None:
-        state.trace.cannot("the step lets the memory of a tensor grow or shrink by resize_()")
-
-
 def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = None) -> Tensor:
     """Another shape in the same memory, read in row-major order; new elements are unspecified. Another shape counts as
     an in-place change.
@@ -138,7 +131,10 @@ def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = Non
         tensor([[0.],
                 [1.]])
     """
-    _check_resizable(self)
+    if shows_grad(self) and not state.inference:
+        raise UsageError("cannot resize variables that require grad", {"tensor": self}, "resize a detached copy")
+    if state.trace is not None:
+        state.trace.cannot("the step lets the memory of a tensor grow or shrink by resize_()")
     shape = sizes_of(size)
     if shape == type_of(self).shape:
         return self

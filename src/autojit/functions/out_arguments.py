@@ -100,7 +100,7 @@ def _into(
         raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")
     for place, result in zip(places, results, strict=True):
         _put(name, place, result, rule.is_exact)
-    return out if not isinstance(found, tuple) else _like(found, places)
+    return getattr(type(found), "_make", tuple)(places) if isinstance(found, tuple) else out
 
 
 def with_layout(function: F) -> F:
@@ -160,11 +160,6 @@ def making_out(function: F, out: Out) -> F:
 
     relay(making)
     return called_like(function, making)
-
-
-def _like(found: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
-    made = getattr(type(found), "_make", None)
-    return tuple(places) if made is None else made(places)
 
 
 def _tensors_among(given: Iterable[object]) -> list[Tensor]:

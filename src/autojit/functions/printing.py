@@ -1,9 +1,10 @@
-"""How tensors print: torch's format, ``tensor([1., 2.], requires_grad=True)``."""
+"""How tensors print: in torch's format, ``tensor([1.], requires_grad=True)``; in notebooks as tables of numbers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,3 +201,43 @@ def _joined(text: str, suffixes: list[str]) -> str:
             text += ", " + suffix
             line += len(suffix) + 2
     return text + ")"
+
+
+# -- in notebooks
+
+_STYLE = "text-align: right; font-family: monospace"
+
+
+def to_html(self: Tensor) -> str:
+    """A tensor of one or two axes as a table, others as ``print`` shows them; long axes show their ends.
+
+    Example:
+        >>> import autojit as aj
+        >>> print(aj.tensor([1.0, 2.5])._repr_html_())
+        <div><code>tensor f32[2]</code><table style=...><tr><td>1.0000</td><td>2.5000</td></tr></table></div>
+    """
+    t = type_of(self)
+    is_plain = type(self._array) is np.ndarray and state.trace is None and not state.layers
+    if not is_plain or t.ndim not in (1, 2) or not t.size:
+        return f"<pre>{escape(str(self))}</pre>"
+    is_recorded = wants_grad(self)
+    array = self._array.reshape(-1, t.shape[-1])
+    text = number_format(array)
+    rows, columns = (_places(n) for n in array.shape)
+    body = "".join(f"<tr>{''.join(_cell(array, r, c, text) for c in columns)}</tr>" for r in rows)
+    history = "requires_grad" if self._grad_fn is None else escape(self._grad_fn.name())
+    told = f"{escape(str(t))} · {history}" if is_recorded else escape(str(t))
+    return f"<div><code>tensor {told}</code><table style='{_STYLE}'>{body}</table></div>"
+
+
+def _places(extent: int) -> list[int | None]:
+    """The places of an axis that are shown; None stands for those between."""
+    edge = PrintOptions.edgeitems
+    if extent <= max(4 * edge, 2 * edge + 1):
+        return list(range(extent))
+    return [*range(edge), None, *range(extent - edge, extent)]
+
+
+def _cell(array: NDArray[Any], row: int | None, column: int | None, text: Callable[[Any], str]) -> str:
+    shown = "…" if row is None or column is None else escape(str(text(array[row, column])).strip())
+    return f"<td>{shown}</td>"

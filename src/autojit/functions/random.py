@@ -45,7 +45,7 @@ from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 _DEFAULT_SEED = 67280421310721  # torch's
 _drawing = new_lock()  # no two threads draw with one key
@@ -326,14 +326,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return _with_zero_slope(drawn, input) if p is None else drawn
 
 
-def _are_probabilities(p: NDArray[Any]) -> bool:
-    return bool(((p >= 0) & (p <= 1)).all())
-
-
 def _require_probability(p: Tensor | Real) -> None:
     """RuntimeError for a probability outside [0, 1]."""
     if isinstance(p, Tensor):
-        if not is_known(p) or not quietly(_are_probabilities, host_copy(p._array)):
+        if not is_known(p) or not quietly(lambda q: bool(((q >= 0) & (q <= 1)).all()), host_copy(p._array)):
             require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
     elif not 0 <= p <= 1:
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
@@ -365,23 +361,11 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
         raise UsageError("number of categories cannot exceed 2^24")
     if t.ndim not in (1, 2):
         return
-    if not is_known(input):
-        _require_finite_weights(input)
-        _require_choice(input)
-        return
-    weights = host_copy(input._array)
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        _require_finite_weights(input)
-    if (weights.astype(np.float64).sum(-1) == 0).any():
-        _require_choice(input)
-
-
-def _require_finite_weights(input: Tensor) -> None:
-    require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
-
-
-def _require_choice(input: Tensor) -> None:
-    require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
+    weights = host_copy(input._array) if is_known(input) else None
+    if weights is None or not (np.isfinite(weights) & (weights >= 0)).all():
+        require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
+    if weights is None or (weights.astype(np.float64).sum(-1) == 0).any():
+        require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
 
 
 _NO_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"

@@ -382,14 +382,6 @@ def _is_common(x: Tensor) -> bool:
     )
 
 
-def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:
-    """The operand in ``dtype``; NotImplementedError if these are not real floats."""
-    x = input if dtype is None else cast(input, dtype)
-    if type_of(x).dtype.kind != "float":
-        raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(x).dtype}', {"input": x})
-    return x
-
-
 def _normalising(
     name: str, kind: type[ops.Softmax | ops.LogSoftmax], compute: Callable[[Tensor, int], Tensor], doc: str
 ) -> Callable[..., Tensor]:
@@ -398,7 +390,9 @@ def _normalising(
         return kind(normalize_axis(dim, ndim, name))
 
     def normalise(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-        x = _floats(input, dtype, name)
+        x = input if dtype is None else cast(input, dtype)
+        if type_of(x).dtype.kind != "float":
+            raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x})
         if _is_common(x):
             return apply_single(along(dim, x._array.ndim), x)
         axis = normalize_axis(dim, type_of(x).ndim, name)

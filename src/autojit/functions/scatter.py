@@ -6,6 +6,7 @@ neutral element if the old ones take no part.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from autojit import ops
@@ -60,17 +61,12 @@ def scatter_reduce(
     if reduce in ("sum", "mean"):
         ones = piece.detach().new_ones(type_of(piece).shape)
         counts = scatter_add(input.detach().new_zeros(type_of(input).shape), axis, index, ones)
-        kept = input if include_self else where(eq(counts, 0), input, 0)
-        total = scatter_add(kept, axis, index, piece)
-        return total if reduce == "sum" else _mean(total, counts, include_self)
-    kept = input if include_self else _neutral_where_reached(input, axis, index, reduce)
+        return _summed(lambda kept: scatter_add(kept, axis, index, piece), input, counts, reduce, include_self)
+    kept = input
+    if not include_self:
+        reached = scatter(input.detach().new_zeros(type_of(input).shape, dtype=bool_), axis, index, value=True)
+        kept = where(reached, _neutral(input, reduce), input)
     return ops.scatter_fold(kept, axis, from_the_front(index), piece, FOLDS[reduce])
-
-
-def _neutral_where_reached(input: Tensor, axis: int, index: Tensor, reduce: str) -> Tensor:
-    """``input`` with the fold's neutral element in the places that an index of ``scatter`` reaches."""
-    reached = scatter(input.detach().new_zeros(type_of(input).shape, dtype=bool_), axis, index, value=True)
-    return where(reached, _neutral(input, reduce), input)
 
 
 @declared(in_place="values", out=True)
@@ -101,9 +97,7 @@ def index_reduce(
     index = cast(index, int64) if type_of(index).dtype is int32 else index
     if reduce in ("sum", "mean"):
         counts = index_add(input.detach() * 0, axis, index, source.detach() * 0 + 1)
-        kept = input if include_self else where(eq(counts, 0), input, 0)
-        total = index_add(kept, axis, index, source)
-        return total if reduce == "sum" else _mean(total, counts, include_self)
+        return _summed(lambda kept: index_add(kept, axis, index, source), input, counts, reduce, include_self)
     kept = input
     if not include_self:
         line = index_fill(input.detach().new_zeros(type_of(input).shape[axis], dtype=bool_), 0, index, True)
@@ -120,11 +114,12 @@ def _check(name: str, input: Tensor, src: Tensor, reduce: str) -> None:
         raise DTypeError(f"{name}(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
 
 
-def _mean(total: Tensor, counts: Tensor, include_self: bool) -> Tensor:
+def _summed(to: Callable[[Tensor], Tensor], input: Tensor, counts: Tensor, reduce: str, include_self: bool) -> Tensor:
+    total = to(input if include_self else where(eq(counts, 0), input, 0))
+    if reduce == "sum":
+        return total
     divisor = add(counts, 1) if include_self else clamp(counts, min=1)
-    if type_of(total).dtype.is_differentiable:
-        return div(total, divisor)
-    return floor_divide(total, divisor)
+    return div(total, divisor) if type_of(total).dtype.is_differentiable else floor_divide(total, divisor)
 
 
 def _neutral(input: Tensor, reduce: str) -> Any:

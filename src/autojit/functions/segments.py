@@ -92,15 +92,10 @@ def _ends(
             {"data": data},
         )
     if lengths is not None and not unsafe:
-        _require_lengths(data, found[1], along)
+        extent, valid = type_of(data).shape[along], "the size of data along the axis"
+        require(found[1], lambda n: n >= 0, _NEGATIVE_LENGTH, "0 and more", named="lengths", kind="argument")
+        require(found[1].sum(-1), lambda n: n.eq(extent), _OTHER_SUM, valid, named="the sums of lengths")
     return found
-
-
-def _require_lengths(data: Tensor, lengths: Tensor, along: int) -> None:
-    extent = type_of(data).shape[along]
-    require(lengths, lambda n: n >= 0, _NEGATIVE_LENGTH, "0 and more", named="lengths", kind="argument")
-    valid = "the size of data along the axis"
-    require(lengths.sum(-1), lambda n: n.eq(extent), _OTHER_SUM, valid, named="the sums of lengths")
 
 
 _NEGATIVE_LENGTH = "segment_reduce(): lengths contains negative value!"

@@ -266,8 +266,11 @@ def quantile(
     ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
     points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
     points = _require_quantiles(q, points)
-    found = _between(ordered, points.reshape(-1), interpolation)
-    greatest = ordered.narrow(-1, type_of(ordered).shape[-1] - 1, 1)  # NaN sorts last
+    last = type_of(ordered).shape[-1] - 1
+    low, high, weight = neighbours(points.reshape(-1) * last, lambda dtype: number(last, dtype), interpolation)
+    found = ordered.index_select(-1, low.long())
+    found = found if weight is None else found.lerp(ordered.index_select(-1, high.long()), weight)
+    greatest = ordered.narrow(-1, last, 1)  # NaN sorts last
     found = where(isnan(greatest), greatest, found)
     found = found.movedim(-1, 0)
     if type_of(x).ndim == 0:
@@ -305,14 +308,6 @@ def require_inside(points: Tensor) -> None:
 
 
 _OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
-
-
-def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
-    """The elements of the last axis at fractional places ``points * (n - 1)``."""
-    last = type_of(ordered).shape[-1] - 1
-    low, high, weight = neighbours(points * last, lambda dtype: number(last, dtype), interpolation)
-    below = ordered.index_select(-1, low.long())
-    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)
 
 
 def neighbours(

@@ -32,7 +32,7 @@ from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 Pieces = int | Sequence[int]
 """How long pieces are, or each of them."""
@@ -65,7 +65,9 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
         apart = input._storage is None or found._storage is not input._storage
         is_copy = apart and state.trace is not None and not state.layers
     else:
-        is_copy = found._view is None or (found._view is INFERENCE_VIEW and _is_apart(found, array))
+        is_copy = found._view is None
+        if found._view is INFERENCE_VIEW and found._array is not None and found._array.size:
+            is_copy = not np.may_share_memory(found._array, array)
     if is_copy:
         raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
@@ -84,11 +86,6 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     storage = storage_of(input)
     found._view = View(None, (*storage_chain(input), ops.Bitcast(dtype)), None, storage)
     return found
-
-
-def _is_apart(found: Tensor, array: NDArray[Any]) -> bool:
-    """Whether a tensor with elements does not show the memory of ``array``."""
-    return found._array is not None and found._array.size > 0 and not np.may_share_memory(found._array, array)
 
 
 @declared(function=False)

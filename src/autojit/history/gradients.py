@@ -256,9 +256,7 @@ def set_backward_hooks(self: Tensor, hooks: Any) -> None:
         self._leaf_hooks = (hooks, _leaf_hooks(self)[1])
         bump_guard_epoch()
         return
-    if self._grad_fn.tensor_hooks is None:
-        self._grad_fn.tensor_hooks = {}
-    self._grad_fn.tensor_hooks[self._output_nr] = hooks
+    self._grad_fn._hooks_by_output()[self._output_nr] = hooks
 
 
 def get_post_accumulate_hooks(self: Tensor) -> Any:

@@ -111,7 +111,7 @@ class OpNode(Node):
         if is_read and entry._storage is not None and entry._storage.version != self.versions[place]:
             raise changed_error(self, entry, self.versions[place], result)
         if result >= 0:
-            return as_result(entry, self, result)
+            return connected(entry, (self, result)) if state.grad_enabled else entry  # for a graph of the derivative
         if entry._grad_fn is None and not entry._requires_grad:
             self.check_not_detached(entry, place)
         return entry
@@ -241,8 +241,3 @@ def rename_node(t: Tensor, name: str, **arguments: object) -> Tensor:
     elif node is not None:
         node.rename(name)
     return t
-
-
-def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
-    """A saved result as an operand of a rule: connected to its node again when a graph of the derivative is wanted."""
-    return connected(shell, (node, number)) if state.grad_enabled else shell

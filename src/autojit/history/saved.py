@@ -51,7 +51,7 @@ class Packed:
         pack, self.unpack_hook = hooks
         self.edge = edge
         if edge is None and not is_result and t._requires_grad:
-            self.edge = _edge_of(t)
+            self.edge = (accumulator_of(t) if t._grad_fn is None else t._grad_fn), t._output_nr
         storage = storage_of(t)
         before = storage.version
         with grad_mode(False):
@@ -82,11 +82,6 @@ class Packed:
         if edge is None:
             return alias(found) if found._requires_grad else found
         return connected(found, edge)
-
-
-def _edge_of(t: Tensor) -> Edge:
-    node = t._grad_fn
-    return (accumulator_of(t) if node is None else node), t._output_nr
 
 
 def accumulator_of(leaf: Tensor) -> Node:

@@ -155,12 +155,6 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     x.put_(index, _cycled(v, index.numel(), x.dtype))
 
 
-@implements("place")
-def _place(arr: Any, mask: Any, vals: Any) -> None:
-    x = _target(arr, "np.place")
-    _put(x, _places(mask), vals)
-
-
 @implements("putmask")
 def _putmask(a: Any, mask: Any, values: Any) -> None:
     x = _target(a, "np.putmask")
@@ -331,12 +325,6 @@ def _imag(val: Any) -> Any:
     return aj.imag(x) if x.dtype.is_complex else aj.zeros_like(x)
 
 
-@implements("angle")
-def _angle(z: Any, deg: bool = False) -> Any:
-    found = aj.angle(inexact(z))
-    return aj.rad2deg(found) if deg else found
-
-
 @implements("real_if_close")
 def _real_if_close(a: Any, tol: Any = 100) -> Any:
     x = tensor_of(a)
@@ -396,6 +384,7 @@ enter(
     argwhere=lambda a: aj.nonzero(tensor_of(a)),
     flatnonzero=lambda a: aj.nonzero(tensor_of(a).reshape(-1))[:, 0],
     extract=lambda condition, arr: tensor_of(arr).reshape(-1)[_places(condition)],
+    place=lambda arr, mask, vals: _put(_target(arr, "np.place"), _places(mask), vals),
     sort=lambda a, axis=-1, kind=None, order=None, *, stable=None: _sort(a, axis),
     argsort=lambda a, axis=-1, kind=None, order=None, *, stable=None: _argsort(a, axis),
     partition=lambda a, kth, axis=-1, kind=None, order=None: _sort(a, axis),
@@ -414,5 +403,6 @@ enter(
     i0=lambda x: aj.special.i0(inexact(x)),
     isreal=lambda x: aj.isreal(tensor_of(x)),
     iscomplex=lambda x: ~aj.isreal(tensor_of(x)),
+    angle=lambda z, deg=False: aj.rad2deg(aj.angle(inexact(z))) if deg else aj.angle(inexact(z)),
     real=lambda val: aj.real(tensor_of(val)),
 )

@@ -32,22 +32,9 @@ def _size(a: Any, axis: Any = None) -> int:
     return int(np.prod([x.shape[i] for i in axes]))
 
 
-@implements("tril_indices_from")
-def _tril_indices_from(arr: Any, k: int = 0) -> Any:
+def _rows_and_columns(arr: Any, k: int) -> tuple[Any, int, Any]:
     rows, columns = tensor_of(arr).shape
-    return np.tril_indices(rows, k, columns)
-
-
-@implements("triu_indices_from")
-def _triu_indices_from(arr: Any, k: int = 0) -> Any:
-    rows, columns = tensor_of(arr).shape
-    return np.triu_indices(rows, k, columns)
-
-
-@implements("diag_indices_from")
-def _diag_indices_from(arr: Any) -> Any:
-    x = tensor_of(arr)
-    return np.diag_indices(x.shape[0], x.ndim)
+    return rows, k, columns
 
 
 def _type_of(value: Any) -> Any:
@@ -58,6 +45,9 @@ enter(
     **{name: _asked(name) for name in _OF_VALUES.split()},
     shape=lambda a: tuple(tensor_of(a).shape),
     ndim=lambda a: tensor_of(a).ndim,
+    tril_indices_from=lambda arr, k=0: np.tril_indices(*_rows_and_columns(arr, k)),
+    triu_indices_from=lambda arr, k=0: np.triu_indices(*_rows_and_columns(arr, k)),
+    diag_indices_from=lambda arr: np.diag_indices(tensor_of(arr).shape[0], tensor_of(arr).ndim),
     iscomplexobj=lambda x: tensor_of(x).dtype.is_complex,
     isrealobj=lambda x: not tensor_of(x).dtype.is_complex,
     result_type=lambda *arrays_and_dtypes: np.result_type(*[_type_of(a) for a in arrays_and_dtypes]),

@@ -32,23 +32,14 @@ from autojit.interop.registry import (
 def _reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     x = tensor_of(a)
     if order == "F":
-        return _reversed(_reversed(x).reshape(*_resolved(shape, x)[::-1]))
+        resolved = aj.empty(x.shape).reshape(sizes_of(shape)).shape
+        return _reversed(_reversed(x).reshape(*resolved[::-1]))
     x = x.clone() if copy else x
     return x.reshape(sizes_of(shape))
 
 
-def _resolved(shape: Any, x: Any) -> tuple[int, ...]:
-    return tuple(aj.empty(x.shape).reshape(sizes_of(shape)).shape)
-
-
 def _reversed(x: Any) -> Any:
     return x.permute(*range(x.ndim)[::-1])
-
-
-@implements("ravel")
-def _ravel(a: Any, order: str = "C") -> Any:
-    x = tensor_of(a)
-    return (_reversed(x) if order == "F" else x).reshape(-1)
 
 
 @implements("resize")
@@ -307,6 +298,7 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> 
 enter(
     **{name: _at_least(name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
     **{name: _stacking(name) for name in ("hstack", "vstack", "dstack", "column_stack")},
+    ravel=lambda a, order="C": (_reversed(tensor_of(a)) if order == "F" else tensor_of(a)).reshape(-1),
     matrix_transpose=lambda x, /: tensor_of(x).transpose(-2, -1),
     swapaxes=lambda a, axis1, axis2: tensor_of(a).transpose(axis1, axis2),
     moveaxis=lambda a, source, destination: aj.movedim(tensor_of(a), source, destination),

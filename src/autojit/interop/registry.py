@@ -163,7 +163,9 @@ def delivered(result: Any, out: Any = None, name: str = "out=") -> Any:
         return result
     target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     if isinstance(target, Tensor):
-        return target.copy_(result) if target.shape == result.shape else _wrong_shape(name, target, result)
+        if target.shape != result.shape:
+            raise ValueError(f"{name}: output has shape {tuple(target.shape)}, the result {tuple(result.shape)}")
+        return target.copy_(result)
     if carries_more(result):
         raise TypeError(
             f"{name}: a tensor's gradient cannot follow into a NumPy array that is changed in place; make the array a "
@@ -182,7 +184,3 @@ def apart(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
     return tuple(
         a.clone() if isinstance(a, Tensor) and (id(a) in shared or id(a._storage) in shared) else a for a in arguments
     )
-
-
-def _wrong_shape(name: str, target: Any, result: Any) -> Any:
-    raise ValueError(f"{name}: output has shape {tuple(target.shape)}, the result {tuple(result.shape)}")

@@ -45,7 +45,7 @@ class ScipyObjective:
     ) -> None:
         self.function = function
         self.shape = shape
-        wrap = aj.jit if compiled else _itself
+        wrap = aj.jit if compiled else lambda function: function
         self._value_and_gradient = wrap(self._first_order)
         self._hessian = wrap(self._second_order)
         self._hessian_product = wrap(self._along)
@@ -94,10 +94,6 @@ class ScipyObjective:
 def _in_place_allowed() -> Any:
     """NumPy programs change arrays that a derivative still needs: these are copied before they change."""
     return aj.autograd.graph.allow_mutation_on_saved_tensors()
-
-
-def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 def _vector(x: Any) -> Tensor:

@@ -35,6 +35,12 @@ class UnsafeGlobalError(LoadError, pickle.UnpicklingError):
     general_fix = "if you trust it: autojit.serialization.add_safe_globals([it])"
 
 
+def refuse(is_wrong: bool, what: str) -> None:
+    """LoadError ``load: {what}`` if something is wrong with a file."""
+    if is_wrong:
+        raise LoadError(f"load: {what}")
+
+
 @contextmanager
 def reading(file: Any) -> Iterator[None]:
     """Inside, the file (a path, or an open one) is read: errors name it, and whatever its bytes lead to is a LoadError.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from autojit.io.load_errors import LoadError, UnsafeGlobalError
+from autojit.io.load_errors import LoadError, UnsafeGlobalError, refuse
 from autojit.io.safe_globals import allowed, is_forbidden
 from autojit.io.torch_names import FUNCTIONS, VALUES, PendingArray, PendingDType
 
@@ -141,8 +141,7 @@ class PickleReader:
 
     def _bytes(self, count: int) -> bytes:
         found = self.data[self.at : self.at + count]
-        if len(found) != count:
-            raise LoadError(f"load: the pickle ends early, at byte {len(self.data)}")
+        refuse(len(found) != count, f"the pickle ends early, at byte {len(self.data)}")
         self.at += count
         return found
 
@@ -157,8 +156,7 @@ class PickleReader:
     def line(self) -> str:
         """Text up to the end of the line."""
         end = self.data.index(b"\n", self.at) if b"\n" in self.data[self.at : self.at + 1000] else -1
-        if end < 0:
-            raise LoadError("load: the pickle holds a name without an end")
+        refuse(end < 0, "the pickle holds a name without an end")
         return self._bytes(end + 1 - self.at)[:-1].decode("utf-8")
 
     # ---- the stack
@@ -172,8 +170,7 @@ class PickleReader:
         place = len(self.stack) - 1
         while self.stack[place] is not _MARK:
             place -= 1
-            if place < 0:
-                raise LoadError("load: the pickle closes a group that it never opened")
+            refuse(place < 0, "the pickle closes a group that it never opened")
         found = self.stack[place + 1 :]
         del self.stack[place:]
         return found
@@ -192,16 +189,14 @@ class PickleReader:
     def fill(self, kind: type, add: Callable[[Any, Any], None], more: Any) -> None:
         """Add to the container on top."""
         found = self.stack[-1]
-        if not isinstance(found, kind):
-            raise LoadError(f"load: the pickle fills a {type(found).__name__}")
+        refuse(not isinstance(found, kind), f"the pickle fills a {type(found).__name__}")
         add(found, more)
 
     # ---- making
 
     def items(self, pairs: list[Any]) -> None:
         """Fill the dict on top."""
-        if len(pairs) % 2:
-            raise LoadError("load: a dict has a key without a value")
+        refuse(len(pairs) % 2 == 1, "a dict has a key without a value")
         self.fill(dict, _set_items, zip(pairs[::2], pairs[1::2]))
 
     def name(self, module: str, name: str) -> None:
@@ -211,8 +206,7 @@ class PickleReader:
     def call(self) -> None:
         """Call a known function, or one that a user allowed."""
         function, arguments = self.two()
-        if not isinstance(arguments, tuple):
-            raise LoadError("load: a call without arguments")
+        refuse(not isinstance(arguments, tuple), "a call without arguments")
         if isinstance(function, Allowed):
             self.push(function.found(*_unwrapped(arguments)))
         elif id(function) in _CALLABLE:
@@ -268,8 +262,7 @@ def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 def _plain_members(members: Any) -> Any:
     if isinstance(members, dict):
         return members
-    if not isinstance(members, list | tuple):
-        raise LoadError(f"load: a set of the members of a {type(members).__name__}")
+    refuse(not isinstance(members, list | tuple), f"a set of the members of a {type(members).__name__}")
     for member in members:
         plain(member[0] if isinstance(member, list) and member else member)
     return members
@@ -277,17 +270,14 @@ def _plain_members(members: Any) -> Any:
 
 def plain(key: Any, depth: int = 0) -> Any:
     """A key or a member of a set: numbers, text, and tuples of them."""
-    if isinstance(key, _SCALARS) or (not isinstance(key, tuple | list | dict | set) and _is_hashable_leaf(key)):
+    is_container = isinstance(key, tuple | list | dict | set | frozenset)
+    if isinstance(key, _SCALARS) or (not is_container and type(key).__hash__ is not None):
         return key
     if isinstance(key, tuple) and depth < _KEY_DEPTH:
         for part in key:
             plain(part, depth + 1)
         return key
     raise LoadError(f"load: a key of a dict is a {type(key).__name__}")
-
-
-def _is_hashable_leaf(key: Any) -> bool:
-    return type(key).__hash__ is not None and not isinstance(key, frozenset)
 
 
 def _unwrapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -333,8 +323,7 @@ def _int_of(data: bytes) -> int:
 
 def _tuple_of(count: int) -> Callable[[PickleReader], None]:
     def action(r: PickleReader) -> None:
-        if len(r.stack) < count or _MARK in r.stack[-count:]:
-            raise LoadError("load: the pickle makes a tuple of too few values")
+        refuse(len(r.stack) < count or _MARK in r.stack[-count:], "the pickle makes a tuple of too few values")
         r.stack[-count:] = [tuple(r.stack[-count:])]
 
     return action
@@ -348,15 +337,13 @@ def _dict(r: PickleReader) -> None:
 
 def _stack_global(r: PickleReader) -> None:
     module, name = r.two()
-    if not isinstance(name, str) or not isinstance(module, str):
-        raise LoadError("load: a name is no text")
+    refuse(not isinstance(name, str) or not isinstance(module, str), "a name is no text")
     r.name(module, name)
 
 
 def _protocol(r: PickleReader) -> None:
     found = r.number("<B")
-    if not 2 <= found <= 5:
-        raise LoadError(f"load: a pickle of protocol {found}; files of torch have 2 to 5")
+    refuse(not 2 <= found <= 5, f"a pickle of protocol {found}; files of torch have 2 to 5")
 
 
 def _global(r: PickleReader) -> None:

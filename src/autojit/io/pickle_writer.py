@@ -11,6 +11,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.device import Device
+from autojit.core.device_array import first_address
 from autojit.core.dtypes import DType, uint8
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout
@@ -127,12 +128,12 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         if root is None or root.dtype != array.dtype or not _is_dense(root) or not _lies_in(array, root):
             root = array = np.ascontiguousarray(array)
         each = array.itemsize
-        start = (_address(array) - _address(root)) // each if array.size else 0
+        start = (first_address(array) - first_address(root)) // each if array.size else 0
         strides = tuple(s // each for s in array.strides) if array.size else t.stride()
         return self._reference(root, t.dtype), start, strides
 
     def _reference(self, root: np.ndarray[Any, Any], dtype: DType) -> StorageReference:
-        key = (_address(root), root.nbytes, dtype)
+        key = (first_address(root), root.nbytes, dtype)
         known = self._references.get(key) if root.size else None
         if known is not None:
             return known
@@ -147,10 +148,6 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         return made
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def _is_dense(root: np.ndarray[Any, Any]) -> bool:
     """Whether the elements fill their memory without gaps, in any order of axes."""
     order = np.argsort([-s for s in root.strides], kind="stable")
@@ -160,9 +157,9 @@ def _is_dense(root: np.ndarray[Any, Any]) -> bool:
 def _lies_in(array: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> bool:
     if any(s < 0 for s in array.strides):
         return False
-    first, end = _address(root), _address(root) + root.nbytes
+    first, end = first_address(root), first_address(root) + root.nbytes
     reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides)) + array.itemsize
-    return not array.size or (first <= _address(array) and _address(array) + reach <= end)
+    return not array.size or (first <= first_address(array) and first_address(array) + reach <= end)
 
 
 def _memory(root: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -192,8 +192,8 @@ def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[d
         else:
             array = np.empty(entry.shape, kind)
             _read_into(file, _as_bytes(array))
-        if entry.dtype is aj.bool:
-            _check_booleans(entry.name, array)
+        if entry.dtype is aj.bool and array.size and int(array.view(np.uint8).max()) > 1:
+            raise SafetensorsError(f"safetensors: tensor {entry.name!r} is BOOL but has bytes other than 0 and 1")
         tensors[entry.name] = aj.from_numpy(array.astype(entry.dtype.numpy, copy=False))
     return tensors, metadata
 
@@ -206,18 +206,25 @@ def _read_exactly(file: BinaryIO, count: int) -> bytes:
 
 
 def _read_into(file: BinaryIO, target: memoryview) -> None:
-    done = 0
-    while done < len(target):
-        part = file.read(min(len(target) - done, 1 << 24))
-        if not part:
-            raise SafetensorsError(f"safetensors: the file ended early ({done} of {len(target)} bytes of a tensor)")
-        target[done : done + len(part)] = part
-        done += len(part)
+    done = filled(file, target)
+    if done < len(target):
+        raise SafetensorsError(f"safetensors: the file ended early ({done} of {len(target)} bytes of a tensor)")
 
 
-def _check_booleans(name: str, array: NDArray[Any]) -> None:
-    if array.size and int(array.view(np.uint8).max()) > 1:
-        raise SafetensorsError(f"safetensors: tensor {name!r} is BOOL but has bytes other than 0 and 1")
+def filled(file: Any, target: Any) -> int:
+    """Read up to as many bytes as ``target`` has; how many there were."""
+    count, view = 0, memoryview(target)
+    while count < len(view):
+        if hasattr(file, "readinto"):
+            more = file.readinto(view[count:])
+        else:
+            part = file.read(min(len(view) - count, 1 << 24))
+            view[count : count + len(part)] = part
+            more = len(part)
+        if not more:
+            break
+        count += more
+    return count
 
 
 def parse_header(text: bytes, data_bytes: int) -> tuple[list[Entry], dict[str, str]]:

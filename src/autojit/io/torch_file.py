@@ -21,9 +21,10 @@ import numpy as np
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import DeviceError
-from autojit.io.load_errors import LoadError
+from autojit.io.load_errors import LoadError, refuse
 from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
+from autojit.io.safetensors import filled
 from autojit.io.torch_names import LoadedStorage, StorageKind
 from autojit.nn.jitted import JittedModule
 
@@ -77,22 +78,6 @@ class _Records:
 
 
 # ---- reading
-
-
-def _filled(file: Any, target: Any) -> int:
-    """Read up to as many bytes as ``target`` has; how many there were."""
-    count, view = 0, memoryview(target)
-    while count < len(view):
-        if hasattr(file, "readinto"):
-            more = file.readinto(view[count:])
-        else:
-            part = file.read(min(len(view) - count, 1 << 24))
-            view[count : count + len(part)] = part
-            more = len(part)
-        if not more:
-            break
-        count += more
-    return count
 
 
 class _Source(NamedTuple):
@@ -159,15 +144,14 @@ class _Reader:
         self.storages: dict[str, LoadedStorage] = {}
         self.read_bytes = 0
         self.folder = self._folder()
-        self.is_big = self._optional("byteorder") == b"big"
+        has_order = f"{self.folder}/byteorder" in source.archive.NameToInfo
+        self.is_big = has_order and bytes(self._record("byteorder")) == b"big"
 
     def _folder(self) -> str:
         names = self.source.archive.namelist()
-        if len(names) > _MOST_RECORDS:
-            raise LoadError(f"load: the file has {len(names)} records")
+        refuse(len(names) > _MOST_RECORDS, f"the file has {len(names)} records")
         found = [n for n in names if n.endswith("/data.pkl") and n.count("/") == 1]
-        if len(found) != 1:
-            raise LoadError("load: the zip file holds no data.pkl, so torch did not write it")
+        refuse(len(found) != 1, "the zip file holds no data.pkl, so torch did not write it")
         folder = found[0].removesuffix("/data.pkl")
         if f"{folder}/constants.pkl" in names or any(n.startswith(f"{folder}/code/") for n in names):
             raise LoadError(
@@ -175,10 +159,6 @@ class _Reader:
                 fix="in torch: torch.save(torch.jit.load(file).state_dict(), file)",
             )
         return folder
-
-    def _optional(self, name: str) -> bytes:
-        full = f"{self.folder}/{name}"
-        return bytes(self._record(name)) if full in self.source.archive.NameToInfo else b""
 
     def _located(self, name: str) -> tuple[zipfile.ZipInfo, int]:
         """A record and where its bytes begin in the file."""
@@ -189,11 +169,9 @@ class _Reader:
         self._check(info)
         self.source.file.seek(info.header_offset)
         header = self.source.file.read(_LOCAL_HEADER_BYTES)
-        if len(header) != _LOCAL_HEADER_BYTES or header[:4] != b"PK\x03\x04":
-            raise LoadError(f"load: the record {name} is damaged")
+        refuse(len(header) != _LOCAL_HEADER_BYTES or header[:4] != b"PK\x03\x04", f"the record {name} is damaged")
         begin = info.header_offset + _LOCAL_HEADER_BYTES + sum(struct.unpack("<HH", header[26:30]))
-        if begin + info.file_size > self.source.size_bytes:
-            raise LoadError(f"load: the record {name} reaches beyond the file")
+        refuse(begin + info.file_size > self.source.size_bytes, f"the record {name} reaches beyond the file")
         return info, begin
 
     def _record(self, name: str) -> Any:
@@ -201,10 +179,8 @@ class _Reader:
         info, begin = self._located(name)
         found = np.empty(info.file_size, np.uint8)
         self.source.file.seek(begin)
-        if _filled(self.source.file, found) != info.file_size:
-            raise LoadError(f"load: the record {name} ends early")
-        if zlib.crc32(found.data) != info.CRC:
-            raise LoadError(f"load: the record {name} is damaged: its checksum (CRC-32) is another")
+        refuse(filled(self.source.file, found) != info.file_size, f"the record {name} ends early")
+        refuse(zlib.crc32(found.data) != info.CRC, f"the record {name} is damaged: its checksum (CRC-32) is another")
         return found
 
     def _check(self, info: zipfile.ZipInfo) -> None:

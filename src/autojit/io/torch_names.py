@@ -16,7 +16,7 @@ import numpy as np
 import autojit as aj
 from autojit.core.dtypes import BY_NAME, DType, dtype_of_numpy
 from autojit.core.layout import Layout
-from autojit.io.load_errors import LoadError
+from autojit.io.load_errors import LoadError, refuse
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import wrap
@@ -68,8 +68,7 @@ def tensor_v2(
     metadata: Any = None,
 ) -> Tensor:  # fmt: skip
     """torch's ``_rebuild_tensor_v2``: a view of a storage."""
-    if not isinstance(storage, LoadedStorage):
-        raise LoadError("load: a tensor without a storage")
+    refuse(not isinstance(storage, LoadedStorage), "a tensor without a storage")
     return tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype_of_numpy(storage.array.dtype), metadata)
 
 
@@ -118,21 +117,18 @@ def _shared(storage: LoadedStorage, dtype: DType, shape: tuple[int, ...], steps:
 
 def _finished(t: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
     if isinstance(metadata, dict) and (metadata.get("conj") or metadata.get("neg")):
-        if 0 in t.stride():
-            raise LoadError("load: a repeated tensor marked as conjugate or negative")
+        refuse(0 in t.stride(), "a repeated tensor marked as conjugate or negative")
         t = aj.conj(t) if metadata.get("conj") else t
         t = aj.neg(t) if metadata.get("neg") else t
     if requires_grad is True:
-        if not t.dtype.is_differentiable:
-            raise LoadError(f"load: a tensor of {t.dtype} cannot require gradients")
+        refuse(not t.dtype.is_differentiable, f"a tensor of {t.dtype} cannot require gradients")
         t.requires_grad = True
     return t
 
 
 def parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = None) -> Any:
     """torch's ``_rebuild_parameter``."""
-    if not isinstance(data, Tensor):
-        raise LoadError("load: a parameter without a tensor")
+    refuse(not isinstance(data, Tensor), "a parameter without a tensor")
     return aj.nn.Parameter(data, requires_grad is True)
 
 
@@ -225,8 +221,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
 def numpy_scalar(dtype: Any, content: Any = b"") -> Any:
     """A NumPy number."""
     found = _numpy_dtype(dtype)
-    if not isinstance(content, bytes) or len(content) != found.itemsize:
-        raise LoadError("load: a NumPy number is malformed")
+    refuse(not isinstance(content, bytes) or len(content) != found.itemsize, "a NumPy number is malformed")
     return np.frombuffer(content, found)[0]
 
 

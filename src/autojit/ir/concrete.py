@@ -23,9 +23,9 @@ def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
         (10, 3)
     """
     if isinstance(what, SymbolicSize):
-        return (
-            what.expression.evaluate(sizes) if sizes.keys() >= set(what.expression.symbols()) else _partly(what, sizes)
-        )
+        if sizes.keys() >= set(what.expression.symbols()):
+            return what.expression.evaluate(sizes)
+        return size(what.hint, what.expression.substitute({name: constant(value) for name, value in sizes.items()}))
     if isinstance(what, tuple) and not hasattr(what, "_fields"):
         found = tuple([concrete(item, sizes) for item in what])
         if all(a is b for a, b in zip(found, what, strict=True)):
@@ -47,10 +47,6 @@ def hinted(what: Any) -> Any:
     if not isinstance(what, Op) or not symbols_of(what):
         return what
     return type(what)(*[hinted(getattr(what, name)) for name in what.__match_args__])
-
-
-def _partly(n: SymbolicSize, sizes: Mapping[str, int]) -> int:
-    return size(n.hint, n.expression.substitute({name: constant(value) for name, value in sizes.items()}))
 
 
 def _concrete_op(op: Op, sizes: Mapping[str, int]) -> Op:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
-import numpy as np
-
 from autojit.core.errors import tensor_expected
 from autojit.core.records import finish
 from autojit.core.types import TensorType
@@ -41,7 +39,6 @@ O = TypeVar("O", bound=Operand)
 """What ops are applied to, and give: Tensors from Tensors, tracers from tracers."""
 
 Operands = Sequence[Any]
-Cotangent = Any  # an operand, None (symbolic zero), or a zero-argument function that makes it when it is wanted
 Rule = Callable[..., Any]
 
 RULES = ("result_type", "eager", "vjp", "jvp", "batch")
@@ -240,8 +237,3 @@ def bind(op: Op, /, *operands: Any) -> Any:
 
 bind_all: Callable[..., Any] = bind
 """The same for an op with several results: a tuple of them."""
-
-
-def as_arrays(values: Sequence[Any]) -> list[NDArray[Any]]:
-    """NumPy arrays of values (scalars become 0-d arrays)."""
-    return [np.asarray(v) for v in values]

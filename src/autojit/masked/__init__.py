@@ -34,6 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
+Axis = int | None
 Mask = Tensor | None
 
 
@@ -117,12 +118,7 @@ def amin(
 
 
 def argmax(
-    input: Tensor,
-    dim: int | None = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Mask = None,
+    input: Tensor, dim: Axis = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The position of the largest kept element, in the operand's dtype as in torch."""
     x = _converted(input, dtype)
@@ -131,12 +127,7 @@ def argmax(
 
 
 def argmin(
-    input: Tensor,
-    dim: int | None = None,
-    *,
-    keepdim: bool | None = False,
-    dtype: DType | None = None,
-    mask: Mask = None,
+    input: Tensor, dim: Axis = None, *, keepdim: bool | None = False, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The position of the smallest kept element, in the operand's dtype as in torch."""
     x = _converted(input, dtype)

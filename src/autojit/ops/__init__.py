@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from autojit.ops.control_flow import *
     from autojit.ops.convolution import *
     from autojit.ops.counted_positions import *
+    from autojit.ops.data_dependent import *
     from autojit.ops.decompositions import *
     from autojit.ops.definiteness import *
     from autojit.ops.eigenvalues import *
@@ -64,11 +65,11 @@ if TYPE_CHECKING:
     from autojit.ops.while_sweeps import *
 
 _OTHERS = [  # those first that more programs use
-    "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
-    "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions",
-    "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors",
-    "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite", "reflections",
-    "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements", "failed_matrices",
+    "sorting", "data_dependent", "scattering", "scans", "triangles", "labelled_products", "convolution",
+    "composites_normalization", "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions",
+    "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier",
+    "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite",
+    "reflections", "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements", "failed_matrices",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others

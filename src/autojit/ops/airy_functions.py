@@ -17,7 +17,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, bind
+from autojit.ir.op import Ndarray, O, bind
 from autojit.ops.elementwise_arithmetic import mul
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_special import Special
@@ -103,7 +103,7 @@ def _below(x: Doubles) -> tuple[Doubles, Doubles]:
     return value, slope
 
 
-def evaluate(x: NDArray[Any], is_slope: bool) -> Doubles:
+def evaluate(x: Ndarray, is_slope: bool) -> Doubles:
     """Ai, or its derivative, in float64."""
     wide = np.asarray(x, np.float64)
     parts = (
@@ -122,7 +122,7 @@ class Airy(Special):
 
     is_slope: bool
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(evaluate(arrays[0], self.is_slope)).astype(arrays[0].dtype)
 
     def slope(self, x: O, y: O) -> O:

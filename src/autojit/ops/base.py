@@ -198,7 +198,7 @@ class Reindex(Op, abstract=True):
     """Every output element is one element of the only operand: ``y[i] = x[source_index(i)]``. Linear.
 
     ``source_index`` states the map; ``valid`` (for padding) lists (index, low, high) conditions under which the
-    element exists at all, else it is ``fill``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``:
+    element exists at all, else it is ``value``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``:
     base with the viewed elements replaced.
     """
 
@@ -261,12 +261,6 @@ def is_expandable(shape: Shape, wanted: Shape) -> bool:
     added = len(wanted) - len(shape)
     pairs = zip(shape, wanted[added:], strict=False)
     return added >= 0 and all(n is m or seems_equal(n, 1) or seems_equal(n, m) for n, m in pairs)
-
-
-def slice_ends(starts: Sequence[int], shape: Shape, steps: Sequence[int]) -> tuple[int, ...]:
-    """Where slices of ``shape`` end that begin at ``starts``: behind their last element."""
-    spans = zip(starts, shape, steps, strict=True)
-    return tuple(start if seems_equal(n, 0) else start + (n - 1) * step + 1 for start, n, step in spans)
 
 
 def sum_to(x: O, shape: Shape) -> O:

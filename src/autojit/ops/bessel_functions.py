@@ -19,7 +19,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, bind
+from autojit.ir.op import Ndarray, O, bind
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
 from autojit.ops.elementwise_base import sample_inputs
 from autojit.ops.elementwise_complex import sign
@@ -190,7 +190,7 @@ _SCALED: dict[str, Callable[[Doubles], Doubles]] = {
 _GROWTH = {"i": 1.0, "k": -1.0}
 
 
-def evaluate(kind: str, x: NDArray[Any]) -> Doubles:
+def evaluate(kind: str, x: Ndarray) -> Doubles:
     """The function of a kind ("j0", "i1e", ...) in float64."""
     wide = np.asarray(x, np.float64)
     size = np.where(wide < 0, np.nan, wide) if kind[0] in "ky" else np.abs(wide)
@@ -212,7 +212,7 @@ class Bessel(Special):
 
     kind: str
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         if x.size <= _BLOCK:
             return np.asarray(evaluate(self.kind, x)).astype(x.dtype)

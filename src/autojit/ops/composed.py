@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import keep_axes, sum_to
 from autojit.ops.composites_activation import log_softmax, softmax
 from autojit.ops.composites_loss import pick
@@ -33,9 +33,6 @@ from autojit.ops.reductions import restore_axes, spread, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sources import iota
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _sum: Callable[..., Any] = np.add.reduce  # NumPy's own annotations do not have the positions that are None here
 _maximum: Callable[..., Any] = np.maximum.reduce
@@ -80,7 +77,7 @@ class Mean(Composed):
         (x,) = types
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         total = _sum(x, self.axes, None, None, self.keepdim)
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count
@@ -131,15 +128,14 @@ class Normalised(Composed, abstract=True):
     def samples(cls, dtype: DType) -> Samples:
         if not is_common(dtype):
             return []
-        return [(cls(axis), (draws((3, 4), dtype, axis),)) for axis in (0, 1)] + [
-            (cls(1), (draws((2, 3, 4), dtype, 2)[::2].T,))
-        ]
+        strided = draws((2, 3, 4), dtype, 2)[::2].T
+        return [*[(cls(axis), (draws((3, 4), dtype, axis),)) for axis in (0, 1)], (cls(1), (strided,))]
 
 
 class Softmax(Normalised):
     """Exponentials over their sum."""
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         e = np.exp(x - _maximum(x, self.axis, None, None, True))
         e *= 1 / _sum(e, self.axis, None, None, True)
         return e
@@ -157,7 +153,7 @@ class Softmax(Normalised):
 class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         shifted = x - _maximum(x, self.axis, None, None, True)
         shifted -= np.log(_sum(np.exp(shifted), self.axis, None, None, True))
         return shifted
@@ -185,7 +181,7 @@ class Stack(Composed):
                 raise ShapeError("stack: operands differ in type", {"first": first, f"operand {k}": other})
         return first.with_shape((*first.shape[: self.axis], len(types), *first.shape[self.axis :]))
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         shape = arrays[0].shape
         if self.axis == 0 and shape:
             return np.concatenate(arrays).reshape((len(arrays), *shape))
@@ -220,7 +216,7 @@ class MseLoss(Composed):
             raise ShapeError("mse_loss: operands differ in type", {"input": x, "target": y})
         return x.with_shape(())
 
-    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray, y: Ndarray) -> Any:
         d = x - y
         return _sum(d * d, None) / d.size
 
@@ -254,7 +250,7 @@ class NllLoss(Composed):
             raise ShapeError("nll_loss: expected f[n, c] and i64[n]", {"input": x, "target": target})
         return x.with_shape(())
 
-    def eager(self, x: NDArray[Any], target: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray, target: Ndarray) -> Any:
         picked = x[np.arange(x.shape[0]), target]
         return -_sum(picked, None) / x.dtype.type(picked.size)
 
@@ -351,7 +347,7 @@ class Addmm(Composed):
     beta: float
     alpha: float
 
-    def eager(self, base: NDArray[Any], x: NDArray[Any], w: NDArray[Any]) -> Any:
+    def eager(self, base: Ndarray, x: Ndarray, w: Ndarray) -> Any:
         if self.beta == self.alpha == 1:
             return MATMUL.eager(x, w) + base
         return self.line_by_line(base, x, w)

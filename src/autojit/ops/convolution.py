@@ -17,20 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Structured, conjugate, product_jvp
 from autojit.ops.convolution_reference import Geometry, evaluate, evaluate_input, evaluate_weight
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Convolution", "ConvolutionInput", "ConvolutionWeight", "convolve", "convolve_transposed"]
 
@@ -117,7 +114,7 @@ class Convolution(Trilinear):
             raise ShapeError("convolution: channels do not fit", {"x": a, "w": b, "groups": self.groups})
         return (a[0], b[0], *self.extents)
 
-    def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, w: Ndarray) -> Ndarray:
         return evaluate(x, w, self.geometry(), self.extents)
 
     @staticmethod
@@ -149,7 +146,7 @@ class ConvolutionInput(Trilinear):
             raise ShapeError("convolution_input: channels do not fit", {"y": a, "w": b, "groups": self.groups})
         return (a[0], b[1] * self.groups, *self.extents)
 
-    def eager(self, y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, y: Ndarray, w: Ndarray) -> Ndarray:
         return evaluate_input(y, w, self.geometry(), self.extents)
 
     @staticmethod
@@ -173,7 +170,7 @@ class ConvolutionWeight(Trilinear):
             raise ShapeError("convolution_weight: channels do not fit", {"x": a, "y": b, "groups": self.groups})
         return (b[1], a[1] // self.groups, *self.extents)
 
-    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, y: Ndarray) -> Ndarray:
         return evaluate_weight(x, y, self.geometry(), self.extents)
 
     @staticmethod

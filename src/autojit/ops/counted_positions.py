@@ -7,7 +7,7 @@ elements, and its derivative an ordinary scatter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,12 +15,9 @@ from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import AutojitError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.samples import Samples
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["LEAST", "NO_PLACE", "Counting", "Extent", "Positions", "negative_size", "true_positions"]
 
@@ -65,7 +62,7 @@ class Positions(Counting):
             raise DTypeError("positions: the operand is no mask", {"mask": mask})
         return TensorType((self.count,), int64, mask.device)
 
-    def eager(self, mask: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, mask: Ndarray) -> Ndarray:
         return np.flatnonzero(mask).astype(np.int64, copy=False)
 
     def failure(self, number: int) -> Exception:
@@ -92,7 +89,7 @@ class Extent(Counting):
             raise DTypeError("extent: the operand is no whole number", {"number": number})
         return TensorType((self.count, 0), bool_, number.device)
 
-    def eager(self, number: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, number: Ndarray) -> Ndarray:
         if number < 0:
             raise negative_size(self.refusal, self.is_place, int(number))
         return np.empty((int(number), 0), np.bool_)

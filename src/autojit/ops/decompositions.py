@@ -8,14 +8,14 @@ Walter and Lehmann, arXiv:1009.6112 (QR).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind_all
+from autojit.ir.op import Ndarray, O, Operands, bind_all
 from autojit.ops.base import tangent_difference, tangent_sum
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_arithmetic import add, cast, div, mul, reciprocal, sub
@@ -29,9 +29,6 @@ from autojit.ops.shape import reshape, slice_axis
 from autojit.ops.sources import zeros_like
 from autojit.ops.triangles import diag_embed, eye, scale_columns, scale_rows, tril
 from autojit.ops.views import diagonal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Eigh", "Qr", "Svd", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
@@ -50,7 +47,7 @@ class Qr(MatrixOp):
             raise ArgumentError("qr: the op takes tall matrices; the function qr splits wide ones", {"A": a})
         return a, a.with_shape((*a.shape[:-2], n, n))
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         q, r = lapack("qr", DIVERGED, np.linalg.qr, a)
         return np.asarray(q), np.asarray(r)
 
@@ -95,7 +92,7 @@ class Eigh(MatrixOp):
         self._require_square(a)
         return a.with_shape(a.shape[:-1]).with_dtype(a.dtype.to_real()), a
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
         values, vectors = lapack("eigh", DIVERGED, np.linalg.eigh, hermitian)
         return np.asarray(values), np.asarray(vectors)
@@ -141,7 +138,7 @@ class Svd(MatrixOp):
         s = a.with_shape((*lead, k)).with_dtype(a.dtype.to_real())
         return a.with_shape((*lead, m, k)), s, a.with_shape((*lead, k, n))
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, ...]:
         return tuple(map(np.asarray, lapack("svd", DIVERGED, lambda m: np.linalg.svd(m, full_matrices=False), a)))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -247,7 +244,7 @@ def _phase(overlap: O, s: O) -> O:
     return diag_embed(complex(zeros_like(imaginary), imaginary))
 
 
-def spread_spectrum(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+def spread_spectrum(shape: tuple[int, ...], dtype: DType) -> Ndarray:
     """Sample Hermitian matrices with well separated eigenvalues."""
     x = draws(shape, dtype, 7) * 0.3
     return (x + x.conj().swapaxes(-1, -2) + np.diag(np.arange(shape[-1]) * 2.0)).astype(dtype.numpy)

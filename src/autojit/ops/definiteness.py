@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from autojit.core.dtypes import DType, int32
 from autojit.core.types import TensorType
-from autojit.ir.op import not_differentiable
+from autojit.ir.op import Ndarray, not_differentiable
 from autojit.ops.elementwise_base import unary
 from autojit.ops.linalg import MatrixOp, has, positive_definite
 from autojit.ops.samples import Samples
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["FirstBadMinor", "first_bad_minor"]
 
@@ -28,7 +23,7 @@ class FirstBadMinor(MatrixOp):
         self._require_square(a)
         return a.with_shape(a.shape[:-2]).with_dtype(int32)
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
         flat = hermitian.reshape(-1, *a.shape[-2:]) if a.size else hermitian[..., :0, :0].reshape(0, 0, 0)
         orders = np.zeros(a.shape[:-2], np.int32)
@@ -46,7 +41,7 @@ class FirstBadMinor(MatrixOp):
         return [(FirstBadMinor(), (good,)), (FirstBadMinor(), (good * np.array([1, -1], dtype.numpy)[:, None, None],))]
 
 
-def _is_definite(a: NDArray[Any]) -> bool:
+def _is_definite(a: Ndarray) -> bool:
     try:
         np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
@@ -54,7 +49,7 @@ def _is_definite(a: NDArray[Any]) -> bool:
     return True
 
 
-def _first_bad(a: NDArray[Any]) -> int:
+def _first_bad(a: Ndarray) -> int:
     """By bisection: definiteness of a leading minor implies that of the smaller ones."""
     good, bad = 0, int(a.shape[-1])
     while bad - good > 1:

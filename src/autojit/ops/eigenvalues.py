@@ -7,13 +7,13 @@ those of any vectors of length 1, whose phase LAPACK chooses. Source: Boeddeker 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind_all
+from autojit.ir.op import Ndarray, O, Operands, bind_all
 from autojit.ops.base import tangent_sum
 from autojit.ops.decompositions import gaps
 from autojit.ops.elementwise_arithmetic import cast, mul, sub
@@ -25,9 +25,6 @@ from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
 from autojit.ops.triangles import diag_embed
 from autojit.ops.views import diagonal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Eig", "eig"]
 
@@ -43,7 +40,7 @@ class Eig(MatrixOp):
         wide = a.dtype.to_complex()
         return a.with_shape(a.shape[:-1]).with_dtype(wide), a.with_dtype(wide)
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         values, vectors = lapack("eig", DIVERGED, np.linalg.eig, a)
         wide = np.result_type(a.dtype, np.complex64)
         return np.asarray(values).astype(wide), np.asarray(vectors).astype(wide)

@@ -14,15 +14,13 @@ from autojit.core.dtypes import DType, bool_, float8_e4m3fn, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Op, Operands, bind, linear_jvp, not_differentiable
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import broadcast_shapes, conjugate, product_jvp, tangent_difference, tangent_sum
 from autojit.ops.elementwise_base import FLOATS, Binary, Pointwise, Slope, binary, sample_inputs, unary
 from autojit.ops.samples import Samples
 from autojit.ops.sources import Number, pair
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -98,7 +96,7 @@ class Div(Fraction):
         return neg(guarded_mul(shared, conjugate(div(x, y))))
 
 
-def _guarded_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _guarded_product(x: Ndarray, y: Ndarray) -> Any:
     """The product, mended only if it holds a NaN: one pass more over what is in the cache, instead of three."""
     with np.errstate(invalid="ignore"):
         product = np.multiply(x, y)
@@ -107,7 +105,7 @@ def _guarded_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
     return np.where((x == 0) & np.isnan(product), np.zeros((), product.dtype), product)
 
 
-def _has_nan(x: NDArray[Any]) -> bool:
+def _has_nan(x: Ndarray) -> bool:
     """Whether an array may hold a NaN: a sum of squares is NaN only if it does (infinite complex ones may, too)."""
     with np.errstate(all="ignore"):
         total = np.vdot(x, x)
@@ -138,7 +136,7 @@ class GuardedMul(MaskingProduct):
         return _mended(emit, emit.eq(x, emit.zero(x)), emit.mul(x, y))
 
 
-def _masked_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _masked_product(x: Ndarray, y: Ndarray) -> Any:
     with np.errstate(invalid="ignore"):
         product = np.multiply(x, y)
     return np.where(((x == 0) | (y == 0)) & np.isnan(product), np.zeros((), product.dtype), product)
@@ -154,7 +152,7 @@ class MaskedMul(MaskingProduct):
         return _mended(emit, emit.logical_or(emit.eq(x, zero), emit.eq(y, zero)), emit.mul(x, y))
 
 
-def _guarded_quotient(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _guarded_quotient(x: Ndarray, y: Ndarray) -> Any:
     quotient = np.true_divide(x, y)
     return np.where((x == 0) & np.isnan(quotient), np.zeros((), quotient.dtype), quotient)
 
@@ -308,7 +306,7 @@ class Cast(Pointwise):
     def result_dtype(self, dtype: DType) -> DType:
         return self.dtype
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         if self.dtype is float8_e4m3fn:  # has no infinity: what is too large becomes the largest, as in torch
             wide = x.real.astype(np.float32) if x.dtype != np.float64 else x
@@ -316,7 +314,7 @@ class Cast(Pointwise):
         if x.dtype.kind == "c" and self.dtype.kind not in ("complex", "bool"):
             x = x.real
         if 0 in x.strides and x.size > 1:  # a ufunc, unlike astype, leaves broadcast axes where they are in memory
-            made: NDArray[Any] = np.empty_like(np.equal(x, x), self.dtype.numpy)
+            made: Ndarray = np.empty_like(np.equal(x, x), self.dtype.numpy)
             np.copyto(made, x, casting="unsafe")
             return made
         return x.astype(self.dtype.numpy)

@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.records import record
 from autojit.core.types import Shape
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Elementwise, conjugate, resolve
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
 from autojit.ops.sources import Number, pair
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["FLOATS", "REALS", "Binary", "Divisor", "Pointwise", "Predicate", "Slope", "is_complex", "widened"]
 
@@ -48,7 +45,7 @@ def widened(function: Ufunc) -> Ufunc:
     """Compute 2-byte floats in float32 and round once."""
 
     @wraps(function)
-    def wide(*arrays: NDArray[Any]) -> Any:
+    def wide(*arrays: Ndarray) -> Any:
         narrow = arrays[0].dtype
         if narrow.itemsize != 2 or narrow.kind in "iu":
             return function(*arrays)
@@ -57,7 +54,7 @@ def widened(function: Ufunc) -> Ufunc:
     return wide
 
 
-def sample_array(shape: Shape, dtype: DType, domain: tuple[float, float], seed: int) -> NDArray[Any]:
+def sample_array(shape: Shape, dtype: DType, domain: tuple[float, float], seed: int) -> Ndarray:
     """Seeded uniform numbers in the domain; integers are its whole numbers, bools fair coins."""
     generator = np.random.default_rng(seed)
     low, high = domain
@@ -72,7 +69,7 @@ def sample_array(shape: Shape, dtype: DType, domain: tuple[float, float], seed: 
     return np.asarray(np.asarray(values).astype(dtype.numpy))
 
 
-def sample_inputs(arity: int, domain: tuple[float, float], dtype: DType) -> list[tuple[NDArray[Any], ...]]:
+def sample_inputs(arity: int, domain: tuple[float, float], dtype: DType) -> list[tuple[Ndarray, ...]]:
     """Inputs of every layout: full, 0-d, empty, broadcast against each other, and (last) transposed."""
     found = [
         tuple(sample_array(shape, dtype, domain, 7 * case + k) for k, shape in enumerate(shapes))
@@ -103,7 +100,7 @@ class Pointwise(Elementwise, abstract=True):
     def __hash__(self) -> int:
         return hash(type(self))
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return type(self).ufunc(*arrays)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:

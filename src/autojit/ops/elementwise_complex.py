@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, Op, Operands, bind, linear_jvp
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
 from autojit.ops.elementwise_arithmetic import cast, guarded_div, mul, sub, where
 from autojit.ops.elementwise_base import Binary, Pointwise, binary, is_complex, unary
 from autojit.ops.elementwise_logic import lt, ne
 from autojit.ops.sources import literal, zeros_like
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 __all__ = [
     "Abs", "Angle", "Complex", "Conj", "Imag", "Real", "Sign", "abs", "angle", "complex", "conj", "imag", "real",
@@ -118,7 +114,7 @@ class Complex(Binary):
         return super().samples(dtype) if dtype.size_bytes >= 4 else []
 
 
-def _sign(x: NDArray[Any]) -> Any:
+def _sign(x: Ndarray) -> Any:
     found = np.sign(x)
     if x.dtype.kind in "biuc":
         return found

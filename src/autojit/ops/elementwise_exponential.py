@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.elementwise_arithmetic import RECIPROCAL, add, mul, reciprocal, square, sub, where
 from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, sample_inputs, unary, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
@@ -22,8 +22,6 @@ from autojit.ops.samples import Samples
 from autojit.ops.sources import NUMBERS, literal, ones_like, pair
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -125,7 +123,7 @@ class Rsqrt(Slope):
         return mul(mul(y, square(y)), -0.5)
 
 
-def _sigmoid(x: NDArray[Any]) -> Any:
+def _sigmoid(x: Ndarray) -> Any:
     if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
     tail = np.exp(-np.abs(x))  # never overflows
@@ -157,7 +155,7 @@ class Logaddexp(Binary):
         return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
 
 
-def _power(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _power(x: Ndarray, y: Ndarray) -> Any:
     if y.dtype.kind != "i" or not np.any(y < 0):
         return np.power(x, y)
     fraction = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
@@ -200,7 +198,7 @@ class PowNumber(Slope):
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
     singular: ClassVar[bool] = True
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         if x.dtype.kind not in "iu" and self.exponent in (
             0.5,

@@ -10,7 +10,7 @@ import numpy as np
 from autojit.core.dtypes import int32
 from autojit.core.errors import UsageError
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.base import tangent_difference
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
@@ -18,8 +18,6 @@ from autojit.ops.elementwise_base import Binary, Pointwise, Ufunc, binary, widen
 from autojit.ops.refused_values import refused_facts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -61,7 +59,7 @@ class Round(Step):
     ufunc = np.rint
 
 
-def division_by_zero(divisor: NDArray[Any] | None = None) -> Exception:
+def division_by_zero(divisor: Ndarray | None = None) -> Exception:
     """The error of a whole number divided by zero: torch's, a RuntimeError; where the divisor is known, its place."""
     facts = {} if divisor is None else refused_facts(divisor == 0, "the divisor", "any whole number but 0", divisor)
     return UsageError("ZeroDivisionError: integer division or remainder by zero", facts)
@@ -71,7 +69,7 @@ def _checked(function: Ufunc) -> Ufunc:
     """The function, refusing integer division by zero as torch does; 2-byte floats are computed in float32."""
     wide = widened(function)
 
-    def divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    def divide(x: Ndarray, y: Ndarray) -> Any:
         if y.dtype.kind in "iu" and x.size and not y.all():
             raise division_by_zero(np.asarray(y))
         return wide(x, y)
@@ -79,7 +77,7 @@ def _checked(function: Ufunc) -> Ufunc:
     return divide
 
 
-def _trunc_divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _trunc_divide(x: Ndarray, y: Ndarray) -> Any:
     if x.dtype.kind in "iu":
         quotient = np.floor_divide(x, y)
         inexact = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
@@ -146,7 +144,7 @@ class Rest(Quotient, abstract=True):
         return tangent_difference(x_dot, None if y_dot is None else mul(y_dot, self.quotient(x, y)))
 
 
-def _remainder(x: NDArray[Any], y: NDArray[Any]) -> Any:
+def _remainder(x: Ndarray, y: Ndarray) -> Any:
     if x.dtype.kind in "iu":
         return np.remainder(x, y)
     rest = np.asarray(np.fmod(x, y))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import O, Operands
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.base import tangent_sum
 from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
 from autojit.ops.elementwise_base import REALS, Binary, Pointwise, binary, unary
@@ -21,8 +21,6 @@ from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt,
 from autojit.ops.sources import NUMBERS, Number, literal
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -112,7 +110,7 @@ class Fmin(NumberExtremum):
         return logical_or(le(x, y), isnan(y))
 
 
-def _relu(x: NDArray[Any]) -> Any:
+def _relu(x: Ndarray) -> Any:
     found = np.asarray(np.maximum(x, np.zeros((), x.dtype)))
     if x.dtype.kind not in "iu":  # which of two zeros NumPy takes depends on the machine
         np.copyto(found, x, where=x == 0)

@@ -12,15 +12,13 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
-from autojit.ir.op import O, bind
+from autojit.ir.op import Ndarray, O, bind
 from autojit.ops.elementwise_arithmetic import mul, neg, square
 from autojit.ops.elementwise_base import Slope, Ufunc, sample_inputs, unary
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -49,7 +47,7 @@ def _rounded(name: str, of_number: Callable[[float], float] | None = None) -> Uf
     are exact to an ulp of float64, so they round to the same number.
     """
 
-    def compute(x: NDArray[Any]) -> NDArray[Any]:
+    def compute(x: Ndarray) -> Ndarray:
         if of_number is not None and x.size <= _FEW and x.dtype.itemsize < 8:
             return np.array([of_number(number) for number in x.ravel().tolist()], x.dtype).reshape(x.shape)
         return np.asarray(getattr(_reference(), name)(x)).astype(x.dtype)
@@ -123,7 +121,7 @@ class Polygamma(Special):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.6, 4.0)
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         (x,) = arrays
         return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype)
 

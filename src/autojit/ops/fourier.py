@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +15,13 @@ from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, linear_jvp
+from autojit.ir.op import Ndarray, O, Operands, bind, linear_jvp
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import cast, mul, where
 from autojit.ops.elementwise_logic import eq, logical_or
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all
 from autojit.ops.sources import iota, literal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Fft", "Irfft", "Rfft", "fft", "irfft", "rfft"]
 
@@ -55,7 +52,7 @@ class Fft(_Transform):
         _require(self.name, x, x.dtype.is_complex)
         return x
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         transform: Any = np.fft.ifftn if self.is_inverse else np.fft.fftn
         found = transform(x, axes=self.axes, norm=self.norm)
         return np.ascontiguousarray(found, dtype=x.dtype).reshape(x.shape)
@@ -84,7 +81,7 @@ class Rfft(_Transform):
         shape[self.axis] = shape[self.axis] // 2 + 1
         return x.with_shape(tuple(shape)).with_dtype(x.dtype.to_complex())
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         wide = np.result_type(x.dtype, np.complex64)
         return np.ascontiguousarray(_rfft(x, axis=self.axis, norm=self.norm), dtype=wide)
 
@@ -118,7 +115,7 @@ class Irfft(_Transform):
         shape[self.axis] = self.n
         return x.with_shape(tuple(shape)).with_dtype(x.dtype.to_real())
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         narrow = x.real.dtype
         return np.ascontiguousarray(_irfft(x, n=self.n, axis=self.axis, norm=self.norm), dtype=narrow)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -20,16 +20,13 @@ from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops import composites_activation as activation
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.cotangent_masks import masking
 from autojit.ops.graph_op import Composite, ElementwiseGraph, GraphOp, as_tuple
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["COMPOSITES", "Fused", "NamedComposite"]
 
@@ -148,7 +145,7 @@ class Fused(ElementwiseGraph, NamedComposite):
         shape = broadcast_shapes(*[x.spec.shape for x in operands])
         return [broadcast_to(x, shape) if x.spec.shape != shape else x for x in operands]
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
         return self.line_by_line(*[np.broadcast_to(a, shape) for a in arrays])
 

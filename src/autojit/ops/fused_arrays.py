@@ -18,15 +18,13 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph
 from autojit.ir.inline import live
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 from autojit.ops.fused import NamedComposite
 from autojit.ops.graph_op import types_of
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Pad
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.core.dtypes import DType
 
 __all__ = ["ARRAY_COMPOSITES", "FusedArrays"]
@@ -52,10 +50,10 @@ class FusedArrays(NamedComposite):
         operands = inner.related(types[: len(types) - inner.n_outputs])
         return (*operands, *[v.type for v in inner.graph_of(operands).outputs])
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return self.one_or_all(self.program(arrays).run(arrays))
 
-    def program(self, arrays: Sequence[NDArray[Any]]) -> Program:
+    def program(self, arrays: Sequence[Ndarray]) -> Program:
         """The NumPy calls that compute the op on arrays of these extents."""
         key = (self, *[(a.shape, a.dtype) for a in arrays])
         program = _programs.get(key)
@@ -100,7 +98,7 @@ class Program:
         self.rules = [op.eager for op in self.ops]
         self.results = [places[v] for v in graph.outputs]
 
-    def run(self, arrays: Sequence[NDArray[Any]], rules: Sequence[Callable[..., Any]] = ()) -> list[NDArray[Any]]:
+    def run(self, arrays: Sequence[Ndarray], rules: Sequence[Callable[..., Any]] = ()) -> list[Ndarray]:
         """The graph's results; each in memory of its own. ``rules`` compute ``ops`` where it is not their ``eager``."""
         known: list[Any] = [*arrays, *self.known]
         for rule, (inputs, outputs) in zip(rules or self.rules, self.calls, strict=True):
@@ -117,7 +115,7 @@ class Program:
         return place < self.count or self.known[place - self.count] is not None
 
     @staticmethod
-    def _own(found: NDArray[Any], taken: set[int]) -> NDArray[Any]:
+    def _own(found: Ndarray, taken: set[int]) -> Ndarray:
         """The array itself where it is all of a memory that nothing else has taken, else a copy."""
         owner = owner_of(found)
         if id(owner) in taken or owner.nbytes != found.nbytes or not found.flags.c_contiguous:
@@ -137,7 +135,7 @@ _programs: dict[Any, Program] = {}
 _PROGRAM_LIMIT = 4096
 
 
-def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: tuple[object, ...]) -> Program:
+def _new_program(op: FusedArrays, arrays: Sequence[Ndarray], key: tuple[object, ...]) -> Program:
     if len(_programs) >= _PROGRAM_LIMIT:
         _programs.clear()
     made = _programs[key] = Program(op.graph_of(types_of(arrays)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.ports import ports
@@ -19,13 +19,10 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.inline import inline, live
 from autojit.ir.interpreter import evaluate
-from autojit.ir.op import O, Op, Operands, Rule
+from autojit.ir.op import Ndarray, O, Op, Operands, Rule
 from autojit.ir.result_types import holds_plain
 from autojit.ops.base import Elementwise
 from autojit.ops.cotangent_masks import masking
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Composite", "ElementwiseGraph", "GraphOp"]
 
@@ -76,7 +73,7 @@ class GraphOp(Op, abstract=True):
 
     result_type: Rule = types_of_outputs
 
-    def line_by_line(self, *arrays: NDArray[Any]) -> Any:
+    def line_by_line(self, *arrays: Ndarray) -> Any:
         """The results by the interpreter."""
         return self.one_or_all(evaluate(self.graph_of(types_of(arrays)), arrays))
 
@@ -178,7 +175,7 @@ def batched_graph(graph: Graph, flags: Sequence[bool], size: int, leading: Seque
     return ports.transforms.vmap(graph, flags, size, leading) if any(flags) else graph
 
 
-def types_of(arrays: Sequence[NDArray[Any]]) -> list[TensorType]:
+def types_of(arrays: Sequence[Ndarray]) -> list[TensorType]:
     """The types of arrays on the CPU."""
     return [TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays]
 

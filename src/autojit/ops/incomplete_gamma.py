@@ -7,21 +7,18 @@ so that neither is formed by a difference that cancels. Source: Press et al., Nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 import autojit.ops.special_reference as reference
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, Operands
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.elementwise_arithmetic import mul, neg, sub
 from autojit.ops.elementwise_base import Binary, binary
 from autojit.ops.elementwise_exponential import exp, log
 from autojit.ops.elementwise_special import lgamma
 from autojit.ops.samples import Samples
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Igamma", "Igammac", "igamma", "igammac"]
 
@@ -30,7 +27,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-300
 
 
-def _series(a: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+def _series(a: Ndarray, x: Ndarray) -> Ndarray:
     """``P(a, x)`` divided by its leading factor ``x**a exp(-x) / gamma(a)``."""
     term = 1.0 / a
     total, order = term.copy(), a.copy()
@@ -43,7 +40,7 @@ def _series(a: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
     return total
 
 
-def _fraction(a: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+def _fraction(a: Ndarray, x: Ndarray) -> Ndarray:
     """``Q(a, x)`` divided by the same factor."""
     b = x + 1.0 - a
     c = np.full_like(b, 1.0 / _TINY)
@@ -63,7 +60,7 @@ def _fraction(a: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
     return total
 
 
-def _both(a: Any, x: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def _both(a: Any, x: Any) -> tuple[Ndarray, Ndarray]:
     """(P, Q) of operands in one shape; NaN where a or x is negative or a NaN, or both are 0."""
     a, x = (np.array(v, np.float64) for v in np.broadcast_arrays(a, x))
     lower, upper = np.full(a.shape, np.nan), np.full(a.shape, np.nan)
@@ -101,7 +98,7 @@ class _IncompleteGamma(Binary, abstract=True):
     singular: ClassVar[bool] = True
     which: ClassVar[int]
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_both(*arrays)[self.which]).astype(arrays[0].dtype)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:

@@ -17,14 +17,12 @@ from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, bind, bind_all, not_differentiable
+from autojit.ir.op import Ndarray, O, bind, bind_all, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, positive_definite
 from autojit.ops.samples import Samples, draws
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    Array = Ndarray
 
 __all__ = ["LdlFactor", "LdlSolve", "ldl_factor", "ldl_solve"]
 

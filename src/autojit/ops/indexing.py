@@ -7,7 +7,7 @@ from the end (once), anything outside raises IndexOutOfRangeError. The transpose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,15 +17,12 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, bind, linear_jvp
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply, source
 from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, permute, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Gather", "GatherNd", "Gathering", "IndexSelect", "embedding", "gather", "gather_nd", "index_select", "take",
@@ -87,7 +84,7 @@ class Gather(AlongAxis):
         check_aligned(self.name, x, index, self.axis)
         return x.with_shape(index.shape)
 
-    def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, index: Ndarray) -> Ndarray:
         within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
         try:
             found = np.take_along_axis(x[within], index, self.axis)
@@ -125,7 +122,7 @@ class IndexSelect(AlongAxis):
             raise ShapeError("index_select(): Index is supposed to be a vector", {"index": index})
         return x.with_shape((*x.shape[: self.axis], index.shape[0], *x.shape[self.axis + 1 :]))
 
-    def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, index: Ndarray) -> Ndarray:
         extent = x.shape[self.axis]
         try:
             found = np.take(x, index, self.axis)
@@ -178,7 +175,7 @@ class GatherNd(Gathering):
         shape = broadcast_shapes(*(i.shape for i in indices), op="indexing")
         return x.with_shape((*shape, *x.shape[len(indices) :]))
 
-    def eager(self, x: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, *indices: Ndarray) -> Ndarray:
         try:
             return np.asarray(x[indices])
         except IndexError:
@@ -331,7 +328,7 @@ FROM_THE_FRONT = 1 << 62
 the error can still name the index that the user gave."""
 
 
-def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexOutOfRangeError:
+def out_of_range(op: str, index: Ndarray, axis: int, extent: int) -> IndexOutOfRangeError:
     """The error naming the first bad entry of an index along an axis of ``extent``, its position and what is valid."""
     bad = (index < -extent) | (index >= extent)
     position = tuple(np.argwhere(bad)[0].tolist()) if bad.any() else ()
@@ -341,7 +338,7 @@ def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexO
     return IndexOutOfRangeError(f"index {worst} is out of bounds for dimension {axis} with size {extent}", facts, op=op)
 
 
-def out_of_range_nd(op: str, shape: Shape, indices: Sequence[NDArray[Any]]) -> IndexOutOfRangeError:
+def out_of_range_nd(op: str, shape: Shape, indices: Sequence[Ndarray]) -> IndexOutOfRangeError:
     """The same for several indices on leading axes."""
     for axis, index in enumerate(indices):
         if np.any((index < -shape[axis]) | (index >= shape[axis])):

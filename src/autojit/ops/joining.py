@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOf
 from autojit.core.records import record
 from autojit.core.sizes import agree, agree_on, is_symbolic, size_max, size_min
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Op, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.shape import batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, slice_axis
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Concatenate", "chunk", "concatenate", "expand", "flatten", "moveaxis", "narrow", "repeat", "repeat_interleave",
@@ -51,7 +48,7 @@ class Concatenate(Structured):
         shape[self.axis] = sum(t.shape[self.axis] for t in types)
         return first.with_shape(tuple(shape))
 
-    def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, *arrays: Ndarray) -> Ndarray:
         return np.concatenate(arrays, self.axis)
 
     def offsets(self, types: Sequence[TensorType]) -> list[int]:

@@ -8,7 +8,7 @@ derivative results for forward and reverse mode algorithmic differentiation, 200
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Operands, bind, bind_all
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, bind_all
 from autojit.ops.base import Structured, broadcast_shapes, conjugate, tangent_difference
 from autojit.ops.dense_matrices import cofactors, substituted
 from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, sub
@@ -31,9 +31,6 @@ from autojit.ops.shape import batch_all, broadcast_to, reshape
 from autojit.ops.sources import zeros_like
 from autojit.ops.triangles import eye, tril, triu
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = [
     "Cholesky", "Cofactor", "Det", "Inv", "MatrixOp", "Slogdet", "Solve", "TriangularSolve",
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inv", "logdet", "matrix_power", "slogdet", "solve",
@@ -46,12 +43,12 @@ def has(dtype: DType) -> bool:
     return dtype in (float32, float64) or dtype.is_complex
 
 
-def well_conditioned(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+def well_conditioned(shape: tuple[int, ...], dtype: DType) -> Ndarray:
     """Sample matrices far from singular."""
     return np.asarray((draws(shape, dtype, 3) * 0.5 + 2 * np.eye(shape[-1])).astype(dtype.numpy))
 
 
-def positive_definite(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+def positive_definite(shape: tuple[int, ...], dtype: DType) -> Ndarray:
     """Sample Hermitian matrices with eigenvalues of at least 1."""
     x = draws(shape, dtype, 4)
     return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
@@ -73,7 +70,7 @@ class MatrixOp(Structured, abstract=True):
     def may_refuse(self, *types: TensorType) -> bool:
         return self.refuses or self.name in ("inv", "solve", "triangular_solve", "cholesky")
 
-    sampled: ClassVar[Callable[..., NDArray[Any]]] = staticmethod(well_conditioned)
+    sampled: ClassVar[Callable[..., Ndarray]] = staticmethod(well_conditioned)
     sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3), (2, 2, 2))
 
     @classmethod
@@ -112,7 +109,7 @@ SINGULAR = "The computation could not be completed because the input matrix is s
 class Inv(SquareOp):
     """The inverse matrix; LinAlgError if one is singular."""
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         return np.asarray(lapack("inv", SINGULAR, np.linalg.inv, a))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
@@ -124,25 +121,41 @@ class Inv(SquareOp):
         return None if a_dot is None else neg(matmul(matmul(result, a_dot), result))
 
 
-class Solve(MatrixOp):
-    """``x`` with ``a @ x = b``: ``(..., n, n), (..., n, k) -> (..., n, k)``, equal batch shapes."""
+class System(MatrixOp, abstract=True):
+    """A system of equations; a subclass says what it reads of its matrices."""
+
+    torch_name: ClassVar[str]
 
     def result_type(self, a: TensorType, b: TensorType) -> TensorType:
         self._require_square(a)
-        check_system("solve", a, b)
+        check_system(self.torch_name, a, b)
         return b
 
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(lapack("solve", SINGULAR, lambda m: np.linalg.solve(m, b), a))
+    def adjoint(self) -> Op:
+        """The op that solves systems with the adjoint matrix."""
+        return self
+
+    def read(self, a: O) -> O:
+        """What the op reads of a matrix, zeros elsewhere."""
+        return a
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        b_bar = bind(self, adjoint_matrix(primals[0]), y_bar)
-        return (lambda: neg(matmul(b_bar, adjoint_matrix(result))), b_bar)
+        b_bar = bind(self.adjoint(), adjoint_matrix(primals[0]), y_bar)
+        return (lambda: neg(self.read(matmul(b_bar, adjoint_matrix(result)))), b_bar)
 
     def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
         a, (a_dot, b_dot) = primals[0], tangents
-        right = right_side(a_dot, b_dot, result)
+        right = tangent_difference(b_dot, None if a_dot is None else matmul(self.read(a_dot), result))
         return None if right is None else bind(self, a, right)
+
+
+class Solve(System):
+    """``x`` with ``a @ x = b``: ``(..., n, n), (..., n, k) -> (..., n, k)``, equal batch shapes."""
+
+    torch_name: ClassVar[str] = "solve"
+
+    def eager(self, a: Ndarray, b: Ndarray) -> Ndarray:
+        return np.asarray(lapack("solve", SINGULAR, lambda m: np.linalg.solve(m, b), a))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -155,37 +168,26 @@ class Solve(MatrixOp):
 
 
 @record
-class TriangularSolve(MatrixOp):
+class TriangularSolve(System):
     """``Solve`` reading one triangle of ``a`` only; ``unit``: its diagonal counts as ones."""
 
+    torch_name: ClassVar[str] = "solve_triangular"
     upper: bool
     unit: bool = False
 
-    def result_type(self, a: TensorType, b: TensorType) -> TensorType:
-        self._require_square(a)
-        check_system("solve_triangular", a, b)
-        return b
-
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray, b: Ndarray) -> Ndarray:
         a = np.triu(a) if self.upper else np.tril(a)
         if self.unit:
             ones = np.eye(a.shape[-1], dtype=a.dtype)
             a = np.where(ones != 0, ones, a)
         return np.asarray(lapack("solve_triangular", SINGULAR, lambda m: substituted(m, b, self.upper), a))
 
-    def _triangle(self, x: O) -> O:
+    def adjoint(self) -> Op:
+        return TriangularSolve(not self.upper, self.unit)
+
+    def read(self, a: O) -> O:
         offset = int(self.unit)
-        return triu(x, offset) if self.upper else tril(x, -offset)
-
-    def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
-        transposed = TriangularSolve(not self.upper, self.unit)
-        b_bar = bind(transposed, adjoint_matrix(primals[0]), y_bar)
-        return (lambda: neg(self._triangle(matmul(b_bar, adjoint_matrix(result)))), b_bar)
-
-    def jvp(self, primals: Operands, result: O, tangents: Operands) -> Any:
-        a, (a_dot, b_dot) = primals[0], tangents
-        right = right_side(None if a_dot is None else self._triangle(a_dot), b_dot, result)
-        return None if right is None else bind(self, a, right)
+        return triu(a, offset) if self.upper else tril(a, -offset)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -202,7 +204,7 @@ class Det(MatrixOp):
         self._require_square(a)
         return a.with_shape(a.shape[:-2])
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         return np.asarray(np.linalg.det(a))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
@@ -225,7 +227,7 @@ class Cofactor(SquareOp):
 
     sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3),)
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         return cofactors(a)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
@@ -258,7 +260,7 @@ class Slogdet(MatrixOp):
         sign = a.with_shape(a.shape[:-2])
         return sign, sign.with_dtype(a.dtype.to_real())
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         sign, logarithm = np.linalg.slogdet(a)
         return np.asarray(sign), np.asarray(logarithm)
 
@@ -291,7 +293,7 @@ class Cholesky(SquareOp):
 
     sampled = staticmethod(positive_definite)
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
         why = "The factorization could not be completed because the input is not positive-definite."
         return np.asarray(lapack("cholesky", why, np.linalg.cholesky, hermitian))
@@ -320,11 +322,6 @@ def check_system(op: str, a: TensorType, b: TensorType) -> None:
         raise DTypeError(f"linalg.{op}: Expected A and B to have the same dtype", {"A": a, "B": b})
     if b.ndim != a.ndim or b.shape[:-1] != a.shape[:-1]:
         raise ShapeError(f"linalg.{op}: Incompatible shapes of A and B for the equation AX = B", {"A": a, "B": b})
-
-
-def right_side(a_dot: Any, b_dot: Any, x: Any) -> Any:
-    """``b_dot - a_dot @ x``, the right side of the system for the tangent of its solution; None is zero."""
-    return tangent_difference(b_dot, None if a_dot is None else matmul(a_dot, x))
 
 
 def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) -> Any:

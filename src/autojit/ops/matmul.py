@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,15 +13,12 @@ from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree, seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, conjugate, normalize_axis, product_jvp, tangent_sum
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Permute, batch_all, broadcast_to, permute, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Matmul", "addbmm", "addmm", "addmv", "addr", "adjoint_matrix", "baddbmm", "bmm", "dot", "inner", "kron",
@@ -55,7 +52,7 @@ class Matmul(Structured):
             )
         return x.with_shape((*x.shape[:-1], w.shape[-1]))
 
-    def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, w: Ndarray) -> Ndarray:
         dtype = x.dtype
         if dtype != w.dtype or dtype.kind == "b":
             raise TypeError("matmul: NumPy would promote; the type rule says what is wrong")
@@ -104,7 +101,7 @@ class MatmulAdd(Structured):
             raise ShapeError("matmul_add: the summand is not like the product", {"product": product, "c": c})
         return c
 
-    def eager(self, x: NDArray[Any], w: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray, w: Ndarray, c: Ndarray) -> Ndarray:
         return np.asarray(MATMUL.eager(x, w) + c)
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:

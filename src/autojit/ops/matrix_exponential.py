@@ -8,11 +8,11 @@ of degree 13); Mathias, SIAM J. Matrix Anal. Appl. 17(3), 1996 (the block form).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.elementwise_base import unary
 from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate, narrow
@@ -20,9 +20,6 @@ from autojit.ops.linalg import SquareOp
 from autojit.ops.matmul import adjoint_matrix
 from autojit.ops.samples import draws
 from autojit.ops.sources import zeros_like
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["MatrixExp", "matrix_exp"]
 
@@ -33,7 +30,7 @@ _DEGREE_13 = (
 _LARGEST_NORM = 5.371920351148152  # up to which the approximant is exact to float64
 
 
-def _approximant(a: NDArray[Any]) -> NDArray[Any]:
+def _approximant(a: Ndarray) -> Ndarray:
     """``exp(a)`` for matrices of small norm."""
     b, unit = _DEGREE_13, np.eye(a.shape[-1], dtype=a.dtype)
     two = a @ a
@@ -52,7 +49,7 @@ class MatrixExp(SquareOp):
     refuses: ClassVar[bool] = True
     sampled = staticmethod(draws)
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
         norm = float(np.abs(wide).sum(-2).max(initial=0.0))
         squarings = max(0, int(np.ceil(np.log2(norm / _LARGEST_NORM)))) if np.isfinite(norm) and norm else 0

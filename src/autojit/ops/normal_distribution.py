@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import O, Operands
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.elementwise_arithmetic import add, mul, neg, square, sub
 from autojit.ops.elementwise_base import Binary, binary, unary
 from autojit.ops.elementwise_exponential import exp
@@ -94,7 +94,7 @@ def _zeta(s: Doubles, q: Doubles) -> Doubles:
 class Erfcx(Special):
     """``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``."""
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_erfcx(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
 
     def slope(self, x: O, y: O) -> O:
@@ -107,7 +107,7 @@ class Ndtri(Special):
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.05, 0.95)
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_ndtri(np.asarray(arrays[0], np.float64))).astype(arrays[0].dtype)
 
     def slope(self, x: O, y: O) -> O:
@@ -121,7 +121,7 @@ class Zeta(Binary):
     is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
 
-    def eager(self, *arrays: NDArray[Any]) -> Any:
+    def eager(self, *arrays: Ndarray) -> Any:
         return np.asarray(_zeta(*(np.asarray(x, np.float64) for x in arrays))).astype(arrays[0].dtype)
 
     def partials(self, primals: Operands, result: O) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import O, Operands
+from autojit.ir.op import Ndarray, O, Operands
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
 from autojit.ops.elementwise_base import Binary, Divisor, Slope, binary, unary, widened
 from autojit.ops.elementwise_exponential import log
@@ -20,8 +20,6 @@ from autojit.ops.elementwise_logic import gt, logical_or, lt
 from autojit.ops.elementwise_selection import clamp_min
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = ["Entropy", "Logit", "ProbabilityLoss", "entropy", "logit", "probability_loss"]
@@ -34,7 +32,7 @@ _INSIDE = (0.2, 0.8)
 def _quiet(function: Any) -> Any:
     """The NumPy function without warnings of infinities at the ends, in float32 for 2-byte floats."""
 
-    def compute(*arrays: NDArray[Any]) -> Any:
+    def compute(*arrays: Ndarray) -> Any:
         with np.errstate(all="ignore"):
             return function(*arrays)
 
@@ -72,7 +70,7 @@ class Entropy(Slope):
         return emit.select(emit.gt(x, zero), inside, ends)
 
 
-def _loss(p: NDArray[Any], target: NDArray[Any]) -> Any:
+def _loss(p: Ndarray, target: Ndarray) -> Any:
     least = p.dtype.type(_LEAST_LOG)
     return (target - 1) * np.maximum(np.log(1 - p), least) - target * np.maximum(np.log(p), least)
 

@@ -8,7 +8,7 @@ coincide or vanish and those of the singular vectors do not exist. Source: Golub
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.decompositions import eigvalsh, svdvals
 from autojit.ops.elementwise_arithmetic import add, cast, mul, sub
 from autojit.ops.elementwise_complex import abs
@@ -28,9 +28,6 @@ from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.reductions import amax, sum
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PseudoInverse", "matrix_rank", "pinv"]
 
@@ -54,7 +51,7 @@ class PseudoInverse(MatrixOp):
             raise ShapeError("linalg.pinv: one tolerance per matrix is needed", {"A": a, "tolerance": cutoff})
         return a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))
 
-    def eager(self, a: NDArray[Any], cutoff: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray, cutoff: Ndarray) -> Ndarray:
         left, s, right = lapack("pinv", DIVERGED, lambda m: _factors(m, self.is_hermitian), a)
         magnitude = np.abs(s)
         largest = magnitude.max(-1, initial=0.0, keepdims=True)
@@ -94,7 +91,7 @@ class PseudoInverse(MatrixOp):
         return [(op, (draws(s, dtype, 8), np.zeros(s[:-2], real))) for s in ((3, 3), (4, 2), (2, 2, 3))]
 
 
-def _factors(a: NDArray[Any], is_hermitian: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _factors(a: Ndarray, is_hermitian: bool) -> tuple[Ndarray, Ndarray, Ndarray]:
     """(u, s, vh) with ``a = u @ diag(s) @ vh``; of a Hermitian matrix ``s`` are its eigenvalues."""
     if not is_hermitian:
         u, s, vh = np.linalg.svd(a, full_matrices=False)

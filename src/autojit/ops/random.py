@@ -20,7 +20,7 @@ from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int6
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import add, cast, mul, neg, sub
 from autojit.ops.elementwise_exponential import log, sqrt
@@ -81,7 +81,7 @@ class RandomBits(Structured):
             raise DTypeError("random_bits: a key is int64[2]: (seed, offset)", {"key": key})
         return TensorType(self.shape, uint32, key.device)
 
-    def eager(self, key: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, key: Ndarray) -> Ndarray:
         words = prod(self.shape)
         seed, offset = int(key[0]), int(key[1])
         counter = np.arange(blocks_of(words), dtype=np.uint64) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)

@@ -19,7 +19,7 @@ from autojit.core.errors import AxisError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import is_symbolic, seems_equal
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op, Operands, bind, linear_jvp, not_differentiable
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import Axes, Reduction, conjugate, keep_axes, normalize_axes, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.cotangent_masks import cotangent_product
@@ -32,8 +32,6 @@ from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import ones
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -75,7 +73,7 @@ class Fold(Reduction, abstract=True):
             )
         return x.drop(self.axes)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         return type(self).fold(x, self.axes)
 
     def accumulator(self, dtype: DType) -> DType:
@@ -93,14 +91,14 @@ class Fold(Reduction, abstract=True):
         return [*found, (cls((0,)), (_distinct((6, 4), dtype, 9)[::2].T,))]
 
 
-def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
+def _distinct(shape: Shape, dtype: DType, seed: int) -> Ndarray:
     return sample_array(shape, dtype, (-2.0, 2.0), seed)
 
 
 _add_up = np.add.reduce
 
 
-def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
+def _sum(x: Ndarray, axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.sum(x.astype(np.float32), axis=axis)).astype(x.dtype)
     return np.add.reduce(x, axis, x.dtype)
@@ -112,7 +110,7 @@ class Sum(Fold):
     masks_cotangents: ClassVar[bool] = False
     fold = staticmethod(_sum)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         dtype = x.dtype
         return _add_up(x, self.axes, dtype) if dtype.char in "fd" else _sum(x, self.axes)
 
@@ -126,7 +124,7 @@ class Sum(Fold):
         return emit.constant(0, dtype), emit.add
 
 
-def _prod(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
+def _prod(x: Ndarray, axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.prod(x.astype(np.float32), axis=axis)).astype(x.dtype)
     return np.prod(x, axis=axis, dtype=x.dtype)
@@ -313,7 +311,7 @@ class Position(Fold, abstract=True):
             raise AxisError(f"{self.name}: one axis at a time", {"axes": self.axes}, "reshape to rank 1 for all axes")
         return super().result_type(x).with_dtype(int64)
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, x: Ndarray) -> Any:
         return np.asarray(type(self).fold(x, axis=self.axes[0]), dtype=np.int64)
 
     def accumulator(self, dtype: DType) -> DType:

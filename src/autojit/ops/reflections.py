@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
-from autojit.ir.op import O, bind_all, not_differentiable
+from autojit.ir.op import Ndarray, O, bind_all, not_differentiable
 from autojit.ops.linalg import MatrixOp, has, require_matrix
 from autojit.ops.samples import Samples, draws
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Geqrf", "geqrf"]
 
@@ -27,7 +24,7 @@ class Geqrf(MatrixOp):
         require_matrix("geqrf", a)
         return a, a.with_shape((*a.shape[:-2], min(a.shape[-2:])))
 
-    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, a: Ndarray) -> tuple[Ndarray, Ndarray]:
         if a.size == 0:
             return a.copy(), np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
         packed, tau = np.linalg.qr(a, mode="raw")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as numpy_as_strided
@@ -17,7 +17,7 @@ from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import O, Op, Operands, bind, linear_jvp, not_differentiable
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, linear_jvp, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.elementwise_complex import complex, imag, real
@@ -26,9 +26,6 @@ from autojit.ops.samples import Samples, ramp
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.shape import View, reshape
 from autojit.ops.sources import iota
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["AsStrided", "Bitcast", "ViewAsComplex", "ViewAsReal"]
 
@@ -60,7 +57,7 @@ class AsStrided(View):
             )
         return x.with_shape(self.shape)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         flat = x.reshape(-1)[self.offset :] if prod(self.shape) else x.reshape(-1)[:0]
         return numpy_as_strided(flat, self.shape, [step * x.itemsize for step in self.strides])
 
@@ -143,7 +140,7 @@ class ViewAsReal(Retyped):
             raise DTypeError("view_as_real is only supported for complex tensors", {"x": x})
         return TensorType((*x.shape, 2), x.dtype.to_real(), x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         parts = x.real
         return numpy_as_strided(parts, (*x.shape, 2), (*x.strides, parts.itemsize))
 
@@ -180,7 +177,7 @@ class ViewAsComplex(Retyped):
             raise ShapeError("Tensor must have a last dimension of size 2", {"x": x})
         return TensorType(x.shape[:-1], x.dtype.to_complex(), x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.strides[-1] != x.itemsize and x.size:
             x = np.ascontiguousarray(x)
         return x.view(np.complex64 if x.itemsize == 4 else np.complex128)[..., 0]
@@ -223,7 +220,7 @@ class Bitcast(Retyped):
             )
         return TensorType((*x.shape[:-1], total // want), self.dtype, x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize:
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)

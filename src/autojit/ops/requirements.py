@@ -21,7 +21,7 @@ from autojit.core.errors import (
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn_beside_error
-from autojit.ir.op import O, Op, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Op, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.indexing import out_of_range
 from autojit.ops.joining import one_by_one
@@ -117,12 +117,12 @@ class Witness(Elementwise):
         """The error where the value is not known (``number``: which of the op's failures; there is one)."""
         return KINDS[self.kind](self.refusal)
 
-    def eager(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> NDArray[np.bool_]:
+    def eager(self, holds: NDArray[np.bool_], value: Ndarray) -> NDArray[np.bool_]:
         if not holds.all():
             raise self.refused(holds, value)
         return np.broadcast_to(holds, np.broadcast_shapes(holds.shape, value.shape)).copy()
 
-    def refused(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> Exception:
+    def refused(self, holds: NDArray[np.bool_], value: Ndarray) -> Exception:
         """The error that names the first value for which ``holds`` is false."""
         kind = KINDS[self.kind]
         facts = refused_facts(~holds, self.named, self.valid, value)
@@ -242,7 +242,7 @@ class Refusal(Op):
         self.op.result_type(*operands)
         return TensorType((), int64, operands[0].device)
 
-    def eager(self, *operands: NDArray[Any]) -> NDArray[np.int64]:
+    def eager(self, *operands: Ndarray) -> NDArray[np.int64]:
         try:
             self.op.eager(*operands)
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Operands, bind
+from autojit.ir.op import Ndarray, O, Operands, bind
 from autojit.ops.base import Axes, Reindex, normalize_axes
 from autojit.ops.samples import Samples, ramp
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Flip", "flip"]
 
@@ -31,7 +28,7 @@ class Flip(Reindex):
     def result_type(self, x: TensorType) -> TensorType:
         return x
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return np.flip(x, self.axes).copy()
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:

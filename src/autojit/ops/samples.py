@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.types import Shape
-from autojit.ir.op import Op
+from autojit.ir.op import Ndarray, Op
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Sample = tuple[Op, tuple["NDArray[Any]", ...]]
+Sample = tuple[Op, tuple[Ndarray, ...]]
 Samples = list[Sample]
 
 
-def ramp(shape: Shape, dtype: DType) -> NDArray[Any]:
+def ramp(shape: Shape, dtype: DType) -> Ndarray:
     """Distinct small numbers of either sign (unsigned: small counts; bool: alternating; complex: both parts)."""
     count = np.arange(prod(shape), dtype=np.float64)
     if dtype.kind in ("bool", "uint"):
@@ -29,7 +25,7 @@ def ramp(shape: Shape, dtype: DType) -> NDArray[Any]:
     return np.asarray(values.astype(dtype.numpy).reshape(shape))
 
 
-def draws(shape: Shape, dtype: DType, seed: int = 0) -> NDArray[Any]:
+def draws(shape: Shape, dtype: DType, seed: int = 0) -> Ndarray:
     """Seeded normal numbers without structure; integers in [-4, 4] (unsigned [0, 4])."""
     generator = np.random.default_rng(seed)
     if dtype.kind in ("bool", "uint", "int"):
@@ -41,6 +37,6 @@ def draws(shape: Shape, dtype: DType, seed: int = 0) -> NDArray[Any]:
     return np.asarray(values.astype(dtype.numpy))
 
 
-def positions(values: list[int] | list[list[int]]) -> NDArray[Any]:
+def positions(values: list[int] | list[list[int]]) -> Ndarray:
     """An int64 index array."""
     return np.asarray(values, dtype=np.int64)

@@ -7,7 +7,7 @@ product and logsumexp are recurrences too: no division, so zeros and any order o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,15 +16,12 @@ from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, bind_all
+from autojit.ir.op import Ndarray, O, Operands, bind, bind_all
 from autojit.ops.base import Structured, conjugate, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.indexing import Picking
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, pad, slice_axis
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Cumulative", "CumulativeExtreme", "LinearRecurrence", "cummax", "cummin", "cumprod", "cumsum",
@@ -51,7 +48,7 @@ class Cumulative(Structured):
             raise UnsupportedDTypeError(f'"cumulative {self.kind}" not implemented for {x.dtype}', {"x": x})
         return x
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         if x.dtype in _HALVES:
             return self.eager(x.astype(np.float32)).astype(x.dtype)
         if self.reverse:
@@ -127,7 +124,7 @@ class LinearRecurrence(Structured):
             raise ShapeError("linear_recurrence: factors and terms must be of one type", {"a": a, "b": b})
         return b
 
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray, b: Ndarray) -> Ndarray:
         if b.dtype in _HALVES:
             return self.eager(a.astype(np.float32), b.astype(np.float32)).astype(b.dtype)
         order = -1 if self.reverse else 1
@@ -182,7 +179,7 @@ class CumulativeExtreme(Picking):
             raise UnsupportedDTypeError(f'"cum{self.kind}" not implemented for {x.dtype}', {"x": x})
         return x, x.with_dtype(int64)
 
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, x: Ndarray) -> tuple[Ndarray, Ndarray]:
         if x.dtype in _HALVES:
             values, places = self.eager(x.astype(np.float32))
             return values.astype(x.dtype), places

@@ -8,7 +8,7 @@ Operands of every op here are ``(base, src, *indices)``; ``combine`` says what h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Operand, Operands, bind
+from autojit.ir.op import Ndarray, O, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
 from autojit.ops.indexing import (
     GATHER_ND,
@@ -35,9 +35,6 @@ from autojit.ops.indexing import (
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.scatter_folds import fold_jvp, fold_vjp
 from autojit.ops.shape import batch_all, broadcast_to, jointly_linear_jvp, permute, reshape, strided_slice
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "IndexPut", "IndexUpdate", "Scatter", "Scattering", "index_add", "index_copy", "index_fold", "index_put", "scatter",
@@ -110,7 +107,7 @@ class Scatter(Scattering):
         check_aligned(self.name, base, index, self.axis)
         return self._check(base, src, index.shape)
 
-    def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, src: Ndarray, index: Ndarray) -> Ndarray:
         places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
         places[self.axis] = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, tuple(places), src, self.combine)
@@ -146,7 +143,7 @@ class IndexUpdate(Scattering):
             raise ShapeError(f"{self.name}(): Index is supposed to be a vector", {"index": index})
         return self._check(base, src, (*base.shape[: self.axis], *index.shape, *base.shape[self.axis + 1 :]))
 
-    def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, src: Ndarray, index: Ndarray) -> Ndarray:
         places = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, (*(slice(None) for _ in range(self.axis)), places), src, self.combine)
 
@@ -189,7 +186,7 @@ class IndexPut(Scattering):
         shape = GATHER_ND.result_type(base, *indices).shape
         return self._check(base, src, shape)
 
-    def eager(self, base: NDArray[Any], src: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, src: Ndarray, *indices: Ndarray) -> Ndarray:
         places = tuple(wrapped(self.name, i, axis, base.shape[axis]) for axis, i in enumerate(indices))
         return write(base, places, src, self.combine)
 
@@ -226,7 +223,7 @@ class IndexPut(Scattering):
         ]
 
 
-def wrapped(op: str, index: NDArray[Any], axis: int, extent: int) -> NDArray[Any]:
+def wrapped(op: str, index: Ndarray, axis: int, extent: int) -> Ndarray:
     """The index with negative entries counted from the end; IndexOutOfRangeError if any is outside."""
     if index.size == 0:
         return index
@@ -236,7 +233,7 @@ def wrapped(op: str, index: NDArray[Any], axis: int, extent: int) -> NDArray[Any
     return np.where(index < 0, index + extent, index) if low < 0 else index
 
 
-def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combine: str) -> NDArray[Any]:
+def write(base: Ndarray, places: tuple[Any, ...], src: Ndarray, combine: str) -> Ndarray:
     """A copy of ``base`` with ``src`` set or folded in at ``places`` (a NumPy index)."""
     if combine == "set":
         result = base.copy()
@@ -252,7 +249,7 @@ def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combin
     return result
 
 
-def _add_rows(target: NDArray[Any], index: NDArray[Any], rows: NDArray[Any]) -> None:
+def _add_rows(target: Ndarray, index: Ndarray, rows: Ndarray) -> None:
     """``target[index[i]] += rows[i]``: rows of equal index summed in runs, 10x faster than ``np.add.at`` on rows."""
     order = np.argsort(index, kind="stable")
     ordered = index[order]

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min, surely_equal, surely_less
+from autojit.core.sizes import agree, size_max, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
-from autojit.ir.op import O, Op, Operands, bind
-from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, slice_ends, sum_to
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
+from autojit.ops.base import Reindex, Structured, is_expandable, normalize_axis, sum_to
 from autojit.ops.samples import Samples, ramp
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from autojit.ops.slice_bounds import exceeds, is_negative, slice_ends, slice_span
 
 __all__ = [
     "BroadcastTo", "Pad", "Permute", "Reshape", "Slice", "SliceUpdate", "View", "broadcast_to", "pad",
@@ -62,7 +60,7 @@ class Reshape(View):
             raise _bad_reshape(self.shape, x)
         return x.with_shape(self.shape)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return x.reshape(self.shape)
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -100,15 +98,12 @@ class Permute(View):
             raise ShapeError(f"permute: axes {self.axes} are not a permutation of the operand's", {"x": x})
         return x.with_shape(tuple(x.shape[a] for a in self.axes))
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return x.transpose(self.axes)
 
     @property
     def inverse(self) -> Permute:
-        places = [0] * len(self.axes)
-        for place, axis in enumerate(self.axes):
-            places[axis] = place
-        return Permute(tuple(places))
+        return Permute(tuple(sorted(range(len(self.axes)), key=self.axes.__getitem__)))
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(index[place] for place in self.inverse.axes)
@@ -151,12 +146,12 @@ class Slice(View):
         bounds = zip(self.starts, self.stops, self.steps, strict=True)
         return tuple(size_max(0, -(-(stop - start) // step)) for start, stop, step in bounds)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         place = self.__dict__.get("_place")
         if place is None:
             place = (*map(slice, self.starts, self.stops, self.steps), ...)  # the ellipsis keeps a 0-d array an array
             object.__setattr__(self, "_place", place)  # no field: made from the fields
-        part: NDArray[Any] = x[place]
+        part: Ndarray = x[place]
         return part
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -202,7 +197,7 @@ class BroadcastTo(View):
             )
         return x.with_shape(self.shape)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         return np.broadcast_to(x, self.shape)
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -253,7 +248,7 @@ class Pad(Reindex):
     def result_type(self, x: TensorType) -> TensorType:
         if not len(self.low) == len(self.high) == len(self.interior) == x.ndim:
             raise ShapeError("pad: one low, high and interior width per axis", {"x": x, "low": self.low})
-        if any(map(_is_negative, (*self.low, *self.high, *self.interior))):
+        if any(map(is_negative, (*self.low, *self.high, *self.interior))):
             raise ArgumentError("pad: widths must not be negative", {"low": self.low, "high": self.high})
         return x.with_shape(self._shape(x.shape))
 
@@ -261,17 +256,12 @@ class Pad(Reindex):
         widths = zip(shape, self.low, self.high, self.interior, strict=True)
         return tuple(low + n + (max(n - 1, 0) * inner if inner else 0) + high for n, low, high, inner in widths)
 
-    @property
-    def fill(self) -> int | float | bool | complex:
-        """The element where ``valid`` does not hold."""
-        return self.value
-
     def region(self, shape: Shape) -> Slice:
         """The slice of the result that holds an operand of ``shape``."""
         steps = tuple(inner + 1 for inner in self.interior)
         return Slice(self.low, slice_ends(self.low, shape, steps), steps)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         result = np.full(self._shape(x.shape), self.value, x.dtype)
         self.region(x.shape).eager(result)[...] = x
         return result
@@ -335,7 +325,7 @@ class SliceUpdate(Structured):
 
     def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
         region = self.region(piece.shape) if len(self.starts) == base.ndim == piece.ndim else None
-        if region is None or any(_exceeds(stop, n) for stop, n in zip(region.stops, base.shape, strict=True)):
+        if region is None or any(exceeds(stop, n) for stop, n in zip(region.stops, base.shape, strict=True)):
             raise ShapeError("slice_update: the piece does not fit into the base", {"base": base, "piece": piece})
         if base.dtype is not piece.dtype:
             raise ShapeError("slice_update: base and piece differ in dtype", {"base": base, "piece": piece})
@@ -345,7 +335,7 @@ class SliceUpdate(Structured):
         """The slice of the base that a piece of ``shape`` replaces."""
         return Slice(self.starts, slice_ends(self.starts, shape, self.steps), self.steps)
 
-    def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, piece: Ndarray) -> Ndarray:
         result = base.copy()
         self.region(piece.shape).eager(result)[...] = piece
         return result
@@ -366,16 +356,6 @@ class SliceUpdate(Structured):
             (SliceUpdate((1, 0), (2, 1)), (ramp((5, 3), dtype), ramp((2, 2), dtype))),
             (SliceUpdate((1,), (1,)), (ramp((4,), dtype), ramp((0,), dtype))),
         ]
-
-
-def _is_negative(width: int) -> bool:
-    """Whether a width is negative; what remains of an axis besides a counted region is not."""
-    return surely_less(width, 0) if is_counted(width) else width < 0
-
-
-def _exceeds(stop: int, extent: int) -> bool:
-    """Whether a region ends beyond an axis; what a step counts has been clipped by what counts it."""
-    return surely_less(extent, stop) if is_counted(stop - extent) else stop > extent
 
 
 def reshape(x: O, shape: Sequence[int]) -> O:
@@ -425,28 +405,6 @@ def strided_slice(x: O, starts: Sequence[int], stops: Sequence[int | None], step
     if all(surely_equal(s, (0, n)) and step == 1 for s, n, step in zip(spans, x.spec.shape, strides, strict=True)):
         return x
     return bind(Slice(tuple(s[0] for s in spans), tuple(s[1] for s in spans), strides), x)
-
-
-def slice_span(start: int | None, stop: int | None, step: int, extent: int) -> tuple[int, int]:
-    """(start, just after the last element) of Python's clipped slice: one spelling, so that equal slices are equal."""
-    if not (is_symbolic(start) or is_symbolic(stop) or is_symbolic(extent)):
-        places = range(*slice(start, stop, step).indices(extent))
-        return places.start, places[-1] + 1 if len(places) else places.start
-    first = 0 if start is None else _clipped(start, extent)
-    last = extent if stop is None else _clipped(stop, extent)
-    if step == 1 and (is_counted(first) or is_counted(last)):
-        return first, size_max(first, last)
-    if not first < last:
-        return first, first
-    return first, last if step == 1 else first + (last - first - 1) // step * step + 1
-
-
-def _clipped(place: int, extent: int) -> int:
-    """A slice's bound as a position between 0 and an extent."""
-    place = place + extent if place < 0 else place
-    if is_counted(place) or is_counted(extent):
-        return size_max(0, size_min(place, extent))
-    return 0 if place < 0 else place if place <= extent else extent
 
 
 def slice_axis(x: O, axis: int, start: int, stop: int | None, step: int = 1) -> O:

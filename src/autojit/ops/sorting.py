@@ -1,38 +1,36 @@
-"""Sorting, searching and counting. Results whose shape depends on the data exist in eager mode only."""
+"""Sorting and searching."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64
-from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
+from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, bind_all, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, bind_all, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
-from autojit.ops.elementwise_base import Pointwise
-from autojit.ops.indexing import Gather, Picking, gather_nd
+from autojit.ops.elementwise_arithmetic import where
+from autojit.ops.elementwise_logic import ne
+from autojit.ops.indexing import Gather, Picking
 from autojit.ops.joining import one_by_one, select
 from autojit.ops.samples import Samples, draws, ramp
-from autojit.ops.shape import batch_all, broadcast_to, reshape
+from autojit.ops.shape import batch_all, reshape
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from autojit.ir.emitter import Emitter, S
+    pass
 
 __all__ = [
-    "Bincount", "DataDependent", "Nonzero", "RowOrder", "Searchsorted", "Sort", "Unique", "UniqueConsecutive",
-    "UniqueValues", "argsort", "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "row_order",
-    "searchsorted", "sort", "topk", "unique", "unique_consecutive",
+    "RowOrder", "Searchsorted", "Sort", "argsort", "kthvalue", "median", "msort", "row_order", "searchsorted", "sort",
+    "topk",
 ]  # fmt: skip
 
-_HALVES = (float16.numpy, bfloat16.numpy)
+HALVES = (float16.numpy, bfloat16.numpy)
 _BLOCK = 32  # elements of which the extreme is found at once
 _SHORT_LINE = 256  # below, sorting all lines at once beats selecting in each
 
@@ -56,7 +54,7 @@ class Sort(Picking):
             x = x.with_shape((*x.shape[: self.axis], kept, *x.shape[self.axis + 1 :]))
         return x, x.with_dtype(int64)
 
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def eager(self, x: Ndarray) -> tuple[Ndarray, Ndarray]:
         if self.ranks is not None:
             start, stop = self.ranks
             few = self.first_few(x)
@@ -66,7 +64,7 @@ class Sort(Picking):
                 order = _selected(x, self.axis, self.descending, start, stop)
                 return np.take_along_axis(x, order, self.axis), order
             return self.piece_of(Sort(self.axis, self.descending).eager(x))
-        keys = x.astype(np.float32) if x.dtype in _HALVES else x
+        keys = x.astype(np.float32) if x.dtype in HALVES else x
         if self.descending:  # the reverse of a stable sort of the reversed keys is stable, NaN first
             order = np.argsort(np.flip(keys, self.axis), self.axis, kind="stable")
             order = keys.shape[self.axis] - 1 - np.flip(order, self.axis)
@@ -74,14 +72,14 @@ class Sort(Picking):
             order = np.argsort(keys, self.axis, kind="stable")
         return np.take_along_axis(x, order, self.axis), order
 
-    def first_few(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    def first_few(self, x: Ndarray) -> tuple[Ndarray, Ndarray] | None:
         """The result by looking at few elements more than once; None: the ranks or the elements do not allow it."""
         assert self.ranks is not None
         start, stop = self.ranks
         few = _first_few(x, self.descending, start, stop) if x.ndim == 1 and stop > start else None
         return None if few is None else (x[few], few)
 
-    def piece_of(self, whole: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def piece_of(self, whole: tuple[Ndarray, Ndarray]) -> tuple[Ndarray, Ndarray]:
         """The places of ``ranks`` in the whole order."""
         assert self.ranks is not None
         piece = (slice(None),) * self.axis + (slice(*self.ranks),)
@@ -102,7 +100,7 @@ class Sort(Picking):
         ]
 
 
-def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
+def _sort_keys(x: Ndarray) -> Ndarray:
     """Integers in the order of the elements, NaN greatest, both zeros equal."""
     if x.dtype.kind in "iu":
         return x
@@ -110,14 +108,14 @@ def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
         return x.view(np.uint8)
     wide = x if x.dtype == np.float64 else x.astype(np.float32)
     integer: Any = np.int64 if wide.dtype == np.float64 else np.int32
-    bits: NDArray[Any] = (wide + wide.dtype.type(0)).view(integer)
+    bits: Ndarray = (wide + wide.dtype.type(0)).view(integer)
     most = int(np.iinfo(integer).max)
     keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
-    ordered: NDArray[Any] = np.where(np.isnan(wide), integer(most), keys)
+    ordered: Ndarray = np.where(np.isnan(wide), integer(most), keys)
     return ordered
 
 
-def _first_few(line: NDArray[Any], descending: bool, start: int, stop: int) -> NDArray[Any] | None:
+def _first_few(line: Ndarray, descending: bool, start: int, stop: int) -> Ndarray | None:
     """Places start .. stop - 1 of the stable order where few are asked for; None: they are not, or there are NaNs.
 
     The first ``stop`` of the blocks' extremes bound what is asked for, which leaves few candidates.
@@ -142,7 +140,7 @@ def _first_few(line: NDArray[Any], descending: bool, start: int, stop: int) -> N
     return candidates[np.argsort(keys, kind="stable")[start:stop]]
 
 
-def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: int) -> NDArray[Any]:
+def _selected(x: Ndarray, axis: int, descending: bool, start: int, stop: int) -> Ndarray:
     """The positions of places start .. stop - 1 of the stable order along an axis, by partition."""
     keys = np.moveaxis(_sort_keys(x), axis, -1)
     lines = np.ascontiguousarray(keys).reshape(-1, keys.shape[-1])
@@ -170,22 +168,21 @@ class Searchsorted(Structured):
     right: bool
 
     def result_type(self, sorted: TensorType, values: TensorType) -> TensorType:
+        facts = {"boundaries": sorted, "values": values}
         if sorted.ndim != 1 and sorted.shape[:-1] != values.shape[:-1]:
             raise ShapeError(
                 "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of "
                 "boundaries tensor and input value tensor must match",
-                {"boundaries": sorted, "values": values},
+                facts,
             )
         if sorted.dtype is not values.dtype:
-            raise DTypeError(
-                "torch.searchsorted(): boundary tensor and input value tensor should have same dtype",
-                {"boundaries": sorted, "values": values},
-            )
+            what = "torch.searchsorted(): boundary tensor and input value tensor should have same dtype"
+            raise DTypeError(what, facts)
         return values.with_dtype(int64)
 
-    def eager(self, sorted: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, sorted: Ndarray, values: Ndarray) -> Ndarray:
         side: Literal["left", "right"] = "right" if self.right else "left"
-        if sorted.dtype in _HALVES:
+        if sorted.dtype in HALVES:
             sorted, values = sorted.astype(np.float32), values.astype(np.float32)
         if sorted.ndim == 1:
             return np.asarray(np.searchsorted(sorted, values, side))
@@ -220,38 +217,6 @@ class Searchsorted(Structured):
 
 
 @record
-class DataDependent(Structured, abstract=True):
-    """An op whose result shape depends on the data: eager only; under a trace the type rule says how to go on."""
-
-    remedy: ClassVar[str]
-
-    def result_type(self, *types: TensorType) -> Any:
-        raise TraceError(
-            f"{self.name}: the shape of the result depends on the data, which a compiled step cannot hold",
-            {f"operand {k}": t for k, t in enumerate(types)},
-            self.remedy,
-        )
-
-    vjp = jvp = not_differentiable("the result holds positions or counts")
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        raise ShapeError(f"{self.name}: examples of a batch would have results of different shapes", fix=self.remedy)
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []  # the laws go through graphs, which cannot hold these ops
-
-
-class Nonzero(DataDependent):
-    """Positions of the elements that are not zero: ``[...] -> i64[count, ndim]`` in row-major order."""
-
-    remedy: ClassVar[str] = "use where(condition, x, y), or call it outside the compiled function"
-
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
-        return np.stack(np.nonzero(np.atleast_1d(x)), axis=1).astype(np.int64).reshape(-1, x.ndim)
-
-
-@record
 class RowOrder(Structured):
     """Positions of the rows of a matrix in lexicographic order: ``[n, m] -> i64[n]``; equal rows keep their order."""
 
@@ -260,7 +225,7 @@ class RowOrder(Structured):
             raise ShapeError("row_order: the operand is no matrix of real numbers", {"x": x})
         return TensorType((x.shape[0],), int64, x.device)
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         columns = [np.zeros(len(x), np.int8), *_sort_keys(x).T[::-1]]
         return np.lexsort(columns).astype(np.int64, copy=False)
 
@@ -277,80 +242,11 @@ class RowOrder(Structured):
         return [(RowOrder(), (np.concatenate([rows, rows[1:3]]),)), (RowOrder(), (draws((0, 2), dtype),))]
 
 
-class UniqueValues(Pointwise):
-    """The operand: what ``unique`` has found. Its derivative is missing, as in torch."""
-
-    ufunc = np.positive
-    accepts: ClassVar[tuple[str, ...]] = ("float", "int", "uint", "bool")
-    vjp = jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
-
-    def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
-        return arrays[0].copy()
-
-    def lower(self, emit: Emitter[S], x: S) -> S:
-        return x
-
-
-@record
-class Unique(DataDependent):
-    """(sorted distinct values, place of each element among them, counts), of the flattened operand or along an axis."""
-
-    n_outputs: ClassVar[int] = 3
-    remedy: ClassVar[str] = "call it outside the compiled function"
-    axis: int | None
-
-    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
-
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        wide = x.astype(np.float32) if x.dtype in _HALVES else x
-        values, places, counts = np.unique(
-            wide, return_inverse=True, return_counts=True, axis=self.axis, equal_nan=False
-        )
-        shape = x.shape if self.axis is None else (-1,)
-        return values.astype(x.dtype), places.reshape(shape).astype(np.int64), counts.astype(np.int64)
-
-
-@record
-class UniqueConsecutive(DataDependent):
-    """``Unique`` without sorting: only neighbours are merged, in the flattened operand or slices along ``axis``."""
-
-    axis: int | None
-
-    n_outputs: ClassVar[int] = 3
-    remedy: ClassVar[str] = "call it outside the compiled function"
-
-    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
-
-    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        rows = x.reshape(-1) if self.axis is None else np.moveaxis(x, self.axis, 0)
-        count = len(rows)
-        differs = (rows[1:] != rows[:-1]).reshape(max(0, count - 1), math.prod(rows.shape[1:])).any(1)
-        starts = np.concatenate((np.ones(min(1, count), np.bool_), differs))
-        first = np.flatnonzero(starts)
-        places = np.cumsum(starts) - 1
-        values = rows[first] if self.axis is None else np.moveaxis(rows[first], 0, self.axis)
-        places = places.reshape(x.shape) if self.axis is None else places
-        return values, places.astype(np.int64), np.diff(np.append(first, count)).astype(np.int64)
-
-
-@record
-class Bincount(DataDependent):
-    """How often 0, 1, 2, .. occur in a vector of non-negative integers; at least ``minimum`` long."""
-
-    remedy: ClassVar[str] = "use zeros(n).index_add(0, x, ones), which has a fixed length"
-    minimum: int
-
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
-        if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and int(x.min()) < 0):
-            raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
-        return np.bincount(x, minlength=self.minimum).astype(np.int64)
-
-
 def sort(x: O, axis: int = -1, descending: bool = False, stable: bool = True) -> tuple[O, O]:
     """(values, positions) along ``axis``. Always stable, whatever ``stable`` says."""
     axis = normalize_axis(axis, x.spec.ndim, "sort")
     if x.spec.ndim == 0:
-        values, places = bind_all(Sort(0, descending), reshape(x, (1,)))
+        values, places = sort(reshape(x, (1,)), 0, descending)
         return reshape(values, ()), reshape(places, ())
     values, places = bind_all(Sort(axis, descending), x)
     return values, places
@@ -402,7 +298,7 @@ def median(x: O, axis: int) -> tuple[O, O]:
         return value, place
     greatest = apply("argmax", x, axes=(axis,))  # a NaN where there is one
     top = _element(x, axis, greatest)
-    place = apply("where", apply("ne", top, top), greatest, place)
+    place = where(ne(top, top), greatest, place)
     return _element(x, axis, place), place
 
 
@@ -420,46 +316,9 @@ def searchsorted(sorted: O, values: O, right: bool = False) -> O:
     return bind(Searchsorted(right), sorted, values)
 
 
-def nonzero(x: O) -> O:
-    """Positions of the non-zero elements, one row each; eager only."""
-    return bind(Nonzero(), x)
-
-
-def masked_select(x: O, mask: O) -> O:
-    """The elements where the mask holds, as a vector; operands broadcast. Differentiable in ``x``; eager only."""
-    shape = np.broadcast_shapes(x.spec.shape, mask.spec.shape)
-    places = nonzero(reshape(broadcast_to(mask, shape), (-1,)))
-    return gather_nd(reshape(broadcast_to(x, shape), (-1,)), select(places, 1, 0))
-
-
 def row_order(x: O) -> O:
     """The positions of a matrix's rows in lexicographic order."""
     return bind(RowOrder(), x)
-
-
-def unique(x: O, axis: int | None = None) -> tuple[O, O, O]:
-    """(distinct values in order, inverse, counts); eager only."""
-    axis = None if axis is None else normalize_axis(axis, x.spec.ndim, "unique")
-    values, places, counts = bind_all(Unique(axis), x)
-    return values, places, counts
-
-
-def unique_consecutive(x: O, axis: int | None = None) -> tuple[O, O, O]:
-    """(values or slices without repeated neighbours, inverse, counts); eager only."""
-    axis = None if axis is None else normalize_axis(axis, x.spec.ndim, "unique_consecutive")
-    values, places, counts = bind_all(UniqueConsecutive(axis), x)
-    return values, places, counts
-
-
-def bincount(x: O, weights: O | None = None, minimum: int = 0) -> O:
-    """Counts (or sums of weights) per value of a vector of non-negative integers; eager only."""
-    counts = bind(Bincount(minimum), x)
-    if weights is None:
-        return counts
-    if weights.spec.dtype not in (float32, float64):
-        weights = apply("cast", weights, dtype=float64)
-    zero = weights._literal(0, TensorType(counts.spec.shape, weights.spec.dtype, weights.spec.device))
-    return apply("index_update", zero, weights, x, axis=0, combine="add")
 
 
 def msort(x: O) -> O:

@@ -16,13 +16,11 @@ from autojit.core.records import record
 from autojit.core.sizes import hint_of
 from autojit.core.structure import structure
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import O, Op
+from autojit.ir.op import Ndarray, O, Op
 from autojit.ops.base import Constants, Source, Structured
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.emitter import Emitter, S
 
 __all__ = [
@@ -55,7 +53,7 @@ class Full(Source):
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         return np.full(self.shape, self.value, self.dtype.numpy)
 
     def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
@@ -78,7 +76,7 @@ class SizeValue(Source):
     def result_type(self) -> TensorType:
         return TensorType((), self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         return np.asarray(hint_of(self.size)).astype(self.dtype.numpy)
 
     def lower(self, emit: Emitter[S], index: tuple[Any, ...]) -> S:
@@ -103,7 +101,7 @@ class Iota(Source):
             raise ArgumentError("iota: the axis is out of range", {"shape": self.shape, "axis": self.axis})
         return TensorType(self.shape, self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         ramp = np.arange(self.shape[self.axis]).astype(self.dtype.numpy)
         column = ramp.reshape((-1, *(1,) * (len(self.shape) - self.axis - 1)))
         return np.ascontiguousarray(np.broadcast_to(column, self.shape))
@@ -130,7 +128,7 @@ class Constant(Constants, Structured):
     def result_type(self) -> TensorType:
         return TensorType(self.shape, self.dtype, self.device)
 
-    def eager(self) -> NDArray[Any]:
+    def eager(self) -> Ndarray:
         flat = np.frombuffer(bytes.fromhex(self.data), self.dtype.numpy)
         return flat.reshape(self.shape).copy()
 
@@ -191,7 +189,7 @@ def arange(like: O, length: int, dtype: DType = int64) -> O:
     return made_like(like, Iota((length,), 0, dtype, like.spec.device))
 
 
-def constant(like: O, values: NDArray[Any], dtype: DType = float64) -> O:
+def constant(like: O, values: Ndarray, dtype: DType = float64) -> O:
     """A small table as a constant of the graph; large arrays should be operands instead."""
     table = np.ascontiguousarray(values, dtype=dtype.numpy)
     return made_like(like, Constant(table.tobytes().hex(), dtype, table.shape, like.spec.device))

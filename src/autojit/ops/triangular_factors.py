@@ -7,14 +7,14 @@ factors belongs to the op that eliminates without exchanges, on the square part 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from autojit.core.dtypes import DType, int32, int64
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import O, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_base import unary
 from autojit.ops.failed_matrices import failed_matrix
@@ -23,20 +23,17 @@ from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples
 from autojit.ops.triangles import eye, tril, triu
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["LuPivots", "LuSquare", "PivotOrder", "lu_pivots", "lu_square", "pivot_order"]
 
 
-def _pivot_size(column: NDArray[Any]) -> NDArray[Any]:
+def _pivot_size(column: Ndarray) -> Ndarray:
     """What LAPACK compares when it looks for a pivot: of complex entries the sum of both parts' absolute values."""
     if column.dtype.kind == "c":
         return np.asarray(np.abs(column.real) + np.abs(column.imag))
     return np.asarray(np.abs(column))
 
 
-def eliminate(a: NDArray[Any], pivots: NDArray[Any] | None) -> NDArray[Any]:
+def eliminate(a: Ndarray, pivots: Ndarray | None) -> Ndarray:
     """``L`` below the diagonal and ``U`` in one array; the exchanged rows, counted from 1, go into ``pivots``."""
     packed = a.reshape(-1, *a.shape[-2:]).copy()
     matrices = np.arange(len(packed))
@@ -71,7 +68,7 @@ class LuPivots(MatrixOp):
     def may_refuse(self, *types: TensorType) -> bool:
         return self.is_checked
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         count = min(a.shape[-2:])
         pivots = np.zeros((int(np.prod(a.shape[:-2])), count), np.int32)
         if a.size:
@@ -87,7 +84,7 @@ class LuPivots(MatrixOp):
         return [(LuPivots(False), (well_conditioned((3, 3), dtype),))] if has(dtype) else []
 
 
-def _require_pivots(packed: NDArray[Any]) -> None:
+def _require_pivots(packed: Ndarray) -> None:
     diagonal = np.diagonal(packed, axis1=-2, axis2=-1)
     zero = np.argwhere(diagonal == 0)
     if len(zero):
@@ -109,7 +106,7 @@ class PivotOrder(MatrixOp):
     def result_type(self, pivots: TensorType) -> TensorType:
         return pivots.with_shape((*pivots.shape[:-1], self.m)).with_dtype(int64)
 
-    def eager(self, pivots: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, pivots: Ndarray) -> Ndarray:
         flat = pivots.reshape(int(np.prod(pivots.shape[:-1])), pivots.shape[-1])
         order = np.tile(np.arange(self.m), (len(flat), 1))
         matrices = np.arange(len(flat))
@@ -130,7 +127,7 @@ class PivotOrder(MatrixOp):
 class LuSquare(SquareOp):
     """``L`` (unit diagonal, not stored) and ``U`` of square matrices in one, without exchanges of rows."""
 
-    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, a: Ndarray) -> Ndarray:
         if a.size == 0:
             return a.copy()
         with np.errstate(all="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,7 +14,7 @@ from autojit.core.records import record
 from autojit.core.sizes import seems_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import O, Op, Operands, bind
+from autojit.ir.op import Ndarray, O, Op, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.samples import Samples, ramp
@@ -33,9 +33,6 @@ from autojit.ops.shape import (
     slice_update,
 )  # fmt: skip
 from autojit.ops.sources import iota
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Diagonal", "Unfold", "ViewUpdate", "diagonal", "unfold"]
 
@@ -63,7 +60,7 @@ class Diagonal(View):
         row, column = self._first()
         return max(0, min(rows - row, columns - column))
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         rows, columns = x.shape[self.axis1], x.shape[self.axis2]
         length = self._length(rows, columns)
         first = [slice(None)] * x.ndim
@@ -147,7 +144,7 @@ class Unfold(View):
         windows = (extent - self.size) // self.step + 1
         return x.with_shape((*x.shape[: self.axis], windows, *x.shape[self.axis + 1 :], self.size))
 
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: Ndarray) -> Ndarray:
         windows = (x.shape[self.axis] - self.size) // self.step + 1
         shape, strides = list(x.shape), list(x.strides)
         shape[self.axis] = windows
@@ -233,7 +230,7 @@ class ViewUpdate(Structured):
             raise ShapeError("view_update: the piece is not of the view's type", {"view": shown, "piece": piece})
         return base
 
-    def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, base: Ndarray, piece: Ndarray) -> Ndarray:
         # in the base's own order, so that a reshape in the chain is a view again
         if base.flags.c_contiguous:
             result = base.copy()

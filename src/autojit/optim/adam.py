@@ -127,10 +127,8 @@ class AdamW(Adam):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
-            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
-        )  # fmt: skip
+        given = options("lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused", locals())
+        super().__init__(params, **given, decoupled_weight_decay=True)
 
 
 class Adamax(Optimizer):

@@ -95,16 +95,14 @@ class CountedList(list[Any]):
         self.made_in = made_now()
 
 
-@_outside_steps(*(name for name in _OF_LIST if name not in ("extend", "__iadd__")))
-class ParamGroups(list[ParamGroup]):
+class ParamGroups(CountedList):
     """An optimiser's groups; a dictionary that is put in becomes one."""
 
-    __slots__ = ("made_in",)
+    __slots__ = ()
     what = "groups"
 
     def __init__(self, groups: Iterable[Any] = ()) -> None:
         super().__init__(map(as_group, groups))
-        self.made_in = made_now()
         bump_guard_epoch()
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -132,7 +130,7 @@ class ParamGroups(list[ParamGroup]):
         for group in groups:
             self.append(group)
 
-    def __iadd__(self, groups: Iterable[Any]) -> ParamGroups:  # type: ignore[override,misc]
+    def __iadd__(self, groups: Iterable[Any]) -> ParamGroups:  # type: ignore[misc]
         self.extend(groups)
         return self
 

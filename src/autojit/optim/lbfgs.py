@@ -64,14 +64,6 @@ class LBFGS(Optimizer):
             p.copy_(origin + direction[offset : offset + size].view_as(p) * t)
             offset += size
 
-    def _evaluate_at(self, closure: Closure, start: list[Tensor], t: float, direction: Tensor) -> tuple[float, Tensor]:
-        """Loss and gradient at ``start + t direction``; the parameters return to ``start``."""
-        self._move(start, direction, t)
-        loss = float(closure())
-        gradient = self._gradient()
-        self._move(start, direction, 0.0)
-        return loss, gradient
-
     # ---- one step
 
     def step(self, closure: Closure | None = None) -> Any:
@@ -128,7 +120,10 @@ class LBFGS(Optimizer):
         start = self._position()
 
         def evaluate(length: float) -> tuple[float, Tensor]:
-            return self._evaluate_at(closure, start, length, direction)
+            self._move(start, direction, length)
+            found = float(closure()), self._gradient()
+            self._move(start, direction, 0.0)
+            return found
 
         loss, gradient, t, used = strong_wolfe(
             evaluate, t, direction, loss, gradient, slope, self.param_groups[0]["tolerance_change"]

@@ -240,7 +240,7 @@ class Optimizer:
             self._make_ready(moving)
             for p, grad, known, group in _in_turn(moving):
                 if type_of(p).dtype.is_complex:
-                    self._update_complex(p, grad, known, group)
+                    self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
                 else:
                     update(self, p, grad, known, group)
         return loss
@@ -283,9 +283,6 @@ class Optimizer:
                 part = parts[name]
                 is_of_parts = isinstance(part, Tensor) and part.shape == (*p.shape, 2)
                 state[name] = aj.view_as_complex(part) if is_of_parts else part
-
-    def _update_complex(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(state), group)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Make what ``state`` lacks: everything at the first step of ``p``, by default a counter and ``_zeros``."""

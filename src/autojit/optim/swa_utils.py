@@ -39,17 +39,13 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     Raises:
         ValueError: ``decay`` is not in [0, 1].
     """
-    _require_decay(decay)
+    if not 0.0 <= decay <= 1.0:
+        raise ArgumentError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Tensor | int) -> Tensor:
         return decay * ema_param + (1 - decay) * current_param
 
     return ema_update
-
-
-def _require_decay(decay: float) -> None:
-    if not 0.0 <= decay <= 1.0:
-        raise ArgumentError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
 def get_swa_multi_avg_fn() -> AverageOfAll:

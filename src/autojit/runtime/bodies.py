@@ -107,8 +107,8 @@ def plan_request() -> tuple[str, int, int]:
 @once
 def plan_object() -> LoadedObject:
     """The plan runner."""
-    text, opt_level, pass_level = plan_request()
-    content = default_cache().object(text, cached_host_target(), opt_level, pass_level)
+    text, *levels = plan_request()
+    content = default_cache().object(text, cached_host_target(), *levels)
     return load(content, {"aj_parallel_for": parallel_for_address()})
 
 

@@ -36,19 +36,6 @@ from autojit.runtime.entry_records import (
     Ring,
 )
 
-IMPORTS = (
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyTuple_New",
-    "Py_IncRef",
-    "Py_DecRef",
-    "PyDict_GetItemWithError",
-    "PyErr_Clear",
-    "PyObject_Vectorcall",
-    "PyLong_AsLongLongAndOverflow",
-    "PyThread_get_thread_ident",
-)
-
 _ENTRY = Signature("aj_entry", "ptr self, ptr args, i64 nargs, ptr names", "ptr")
 _STEP = Signature("", "ptr table")
 _SAVE_THREAD = Signature("PyEval_SaveThread", "", "ptr")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.once import once
-from autojit.runtime.entry_ir import IMPORTS, entry_ir
+from autojit.runtime.entry_ir import entry_ir
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -27,18 +27,16 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-def entry_request() -> tuple[str, int]:
-    """The entry point's module and LLVM's pass level for it."""
-    return entry_ir(), _PASS_LEVEL
+def entry_request() -> tuple[str, int, int]:
+    """The entry point's module and LLVM's levels for it."""
+    return entry_ir(), 2, _PASS_LEVEL
 
 
 @once
 def _method() -> tuple[_MethodDef, LoadedObject]:
     """The one native entry point of the process; never freed, because builtins point to it until they die."""
-    python = ctypes.pythonapi
-    imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in IMPORTS}
-    text, pass_level = entry_request()
-    code = load(default_cache().object(text, cached_host_target(), pass_level=pass_level), imports)
+    text, *levels = entry_request()
+    code = load(default_cache().object(text, cached_host_target(), *levels))
     method = _MethodDef(b"compiled_step", code.address("aj_entry"), _METH_FASTCALL_KEYWORDS, None)
     _immortal.append(method)
     return method, code

@@ -118,8 +118,9 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
             failure = IndexOutOfRangeError(
                 f"{lookup.op.name}: an index is out of bounds for {operand}", {"indexed": operand}
             )
-        is_told = isinstance(failure, AutojitError) and node is not None
-        return failure.found_at(node.source, node.op.shown_name) if is_told else failure  # type: ignore[union-attr, attr-defined]
+        if isinstance(failure, AutojitError) and node is not None:
+            return failure.found_at(node.source, node.op.shown_name)
+        return failure
     facts = {
         "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
         "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),

@@ -25,14 +25,6 @@ from autojit.runtime.object_cache import default_cache
 ERROR_WORDS = ("error", "position")
 EXCEPTION_WORDS = ("type", "value", "traceback")  # after those
 
-_IMPORTS = (
-    "PyThread_get_thread_ident",
-    "PyGILState_Ensure",
-    "PyGILState_Release",
-    "PyErr_CheckSignals",
-    "PyErr_Fetch",
-)
-
 _THIS_THREAD = Signature("PyThread_get_thread_ident", "", "i64")
 _TAKE_GIL = Signature("PyGILState_Ensure", "", "i32")
 _LEAVE_GIL = Signature("PyGILState_Release", "i32 state")
@@ -69,9 +61,7 @@ def signals_ir() -> str:
 
 @once
 def _signals() -> LoadedObject:
-    python = ctypes.pythonapi
-    imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in _IMPORTS}
-    return load(default_cache().object(signals_ir(), cached_host_target(), opt_level=0), imports)
+    return load(default_cache().object(signals_ir(), cached_host_target(), opt_level=0))
 
 
 def _word(name: str) -> ctypes.c_int64:

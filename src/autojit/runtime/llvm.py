@@ -110,13 +110,15 @@ def _work_off(
 def assembly(ir_text: str, target: Target, opt_level: int = 2) -> str:
     """The assembly text that `compile_to_object` would encode, for `show("asm")` and tests."""
     with undivided:
-        return _assembly(ir_text, target, opt_level)
+        machine, module = _optimised_module(ir_text, target, opt_level)
+        with module:
+            return str(machine.emit_assembly(module))
 
 
 def optimised_ir(ir_text: str, target: Target, opt_level: int = 2) -> str:
     """The IR text after LLVM's passes, before instruction selection."""
-    with undivided:
-        return _optimised_text(ir_text, target, opt_level)
+    with undivided, _optimised_module(ir_text, target, opt_level)[1] as module:
+        return str(module)
 
 
 @once
@@ -161,7 +163,8 @@ def _compile(ir_text: str, target: Target, opt_level: int, pass_level: int | Non
     with module:
         unlocked = _unlocked()
         if unlocked is None:
-            return _emitted(machine, module, target.emit)
+            is_object = target.emit == "object"
+            return bytes(machine.emit_object(module)) if is_object else machine.emit_assembly(module).encode()
         message = ctypes.c_char_p()
         buffer = unlocked.LLVMPY_TargetMachineEmitToMemory(
             machine, module, _FILE_TYPES[target.emit], ctypes.byref(message)
@@ -172,22 +175,6 @@ def _compile(ir_text: str, target: Target, opt_level: int, pass_level: int | Non
             return ctypes.string_at(unlocked.LLVMPY_GetBufferStart(buffer), unlocked.LLVMPY_GetBufferSize(buffer))
         finally:
             unlocked.LLVMPY_DisposeMemoryBuffer(buffer)
-
-
-def _emitted(machine: llvm_types.TargetMachine, module: llvm_types.ModuleRef, emit: Emission) -> bytes:
-    return bytes(machine.emit_object(module)) if emit == "object" else machine.emit_assembly(module).encode()
-
-
-def _assembly(ir_text: str, target: Target, opt_level: int) -> str:
-    machine, module = _optimised_module(ir_text, target, opt_level)
-    with module:
-        return str(machine.emit_assembly(module))
-
-
-def _optimised_text(ir_text: str, target: Target, opt_level: int) -> str:
-    _, module = _optimised_module(ir_text, target, opt_level)
-    with module:
-        return str(module)
 
 
 @once

@@ -1,8 +1,8 @@
 """Objects into the process: symbols bound by name, code kept alive by the handle.
 
 An x86-64 ELF object is linked by `elf`, without LLVM; any other format goes through LLVM's JIT linker. Names an object
-does not define come from `imports`, then from the C and mathematics libraries (LLVM turns loops into ``memset`` and
-friends by itself); a name found nowhere is an error before anything runs.
+does not define come from `imports`, then from Python and from the C and mathematics libraries (LLVM turns loops into
+``memset`` and friends by itself); a name found nowhere is an error before anything runs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _address_known_to_llvm(name: str) -> int:
 
 @once
 def library_address(name: str) -> int:
-    """Address of a function of the C, mathematics or compiler support library; 0 when there is none."""
+    """Address of a function of Python, of the C, mathematics or compiler support library; 0 when there is none."""
     for library in _libraries():
         try:
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
@@ -103,7 +103,7 @@ def library_address(name: str) -> int:
 
 @once
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    found = [ctypes.CDLL(None)]
+    found = [ctypes.CDLL(None)]  # the process itself, Python among it
     for name in ("libm.so.6", "libgcc_s.so.1"):
         try:
             found.append(ctypes.CDLL(name))

@@ -22,7 +22,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from autojit.codegen.target import Target
@@ -97,7 +97,7 @@ class ObjectCache:
     def __init__(self, directory: str | os.PathLike[str], limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self.directory = os.path.abspath(directory)
         self.limit_bytes = limit_bytes
-        self._stats = CacheStats()
+        self._counts = dict.fromkeys(("hits", "misses", "rebuilt", "stored", "evicted"), 0)
         self._size_bytes: int | None = None  # unknown until the first store sweeps the directory
         self._warned = False
         self._lock = new_lock()
@@ -173,7 +173,8 @@ class ObjectCache:
 
     def stats(self) -> CacheStats:
         """Counts of this process."""
-        return self._stats
+        with self._lock:
+            return CacheStats(**self._counts)
 
     def clear(self) -> None:
         """Delete every entry. Code already loaded keeps running."""
@@ -314,7 +315,7 @@ class ObjectCache:
                 os.unlink(path)
             size_bytes -= status.st_size
             evicted += 1
-        self._stats = replace(self._stats, evicted=self._stats.evicted + evicted)
+        self._count(evicted=evicted)
         return size_bytes
 
     def _delete_stale_temporaries(self, names: Sequence[str]) -> None:
@@ -343,16 +344,10 @@ class ObjectCache:
             raise ArgumentError("object cache: a key is 64 lower-case hex digits", facts={"key": key})
         return os.path.join(self.directory, f"{key}{_SUFFIX}")
 
-    def _count(self, *, hits: int = 0, misses: int = 0, rebuilt: int = 0, stored: int = 0) -> None:
+    def _count(self, **more: int) -> None:
         with self._lock:
-            now = self._stats
-            self._stats = replace(
-                now,
-                hits=now.hits + hits,
-                misses=now.misses + misses,
-                rebuilt=now.rebuilt + rebuilt,
-                stored=now.stored + stored,
-            )
+            for name, number in more.items():
+                self._counts[name] += number
 
     def _warn(self, reason: str) -> None:
         if not self._warned:

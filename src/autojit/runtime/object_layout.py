@@ -12,7 +12,7 @@ import struct
 import sys
 import sysconfig
 from functools import cache, lru_cache
-from types import MemberDescriptorType
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,7 @@ def _containers_fit() -> bool:
     name = b"probe"
     capsule = new_capsule(id(name))
     content = object()
-    cell = (lambda: content).__closure__[0]  # type: ignore[index]
+    cell = CellType(content)
     return (
         word_at(id({1: 1, 2: 2}) + layout.DICT_SIZE_OFFSET) == 2
         and word_at(id(pair) + layout.TUPLE_SIZE_OFFSET) == 2

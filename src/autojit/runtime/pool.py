@@ -76,13 +76,13 @@ def parallel_for_address() -> int:
 
 
 def pool_request() -> tuple[str, int]:
-    """The pool's module and the level it is compiled at."""
+    """The pool's module and LLVM's level for it."""
     return (pool_ir(_machine()) if _is_parallel() else serial_pool_ir()), _OPT_LEVEL
 
 
 def _load_pool() -> LoadedObject:
-    text, opt_level = pool_request()
-    pool = load(default_cache().object(text, cached_host_target(), opt_level=opt_level))
+    text, level = pool_request()
+    pool = load(default_cache().object(text, cached_host_target(), level))
     if _is_parallel():
         _word(pool, PoolWords.spins).value = _spins(pool)
         _word(pool, PoolWords.threads).value = _wanted_threads

@@ -21,10 +21,6 @@ def compile_ahead() -> None:
 
 
 def _compile() -> None:
-    cache, target = default_cache(), cached_host_target()
-    text, opt_level, pass_level = plan_request()
-    cache.object(text, target, opt_level, pass_level)
-    text, pass_level = entry_request()
-    cache.object(text, target, pass_level=pass_level)
-    text, opt_level = pool_request()
-    cache.object(text, target, opt_level=opt_level)
+    for request in (plan_request, entry_request, pool_request):
+        text, *levels = request()
+        default_cache().object(text, cached_host_target(), *levels)

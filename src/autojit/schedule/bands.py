@@ -239,30 +239,22 @@ class Band:
         return self.slices.part(value.type.size_bytes)
 
 
+@record(eq=False, frozen=False)
 class _Grower:
     """Grows one band over the remaining kernels."""
 
-    def __init__(
-        self,
-        users: Mapping[Value, list[Kernel]],
-        reads: Mapping[Kernel, list[Value]],
-        outputs: set[Value],
-        apart: Apart,
-        machine: Machine,
-        bands: Bands,
-    ) -> None:
-        self.users = users
-        self.reads = reads
-        self.outputs = outputs
-        self.apart = apart
-        self.machine = machine
-        self.bands = bands
-        self.kernels: list[Kernel] = []
-        self.cuts: list[Cut] = []
-        self.grains = 0
-        self.most = bands.most_slices
-        self.produced: set[Value] = set()
-        self.unreadable: set[Value] = set()
+    users: Mapping[Value, list[Kernel]]
+    reads: Mapping[Kernel, list[Value]]
+    outputs: set[Value]
+    apart: Apart
+    machine: Machine
+    bands: Bands
+    most: int
+    kernels: list[Kernel] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    grains: int = 0
+    produced: set[Value] = field(default_factory=set)
+    unreadable: set[Value] = field(default_factory=set)
 
     def join(self, kernel: Kernel, cut: Cut | None) -> bool:
         reads = self.reads[kernel]
@@ -321,7 +313,7 @@ def form_bands(
         if cuts[remaining[0]] is None:
             result.append(remaining.pop(0))
             continue
-        grower = _Grower(users, reads, outside, apart, machine, bands)
+        grower = _Grower(users, reads, outside, apart, machine, bands, bands.most_slices)
         passed: set[Kernel] = set()
         since_last = 0
         for place, kernel in enumerate(remaining):

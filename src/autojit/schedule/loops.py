@@ -232,7 +232,7 @@ class ExprBuilder:
                 return self.value(x, source)
             # Behind the guard the position is inside, so divisions further down may simplify by that (`Index.within`).
             source = tuple(i.within(n) for i, n in zip(source, x.type.shape, strict=True))
-            fill = self.exprs.make(Number, x.type.dtype, digits=Number.digits_of(op.fill))  # type: ignore[attr-defined]
+            fill = self.exprs.make(Number, x.type.dtype, digits=Number.digits_of(op.value))  # type: ignore[attr-defined]
             return self._guard(guards, self.value(x, source), fill)
         if isinstance(op, Elementwise):
             return self.computed(node, index)

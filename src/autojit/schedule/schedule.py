@@ -106,18 +106,16 @@ class Scheduler:
         self.failing = failing_nodes(graph, checked)
         self.definitions = graph.definitions()
         self.kinds = kinds_of(graph, machine)
-        self.forced: set[Value] = set()
-        self.inline = inline_values(graph, self.definitions, self.kinds, machine)
-        self.open = set(self.inline)  # those that are not forced
+        self.inline = inline_values(graph, self.definitions, self.kinds, machine)  # less what turns out to need memory
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
         self.known_forms = forms
-        self.forms = Forms(self.definitions, self.open, forms)
+        self.forms = Forms(self.definitions, self.inline, forms)
 
     def run(self) -> Schedule:
         self._operand_needs()
         self._output_needs()
-        fuser = Fuser(self.graph, self.definitions, self.kinds, self.open, self.machine)
+        fuser = Fuser(self.graph, self.definitions, self.kinds, self.inline, self.machine)
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         can_fail = failing_units(fuser, self.failing)
@@ -129,7 +127,7 @@ class Scheduler:
         for unit in execution_order(fuser):
             chosen = units[unit]
             assert chosen is not None
-            kernels.append(self._kernel(chosen, fuser, stored))
+            kernels.append(self._kernel(chosen, stored))
             if unit in can_fail:
                 failing.append(kernels[-1])
         unsafe |= self._check_in_place(kernels)
@@ -187,8 +185,8 @@ class Scheduler:
             elif kind is Kind.SINGLE:
                 self._force(node.inputs[1:] if self._clears(node) else node.inputs)
         before = -1
-        while before != len(self.forced):  # what is forced later may cut short what a product reads through
-            before = len(self.forced)
+        while before != len(self.inline):  # what is stored later may cut short what a product reads through
+            before = len(self.inline)
             for node in products:
                 self._gemm_needs(node)
 
@@ -201,21 +199,13 @@ class Scheduler:
         return base.op.value == 0 and not str(base.op.value).startswith("-")
 
     def _force(self, values: Iterable[Value]) -> None:
-        for value in values:
-            if value in self.inline:
-                root = self._reshape_root(value)
-                if root in self.inline:
-                    self._store(root)
-
-    def _store(self, value: Value) -> None:
-        """An inline value gets memory of its own."""
-        self.forced.add(value)
-        self.open.discard(value)
+        """Inline values get memory of their own, or what they show in another shape does."""
+        self.inline.difference_update(map(self._reshape_root, list(values)))
 
     def _gemm_needs(self, node: Node) -> None:
         """Operands without strides of their own need storage; both do if their batches do not walk together."""
         operands = node.inputs[:2]
-        found = [strided_access(x, self.definitions, self.open) for x in operands]
+        found = [strided_access(x, self.definitions, self.inline) for x in operands]
         self._force(x for x, access in zip(operands, found, strict=True) if access is None)
         self._force(node.inputs[2:])
         if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > self.machine.product_batch_axes:  # type: ignore[arg-type]
@@ -223,7 +213,7 @@ class Scheduler:
 
     def _reshape_root(self, value: Value) -> Value:
         """The value whose storage holds the same bytes in the same order."""
-        while value in self.inline and value not in self.forced:
+        while value in self.inline:
             node = self.definitions[value]
             if not isinstance(node.op, Reshape):
                 return value
@@ -234,8 +224,7 @@ class Scheduler:
         taken: set[Value] = set(self.graph.inputs)
         for position, output in enumerate(self.graph.outputs):
             root = self._reshape_root(output)
-            if root in self.inline:
-                self._store(root)
+            self.inline.discard(root)
             # A caller gets memory of its own for each result: none is an argument, no two are one.
             if root in taken:
                 target = Value(output.type, f"out{position}")
@@ -260,36 +249,34 @@ class Scheduler:
                 stored.update(fuser.read_values(unit))
         return stored
 
-    def _kernel(self, unit: Group | Node, fuser: Fuser, stored: set[Value]) -> Kernel:
+    def _kernel(self, unit: Group | Node, stored: set[Value]) -> Kernel:
         if isinstance(unit, Group):
             return LoopKernel(self.forms.program(unit, stored), unit.members)
         if isinstance(unit.op, HoldsGraphs):
-            operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
+            operands = tuple(self._storage_of(x) for x in unit.inputs)
             inner = [schedule(g, self.machine, forms=self.known_forms) for g in unit.op.graphs()]
             return NestedKernel(unit, operands, tuple(inner))
         if self.kinds[unit] is Kind.PRODUCT:
-            a, b = (self._access(x, fuser) for x in unit.inputs[:2])
-            init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
+            a, b = (self._access(x) for x in unit.inputs[:2])
+            init = self._storage_of(unit.inputs[2]) if len(unit.inputs) == 3 else None
             return MatmulKernel(unit, a, b, init)
         if isinstance(unit.op, ToDevice):  # one kernel of its own: only the runtime reaches both memories
-            return CopyKernel(self._reshape_root_of(unit.inputs[0], fuser), unit.outputs[0], [unit])
+            return CopyKernel(self._storage_of(unit.inputs[0]), unit.outputs[0], [unit])
         if self._clears(unit):
-            rest = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs[1:])
+            rest = tuple(self._storage_of(x) for x in unit.inputs[1:])
             return StructuredKernel(unit, (unit.outputs[0], *rest), clears=True)
-        return StructuredKernel(unit, tuple(self._reshape_root_of(x, fuser) for x in unit.inputs))
+        return StructuredKernel(unit, tuple(self._storage_of(x) for x in unit.inputs))
 
-    def _reshape_root_of(self, value: Value, fuser: Fuser) -> Value:
-        while value in fuser.inline:
-            node = self.definitions[value]
-            assert isinstance(node.op, Reshape), f"{node.op} operand without storage"
-            value = node.inputs[0]
-        return value
+    def _storage_of(self, value: Value) -> Value:
+        root = self._reshape_root(value)
+        assert root not in self.inline, f"{self.definitions[root].op} operand without storage"
+        return root
 
-    def _access(self, value: Value, fuser: Fuser) -> Access:
-        found = strided_access(value, self.definitions, fuser.inline)
+    def _access(self, value: Value) -> Access:
+        found = strided_access(value, self.definitions, self.inline)
         if found is not None:
             return found
-        return contiguous_access(self._reshape_root_of(value, fuser), value.type.shape)
+        return contiguous_access(self._storage_of(value), value.type.shape)
 
     # -- donation
 

@@ -31,7 +31,6 @@ from autojit.ops.views import ViewUpdate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-StandIn = "NDArray[Any] | None"
 Order = tuple[Any, ...] | None
 """None: row-major. A permutation: the axes from the outermost in memory, without gaps. ("strides", ...): others."""
 
@@ -56,13 +55,8 @@ def of_kind(kind: LayoutKind, of: TensorType) -> NDArray[Any]:
         return row_major(of)
     axes, still, has_gaps = kind
     shape = hinted(of.shape)
-    steps = [0] * len(shape)
-    step = of.dtype.numpy.itemsize * (2 if has_gaps else 1)
-    for axis in reversed(axes):
-        if axis not in still:
-            steps[axis] = step
-            step *= shape[axis]
-    found = stand_in(shape, tuple(steps), of.dtype.numpy)
+    steps = _packed([axis for axis in axes if axis not in still], shape, of.dtype.numpy.itemsize * (1 + has_gaps))
+    found = stand_in(shape, steps, of.dtype.numpy)
     return row_major(of) if found is None else found
 
 
@@ -85,11 +79,16 @@ def laid_alike(array: NDArray[Any], of: TensorType) -> tuple[tuple[int, ...], tu
     shape, order = hinted(of.shape), order_of(array)
     if array.shape == shape or (order is not None and order[:1] == ("strides",)):
         return shape, array.strides
-    steps, step = [0] * len(shape), array.itemsize
-    for axis in reversed(range(len(shape)) if order is None else order):
+    return shape, _packed(range(len(shape)) if order is None else order, shape, array.itemsize)
+
+
+def _packed(axes: Sequence[int], shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """The steps of axes, outermost first, without gaps between elements that are ``step`` apart; 0 of all others."""
+    steps = [0] * len(shape)
+    for axis in reversed(axes):
         steps[axis] = step
         step *= max(shape[axis], 1)
-    return shape, tuple(steps)
+    return tuple(steps)
 
 
 def result_order(

@@ -245,19 +245,18 @@ class Node:
 
     def _register_hook_dict(self, tensor: Tensor) -> None:
         """Let the hooks in ``tensor._backward_hooks`` run when the gradient of ``tensor`` arrives here."""
-        hooks = tensor._backward_hooks
-        if hooks is not None:
-            with first_use:
-                if self.tensor_hooks is None:
-                    self.tensor_hooks = {}
-            self.tensor_hooks[tensor._output_nr] = hooks
+        if tensor._backward_hooks is not None:
+            self._hooks_by_output()[tensor._output_nr] = tensor._backward_hooks
 
     def hooks_of_output(self, number: int) -> Any:
         """The (mutable) hooks of the tensor at one output."""
+        return self._hooks_by_output().setdefault(number, self._new_hooks())
+
+    def _hooks_by_output(self) -> dict[int, Any]:
         with first_use:
             if self.tensor_hooks is None:
                 self.tensor_hooks = {}
-        return self.tensor_hooks.setdefault(number, self._new_hooks())
+        return self.tensor_hooks
 
     def _new_hooks(self) -> Hooks:
         hooks = Hooks()

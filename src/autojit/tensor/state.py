@@ -44,7 +44,29 @@ RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
 """A table of hooks, the number of one that was removed from it, and what the table held before."""
 
 
-class State(threading.local):
+class _Switches:
+    """With what every thread begins, in a dictionary of its own."""
+
+    grad_enabled: bool = True  # whether ops record history; never in inference mode
+    inference: int = 0  # whether the thread is in inference mode: 0, 1, or 2 where gradients are switched on within it
+    transforming: bool = False  # whether history is recorded for a transform, which alone reads it
+    trace: Trace | None = None
+    anomaly: bool = False
+    anomaly_check_nan: bool = True
+    rounds: tuple[tuple[Any, int], ...] = ()  # under anomaly mode, of loops that Python walks: the capture, the number
+    drawn: int = 0  # how often the thread has moved a generator of random numbers on, in eager mode
+    recording_hooks: Any = None  # the stack of saved-tensor hooks, or None
+    removed_hooks: list[RemovedHook] | None = None  # of the capture that goes on
+    mutation: Any = None  # is told before a tensor is changed in place (``before_change``), or None
+    layers: tuple[Layer, ...] = ()  # what ops pass through, innermost last: forward-mode levels, batches
+    forward_enabled: bool = True  # whether forward-mode levels carry tangents along
+    observer: Any = None  # what is notified of what runs (the profiler's), or None
+    view_replay: bool = False  # whether the history of a changed base's view names the function that made the view
+    autocast: Precision | None = None  # the mode of mixed precision (``functions/autocast.py``)
+    detour: str | None = None  # why calls of jitted functions go through Python: "eager", "observed", or None
+
+
+class State(_Switches, threading.local):
     """Thread-local switches.
 
     ``quiet`` is a context in which NumPy keeps silent about floating-point events; running an eager rule in it costs
@@ -52,51 +74,18 @@ class State(threading.local):
     ``state.__dict__`` of that thread, which the eager path fetches once per op.
     """
 
-    grad_enabled: bool  # whether ops record history; never in inference mode
-    inference: int  # whether the thread is in inference mode: 0, 1, or 2 where gradients are switched on within it
-    transforming: bool  # whether history is recorded for a transform, which alone reads it
-    trace: Trace | None
-    anomaly: bool
-    anomaly_check_nan: bool
-    rounds: tuple[tuple[Any, int], ...]  # under anomaly mode, of loops that Python walks: the capture, the number
-    drawn: int  # how often the thread has moved a generator of random numbers on, in eager mode
-    recording_hooks: Any  # the stack of saved-tensor hooks, or None
-    removed_hooks: list[RemovedHook] | None  # of the capture that goes on
-    mutation: Any  # is told before a tensor is changed in place (``before_change``), or None
-    layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
-    forward_enabled: bool  # whether forward-mode levels carry tangents along
     divert: Callable[..., Any] | None  # takes (op, operands) of every op; None while ops compute at once
     elsewhere: Callable[..., Any] | None = None  # ``apply_elsewhere`` while a second device exists: ``meet_devices``
     apply_elsewhere: Callable[..., Any]  # how ops on several devices are computed: set by ``on_device``
     capture: Callable[..., Any] | None = None  # how ops enter the active trace: set by ``dispatch``
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
-    observer: Any  # what is notified of what runs (the profiler's), or None
-    view_replay: bool  # whether the history of a changed base's view names the function that made the view
-    autocast: Precision | None  # the mode of mixed precision (``functions/autocast.py``)
-    detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
     reference: bool  # whether eager ops are NumPy and nothing else (``fast_paths.reference_only``)
 
     def __init__(self) -> None:
-        self.grad_enabled = True
-        self.inference = 0
-        self.transforming = False
-        self.trace = None
-        self.layers = ()
-        self.forward_enabled = True
+        self.__dict__.update({name: value for name, value in vars(_Switches).items() if not name.startswith("__")})
         self.divert = State.elsewhere
-        _dicts[threading.current_thread()] = self.__dict__
-        self.observer = None
-        self.autocast = None
-        self.detour = None
-        self.anomaly = False
-        self.anomaly_check_nan = True
-        self.rounds = ()
-        self.drawn = 0
-        self.recording_hooks = None
-        self.removed_hooks = None
-        self.mutation = None
-        self.view_replay = False
         self.reference = config.reference
+        _dicts[threading.current_thread()] = self.__dict__
         self.quiet: Any = contextvars.Context()
         self.quiet.run(np.seterr, all="ignore")
         self.run: Any = self.quiet.run

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from autojit.core.device import DeviceLike
 from autojit.core.dtypes import DType, default_dtype, float64
 from autojit.core.errors import UsageError
+from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import finish
@@ -36,48 +37,44 @@ def _window(
 _NAMES = {windows.general_cosine: "hamming"}
 
 
-@declared(method=False, factory=True)
-def bartlett_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A triangle from 0 over 1 to 0: ``[window_length]``.
+def _plain(shape: Callable[..., Tensor], what: str, example: str) -> Callable[..., Tensor]:
+    def window(
+        window_length: int,
+        periodic: bool = True,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        return _window(shape, window_length, periodic, dtype, device, requires_grad)
+
+    told = f"""{what}: ``[window_length]``.
 
     Raises:
         RuntimeError: a negative length, or a dtype that is not a float.
 
     Example:
         >>> import autojit as aj
-        >>> aj.bartlett_window(4)
-        tensor([0.0000, 0.5000, 1.0000, 0.5000])
+        >>> {example}
     """
-    return _window(windows.bartlett, window_length, periodic, dtype, device, requires_grad)
+    return declared(method=False, factory=True)(named(window, f"{shape.__name__}_window", told))
 
 
-@declared(method=False, factory=True)
-def blackman_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Cosines with the weights 0.42, 0.5, 0.08: ``[window_length]``.
-
-    Raises:
-        RuntimeError: a negative length, or a dtype that is not a float.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.blackman_window(5, periodic=False)[2]
-        tensor(1.)
-    """
-    return _window(windows.blackman, window_length, periodic, dtype, device, requires_grad)
+bartlett_window = _plain(
+    windows.bartlett,
+    "A triangle from 0 over 1 to 0",
+    "aj.bartlett_window(4)\n        tensor([0.0000, 0.5000, 1.0000, 0.5000])",
+)
+blackman_window = _plain(
+    windows.blackman,
+    "Cosines with the weights 0.42, 0.5, 0.08",
+    "aj.blackman_window(5, periodic=False)[2]\n        tensor(1.)",
+)
+hann_window = _plain(
+    windows.hann,
+    "``0.5 - 0.5 cos``",
+    "aj.hann_window(4)\n        tensor([0.0000, 0.5000, 1.0000, 0.5000])",
+)
 
 
 @declared(method=False, factory=True)
@@ -102,28 +99,6 @@ def hamming_window(
         tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
     return _window(windows.general_cosine, window_length, periodic, dtype, device, requires_grad, a=[alpha, beta])
-
-
-@declared(method=False, factory=True)
-def hann_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """``0.5 - 0.5 cos``: ``[window_length]``.
-
-    Raises:
-        RuntimeError: a negative length, or a dtype that is not a float.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.hann_window(4)
-        tensor([0.0000, 0.5000, 1.0000, 0.5000])
-    """
-    return _window(windows.hann, window_length, periodic, dtype, device, requires_grad)
 
 
 @declared(method=False, factory=True)

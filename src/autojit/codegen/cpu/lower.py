@@ -185,7 +185,11 @@ class _Lowering:
         if not text.partial_bytes:
             return []
         unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments
-        rest = [*(_combined(a.value, band) for a in program.accumulators), *tail]
+        shown = ((a.value, _in_band(a.value, 0, 0, band)) for a in program.accumulators)
+        results = [
+            Immediate(0) if isinstance(x, Sliced) and x.is_local else v for v, x in shown
+        ]  # a slice keeps its own
+        rest = [*results, *tail]
         combine = Entry(text.text, "kernel_combine", (*([Immediate(0)] * unread), *rest), 1, 500.0, "combine")
         if band is None:
             self.entries.append(combine)
@@ -296,12 +300,6 @@ class _Lowering:
             self.entries.append(Entry("@aj_sizes", "", (Recount(counted),), 1, 50.0, "sizes"))
 
 
-def _combined(value: Value, band: Band | None) -> Argument:
-    """A fold's result for the combining function, which leaves alone those that each slice keeps for itself."""
-    shown = _in_band(value, 0, 0, band)
-    return Immediate(0) if isinstance(shown, Sliced) and shown.is_local else value
-
-
 def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None) -> Argument:
     """A value as an argument: in a band its address moves by ``step_bytes`` a slice, and local values stay in place.
 
@@ -410,10 +408,7 @@ def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], 
 def program_key(program: LoopProgram) -> Any:
     """Structure of a program without its values: equal keys print equal kernels."""
     return (
-        tuple((v.name, v.extent) for v in program.rows),
-        tuple((v.name, v.extent) for v in program.inner),
-        program.prefix,
-        program.is_flat,
+        (tuple(program.rows), tuple(program.inner), program.prefix, program.is_flat),
         tuple(e.structure() for e in program.exprs),
         tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
         tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),

@@ -185,10 +185,11 @@ def _clean(line: str) -> str:
 
 def _function(name: str, head: str, body: list[str]) -> Function:
     """A function of the text, its values and blocks named ``%v0``, ``%b0``... in order."""
-    after = head[_GLOBAL_NAME.search(head).end() :]  # type: ignore[union-attr]
-    listed, _ = take_type(after)
+    symbol = _GLOBAL_NAME.search(head)
+    assert symbol is not None, head
+    listed, _ = take_type(head[symbol.end() :])
     parameters = [typed(part) for part in split(listed[1:-1])]
-    returns = _result_type(head[: _GLOBAL_NAME.search(head).start()])  # type: ignore[union-attr]
+    returns = _result_type(head[: symbol.start()])
     names = {value: f"%a{k}" for k, (_, value) in enumerate(parameters)}
     cleaned = [clean for line in body if (clean := _clean(line)).strip() and not clean.lstrip().startswith("#dbg")]
     labels = [found.group(1) or found.group(2) for line in cleaned if (found := _LABEL.match(line))]

@@ -35,6 +35,10 @@ def constant(kind: str, value: float) -> str:
     return text if scalar == kind else f"splat ({scalar} {text})"
 
 
+def _arithmetic(opcode: str) -> Callable[[Maths, str, str], str]:
+    return lambda self, a, b: self.writer.line(f"{opcode} {self.kind} {a}, {b}")
+
+
 class Maths:
     """Arithmetic on values of one type, float or double or a vector of them."""
 
@@ -48,17 +52,7 @@ class Maths:
     def constant(self, value: float) -> str:
         return constant(self.kind, value)
 
-    def mul(self, a: str, b: str) -> str:
-        return self.writer.line(f"fmul {self.kind} {a}, {b}")
-
-    def add(self, a: str, b: str) -> str:
-        return self.writer.line(f"fadd {self.kind} {a}, {b}")
-
-    def sub(self, a: str, b: str) -> str:
-        return self.writer.line(f"fsub {self.kind} {a}, {b}")
-
-    def div(self, a: str, b: str) -> str:
-        return self.writer.line(f"fdiv {self.kind} {a}, {b}")
+    add, sub, mul, div = map(_arithmetic, ("fadd", "fsub", "fmul", "fdiv"))
 
     def neg(self, a: str) -> str:
         return self.writer.line(f"fneg {self.kind} {a}")

@@ -123,17 +123,14 @@ def _compare_endings(eager: Seen, compiled: Seen, mode: str) -> Verdict:
     """What is left when all facts that both runs have agree."""
     shorter = min(len(eager.facts), len(compiled.facts))
     left, right = eager.error or eager.broken, compiled.error or compiled.broken
-    if left is None and right is not None and _is_refusal(right):
-        return Verdict("refused", compiled.failed_at, mode, compiled=refusal(right))
     if left is None and right is None and len(eager.facts) != len(compiled.facts):
         more = (eager.facts if len(eager.facts) > shorter else compiled.facts)[shorter]
         return Verdict("structure", more.place, mode, f"{len(eager.facts)} facts", f"{len(compiled.facts)} facts", True)
-    if left is None and right is None:
-        return Verdict("agrees")
-    if left is not None and right is not None and _same_error(left, right):
+    if left is right is None or (left is not None and right is not None and _same_error(left, right)):
         return Verdict("agrees")
     if right is not None and _is_refusal(right):
-        return Verdict("refused", compiled.failed_at, mode, _error_text(left), refusal(right))
+        given = "" if left is None else _error_text(left)
+        return Verdict("refused", compiled.failed_at, mode, given, refusal(right))
     if left is None and re.search(r"needed by +CondBackward", str(right)):  # docs/control_flow.md
         return Verdict("refused", compiled.failed_at, mode, compiled="cond: keeps what either branch needs")
     names = " against ".join("no error" if e is None else type(e).__name__ for e in (left, right))

@@ -35,13 +35,9 @@ def statements(tree: ast.Module) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
-            inner = (n for statement in function.body for n in ast.walk(statement))
-            found += [n for n in inner if isinstance(n, ast.stmt) and not _is_text(n)]
+            inner = (n for statement in function.body for n in ast.walk(statement) if isinstance(n, ast.stmt))
+            found += [n for n in inner if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
     return sorted(set(found), key=lambda s: (s.lineno, s.col_offset))
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def probed(source: str) -> tuple[ast.Module, list[int]]:

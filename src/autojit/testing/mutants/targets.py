@@ -57,7 +57,8 @@ class Target(NamedTuple):
     def text(self) -> str:
         """The module's mutated text."""
         source = (ROOT / self.path).read_text(encoding="utf-8")
-        return mutate(source, family_named(self.family).wants, self.mutation.number)
+        family = next(family for family in FAMILIES if family.name == self.family)
+        return mutate(source, family.wants, self.mutation.number)
 
     def lines(self) -> range:
         """Where the mutated function is in its file."""
@@ -68,11 +69,6 @@ class Target(NamedTuple):
     def describe(self) -> str:
         """One line for the report."""
         return f"{self.path}:{self.mutation.line} {self.mutation.function}: {self.mutation.text}"
-
-
-def family_named(name: str) -> Family:
-    """A family by name."""
-    return next(family for family in FAMILIES if family.name == name)
 
 
 def every_mutation(families: tuple[str, ...] = ()) -> list[Target]:

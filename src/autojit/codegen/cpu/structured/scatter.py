@@ -97,7 +97,8 @@ class _Fold:
         self.name = {"max": "maximum", "min": "minimum"}.get(combine, combine)
 
     def lower(self, emit: object, old: Scalar, new: Scalar) -> Scalar:
-        return getattr(emit, self.name)(old, new)  # type: ignore[no-any-return]
+        folded: Scalar = getattr(emit, self.name)(old, new)
+        return folded
 
 
 def scatter_program(node: Node) -> LoopProgram:
