@@ -215,10 +215,9 @@ def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, p
         )
     if not isinstance(hidden_size, int):
         raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-    if hidden_size <= 0:
-        raise ArgumentError("hidden_size must be greater than zero")
-    if num_layers <= 0:
-        raise ArgumentError("num_layers must be greater than zero")
+    for name, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
+        if value <= 0:
+            raise ArgumentError(f"{name} must be greater than zero")
     if proj_size < 0:
         raise ArgumentError("proj_size should be a positive integer or zero to disable projections")
     if proj_size and mode != "LSTM":

@@ -197,7 +197,7 @@ def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, m
 
 def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:
     """Resample one axis by averages: a sample weighs what is within the filter's support, scaled to ``step``."""
-    reach, weight_of = (1.0, _triangle) if mode == "bilinear" else (2.0, _sharp_cubic)
+    reach, weight_of = (1.0, lambda d: max(1.0 - abs(d), 0.0)) if mode == "bilinear" else (2.0, _sharp_cubic)
     old, width = x.shape[axis], max(step, 1.0)
     matrix = np.zeros((new, old))
     for k in range(new):
@@ -208,10 +208,6 @@ def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:
         matrix[k, start:stop] = np.asarray(weights) / sum(weights)
     mixed = aj.tensor(matrix, device=x.device).to(x.dtype) @ x.movedim(axis, -1).unsqueeze(-1)
     return mixed.squeeze(-1).movedim(-1, axis)
-
-
-def _triangle(distance: float) -> float:
-    return max(1.0 - abs(distance), 0.0)
 
 
 def _sharp_cubic(distance: float) -> Any:

@@ -55,14 +55,10 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(items) for items in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
-        return _collate_sequences(batch)
+        if any(len(item) != len(first) for item in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        return [default_collate(items) for items in zip(*batch, strict=True)]
     raise TypeError(_unfit(type(first)))
-
-
-def _collate_sequences(batch: Sequence[Any]) -> list[Any]:
-    if any(len(item) != len(batch[0]) for item in batch):
-        raise RuntimeError("each element in list of batch should be of equal size")
-    return [default_collate(items) for items in zip(*batch, strict=True)]
 
 
 def _unfit(kind: type) -> str:
