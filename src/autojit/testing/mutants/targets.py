@@ -12,7 +12,7 @@ import autojit
 from autojit.testing.mutants.mutations import Mutation, functions, mutate, mutations
 
 ROOT = Path(autojit.__file__).parent
-DERIVATIVES = ("partials", "vjp", "jvp", "batch", "pull_back")
+DERIVATIVES = ("partials", "slope", "vjp", "jvp", "batch", "pull_back")
 LOWERINGS = ("lower", "combine", "source_index", "source_index_at", "target_index_at")
 LEFT_OUT = {  # they tell, or they are themselves checks
     "jit": ("report.py", "verify.py", "memory_check.py", "scripting.py", "__init__.py"),
