@@ -26,6 +26,32 @@ def test_a_file_stays_under_500_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 500
 
 
+def test_few_files_are_near_the_limit() -> None:
+    long = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert len([path for path, lines in long.items() if lines > 450]) <= 10
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_functions_have_at_most_60_lines(path: Path) -> None:
+    """From the line of ``def`` on, with signature and docstring."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= 60] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name)
+def test_a_readme_names_files_that_are_there(folder: Path) -> None:
+    """By their path from the README's folder, from the package, from ``src`` or from the root."""
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    below = {path.name for path in folder.rglob("*.py")}
+    missing = [
+        file
+        for file in re.findall(r"`([\w/]+\.py)`", text)
+        if file not in below and not any((root / file).exists() for root in (folder, PACKAGE, PACKAGE.parent, ROOT))
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name)
 def test_a_folder_opens_with_a_readme(folder: Path) -> None:
     assert (folder / "README.md").is_file()
