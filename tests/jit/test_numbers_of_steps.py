@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import math
 import pickle
 import re
@@ -88,6 +89,33 @@ def test_a_number_taken_from_a_tensor_widens_others_as_a_plain_one(taken: float,
 )
 def test_a_float_argument_is_one_input_of_every_use(function: Callable[..., Any]) -> None:
     agree(lambda: Program(function, calls(*FLOATS)), captures=2)
+
+
+OPTIMISERS = [
+    name
+    for name in sorted(aj.optim.__all__)
+    if isinstance(cls := getattr(aj.optim, name), type)
+    and issubclass(cls, aj.optim.Optimizer)
+    and name not in ("LBFGS", "Optimizer", "SparseAdam")  # a closure, no algorithm, sparse gradients
+]
+
+
+@pytest.mark.parametrize("option", ["lr", "weight_decay"])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_optimiser_made_in_a_step_takes_a_float_argument_as_an_input(name: str, option: str) -> None:
+    """What checks options must not use their digits where nothing is wrong."""
+    if option not in inspect.signature(getattr(aj.optim, name)).parameters:
+        pytest.skip(f"{name} has no {option}")
+
+    def step(x: aj.Tensor, a: float) -> aj.Tensor:
+        w = aj.ones(3, 3, requires_grad=True)
+        optimiser = getattr(aj.optim, name)([w], **{option: a})
+        (w * x[:1]).sum().backward()
+        optimiser.step()
+        return w.detach()
+
+    reads_digits = name in ("ASGD", "Adagrad") or (name, option) == ("Rprop", "lr")  # state that begins at the options
+    agree(lambda: Program(step, calls(*FLOATS)), captures=None if reads_digits else 2)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def _check_tensors(lr: Any, betas: Any, refused: bool) -> None:
     for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
         if not isinstance(value, Tensor):
             continue
-        refuse(refused, f"{name} as a Tensor is not supported for capturable=False and foreach=True")
-        refuse(value.numel() != 1, f"Tensor {name} must be 1-element")
+        refuse(refused, "{} as a Tensor is not supported for capturable=False and foreach=True", name)
+        refuse(value.numel() != 1, "Tensor {} must be 1-element", name)
 
 
 class Adam(Optimizer):

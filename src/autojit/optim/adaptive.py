@@ -178,7 +178,7 @@ class Rprop(Optimizer):
     ) -> None:
         defaults = options("lr etas step_sizes foreach differentiable capturable maximize", locals())
         check_common(defaults)
-        refuse(not 0.0 < etas[0] < 1.0 < etas[1], f"Invalid eta values: {etas[0]}, {etas[1]}")
+        refuse(not 0.0 < etas[0] < 1.0 < etas[1], "Invalid eta values: {}, {}", etas[0], etas[1])
         super().__init__(params, defaults)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:

@@ -76,11 +76,11 @@ class Adafactor(Optimizer):
         maximize: bool = False,
     ) -> None:
         _require_rate(lr)
-        refuse(not beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        refuse(eps[0] is not None and not eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
-        refuse(not eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
-        refuse(not d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}")
-        refuse(not weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}")
+        refuse(not beta2_decay <= 0.0, "beta2_decay should be <= 0 but is: {}", beta2_decay)
+        refuse(eps[0] is not None and not eps[0] >= 0.0, "epsilon1 should be >= 0 but is: {}", eps[0])
+        refuse(not eps[1] >= 0.0, "epsilon2 should be >= 0 but is: {}", eps[1])
+        refuse(not d >= 1.0, "Clipping threshold d should be >= 1 but is: {}", d)
+        refuse(not weight_decay >= 0.0, "weight_decay should be >= 0 but is: {}", weight_decay)
         defaults = options("lr beta2_decay eps d weight_decay foreach maximize", locals())
         super().__init__(params, defaults)
 
@@ -155,8 +155,8 @@ class Muon(Optimizer):
         adjust_lr_fn: str | None = None,
     ) -> None:
         _require_rate(lr)
-        refuse(not momentum >= 0.0, f"momentum should be >= 0 but is: {momentum}")
-        refuse(not weight_decay >= 0.0, f"weight decay should be >= 0 but is: {weight_decay}")
+        refuse(not momentum >= 0.0, "momentum should be >= 0 but is: {}", momentum)
+        refuse(not weight_decay >= 0.0, "weight decay should be >= 0 but is: {}", weight_decay)
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
         defaults = options("lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn", locals())

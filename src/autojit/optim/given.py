@@ -17,15 +17,15 @@ def options(names: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in names.split()}
 
 
-def refuse(is_wrong: bool, what: str) -> None:
-    """ValueError ``what`` if something is wrong."""
+def refuse(is_wrong: bool, what: str, *values: object) -> None:
+    """ValueError ``what`` if something is wrong; its ``{}`` are filled then alone: texts use the digits of numbers."""
     if is_wrong:
-        raise ValueError(what)
+        raise ValueError(what.format(*values))
 
 
 def check(condition: bool, what: str, value: object) -> None:
     """ValueError ``Invalid {what}: {value}`` unless the condition holds."""
-    refuse(not condition, f"Invalid {what}: {value}")
+    refuse(not condition, "Invalid {}: {}", what, value)
 
 
 def check_common(defaults: dict[str, Any], *names: str) -> None:

@@ -33,7 +33,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        refuse(not isinstance(lr, Tensor) and lr < 0.0, f"Invalid learning rate: {lr}")
+        refuse(not isinstance(lr, Tensor) and lr < 0.0, "Invalid learning rate: {}", lr)
         if line_search_fn not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
         max_eval = max_iter * 5 // 4 if max_eval is None else max_eval

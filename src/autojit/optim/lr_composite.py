@@ -13,7 +13,7 @@ from autojit.optim.optimizer import Optimizer
 
 
 def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
-    refuse(not schedulers, f"{name} expects at least one scheduler to chain, but got no scheduler.")
+    refuse(not schedulers, "{} expects at least one scheduler to chain, but got no scheduler.", name)
     for place, schedule in enumerate(schedulers):
         if not hasattr(schedule, "optimizer"):
             raise TypeError(f"{name} at index {place} should have `optimizer` as its attribute.")
@@ -121,8 +121,8 @@ class ReduceLROnPlateau(LRScheduler):
         refuse(factor >= 1.0, "Factor should be < 1.0.")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        refuse(mode not in ("min", "max"), f"mode {mode} is unknown!")
-        refuse(threshold_mode not in ("rel", "abs"), f"threshold mode {threshold_mode} is unknown!")
+        refuse(mode not in ("min", "max"), "mode {} is unknown!", mode)
+        refuse(threshold_mode not in ("rel", "abs"), "threshold mode {} is unknown!", threshold_mode)
         self.optimizer = optimizer
         self.factor = factor
         self.default_min_lr: float | None = None if isinstance(min_lr, list | tuple) else min_lr

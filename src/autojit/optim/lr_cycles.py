@@ -44,8 +44,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        refuse(T_0 <= 0 or not isinstance(T_0, int), f"Expected positive integer T_0, but got {T_0}")
-        refuse(T_mult < 1 or not isinstance(T_mult, int), f"Expected integer T_mult >= 1, but got {T_mult}")
+        refuse(T_0 <= 0 or not isinstance(T_0, int), "Expected positive integer T_0, but got {}", T_0)
+        refuse(T_mult < 1 or not isinstance(T_mult, int), "Expected integer T_mult >= 1, but got {}", T_mult)
         if not isinstance(eta_min, float | int):
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
         self.T_0 = T_0
@@ -77,7 +77,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def _place(self, epoch: float) -> None:
         """In which cycle an epoch is, and where."""
-        refuse(epoch < 0, f"Expected non-negative epoch, but got {epoch}")
+        refuse(epoch < 0, "Expected non-negative epoch, but got {}", epoch)
         if epoch < self.T_0:
             self.T_i, self.T_cur = self.T_0, epoch
         elif self.T_mult == 1:
