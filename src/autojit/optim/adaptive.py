@@ -106,9 +106,7 @@ class Adagrad(Optimizer):
         )
         check_common(defaults, "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
         super().__init__(params, defaults)
-        for group in self.param_groups:
-            for p in group["params"]:
-                self._begin(p, p, self.state[p], group)
+        self._begin_at_once()
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:

@@ -289,6 +289,16 @@ class Optimizer:
             for name in self._zeros:
                 state[name] = zeros_like(p)
 
+    def _begin_at_once(self) -> None:
+        """Make all state with the optimiser, as its own: if a step makes the optimiser, every call begins anew."""
+        before, stepping.optimizer = stepping.optimizer, self
+        try:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    self._begin(p, p, self.state[p], group)
+        finally:
+            stepping.optimizer = before
+
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
