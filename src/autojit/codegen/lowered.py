@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from autojit.codegen.grid_text import GridText
+from autojit.core.device import Device
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
@@ -112,8 +114,49 @@ class Recount:
     name: str
 
 
+@record(eq=False)
+class Launch:
+    """A kernel on a device: its buffers, whole values, rows of them or scratch there; numbers of the host go by value.
+
+    ``commits``: it writes what lasts after the step, so it does nothing once an error was reported.
+    """
+
+    kernel: GridText
+    buffers: tuple[Value | Offset | Scratch, ...]
+    label: str
+    code: int = 0  # of its reports, where it has any
+    commits: bool = False
+
+
+@record(eq=False)
+class DeviceCopy:
+    """Bytes copied within a device."""
+
+    target: Value | Offset | Scratch
+    source: Value | Offset | Scratch
+    size_bytes: int
+    commits: bool = False
+
+
+@record(eq=False)
+class DeviceFill:
+    """Bytes of a device set to zero."""
+
+    target: Value | Offset | Scratch
+    size_bytes: int
+
+
+@record(eq=False)
+class DeviceRun:
+    """What a device does from one wait of the host to the next: the context of an entry ``@aj_device``."""
+
+    device: Device
+    work: tuple[Launch | DeviceCopy | DeviceFill, ...]
+
+
 Argument = (
     Value
+    | DeviceRun
     | Words
     | Offset
     | Scratch

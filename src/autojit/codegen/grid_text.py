@@ -1,0 +1,52 @@
+"""A printed kernel for a grid of threads, and what its launch must pass."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from autojit.core.records import record
+from autojit.ir.op import Op
+
+Role = Literal["reads", "writes", "updates"]
+"""What a kernel does with a buffer; "updates": elements are read and written, or another buffer may be the same."""
+
+
+@record
+class Buffer:
+    """A buffer that a kernel takes.
+
+    Args:
+        role: what the kernel does with it.
+        element_bytes: its address is at least a multiple of this.
+    """
+
+    role: Role
+    element_bytes: int
+
+
+@record
+class GridText:
+    """A kernel without its entry point, which depends on where the buffers are (`codegen.cuda.entry_point`).
+
+    The arguments of a launch are, in this order: the buffers, the address of partial results if there are any, and,
+    if it reports, the address of the step's error words and the kernel's code in the step.
+
+    Args:
+        text: an LLVM module that defines ``@body`` with these arguments.
+        buffers: what is done with each.
+        threads: of a block.
+        blocks: of the grid, along x, y and z.
+        partial_bytes: memory for partial results, 0 where there is nothing to combine.
+        combine: launched behind this kernel, with the same arguments.
+        reports: whether error words and code follow.
+        failing: the ops behind the sites from ``FAILURE_SITE`` on.
+    """
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    threads: int
+    blocks: tuple[int, int, int]
+    partial_bytes: int = 0
+    combine: GridText | None = None
+    reports: bool = False
+    failing: tuple[Op, ...] = ()
