@@ -170,6 +170,10 @@ class Op:
     def is_differentiable(self) -> bool:
         return not hasattr(type(self).vjp, "not_differentiable")
 
+    def copies(self, x: Ndarray) -> bool:
+        """Whether the eager rule of a view gives a copy, as the strides of ``x``, which is not read, allow no view."""
+        return False
+
     refuses: ClassVar[bool] = False
 
     def may_refuse(self, *types: TensorType) -> bool:

@@ -16,9 +16,10 @@ import numpy as np
 
 from autojit.backend import compiling_by, cpu_backend
 from autojit.core.device import Device, forget_device, register_device
-from autojit.core.device_array import DeviceArray, layout_in_memory
+from autojit.core.device_array import Array, DeviceArray, add_in_place, layout_in_memory
+from autojit.ir.op import Op
 from autojit.runtime.memory import Arena, allocate_array
-from autojit.tensor.state import meet_devices
+from autojit.tensor.state import meet_devices, quietly
 
 
 class SecondSpace:
@@ -43,15 +44,16 @@ class SecondSpace:
     def arena(self, size_bytes: int) -> Arena:
         return Arena(size_bytes)
 
-    def write(self, target: DeviceArray, source: Any) -> None:
+    def write(self, target: DeviceArray, source: Array) -> None:
         with np.errstate(all="ignore"):
-            np.copyto(target.layout, layout_in_memory(source))
+            np.copyto(target.layout, layout_in_memory(source), casting="unsafe")
 
-    def compute(self, eager: Any, arrays: Sequence[Any]) -> Any:
-        found = eager(*map(layout_in_memory, arrays))
-        if isinstance(found, tuple | list):
-            return [DeviceArray(np.asarray(each), self) for each in found]
-        return DeviceArray(np.asarray(found), self)
+    def add(self, total: DeviceArray, part: DeviceArray) -> None:
+        add_in_place(total.layout, part.layout)
+
+    def apply(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
+        found = quietly(op.eager, *map(layout_in_memory, arrays))
+        return [DeviceArray(np.asarray(each), self) for each in (found if op.n_outputs != 1 else [found])]
 
 
 @contextmanager
