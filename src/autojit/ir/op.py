@@ -120,6 +120,7 @@ class Op:
     operand_names: ClassVar[tuple[str, ...]] = ()
     result_names: ClassVar[tuple[str, ...]] = ()
     parameter_names: ClassVar[Mapping[str, str]] = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2"}
+    needs_elements: ClassVar[bool] = False  # only the operands' elements say of which shape the result is
     fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
     fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked
     fast: ClassVar[Callable[..., Any] | None] = None

@@ -58,7 +58,8 @@ class AsStrided(View):
         return x.with_shape(self.shape)
 
     def eager(self, x: Ndarray) -> Ndarray:
-        flat = x.reshape(-1)[self.offset :] if prod(self.shape) else x.reshape(-1)[:0]
+        flat = np.ascontiguousarray(x).reshape(-1)  # that of an array with gaps may have gaps itself
+        flat = flat[self.offset :] if prod(self.shape) else flat[:0]
         return numpy_as_strided(flat, self.shape, [step * x.itemsize for step in self.strides])
 
     def copies(self, x: Ndarray) -> bool:

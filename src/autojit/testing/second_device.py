@@ -57,11 +57,14 @@ class SecondSpace:
 
 
 @contextmanager
-def second_device(name: str = "fake", *, copies_for_numpy: bool = False) -> Iterator[str]:
+def second_device(
+    name: str = "fake", *, copies_for_numpy: bool = False, space: type[SecondSpace] = SecondSpace
+) -> Iterator[str]:
     """Inside, ``name`` is a device: ``x.to(name)`` copies, results stay on it, mixing devices is an error.
 
     Args:
         copies_for_numpy: ``x.numpy()`` gives a copy instead of the error, so that tests written for the CPU run there.
+        space: its memory, for tests of spaces that compute in another way.
 
     Example:
         >>> import autojit as aj
@@ -74,7 +77,7 @@ def second_device(name: str = "fake", *, copies_for_numpy: bool = False) -> Iter
         (device(type='fake', index=0), device(type='cpu'))
     """
     here = cpu_backend()
-    register_device(name, partial(SecondSpace, copies_for_numpy=copies_for_numpy))
+    register_device(name, partial(space, copies_for_numpy=copies_for_numpy))
     meet_devices()
     try:
         with compiling_by(replace(here, machine=replace(here.machine, kind=name)), name):
