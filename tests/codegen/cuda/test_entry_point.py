@@ -20,11 +20,11 @@ def _doubling(role: Role = "writes", *, reports: bool = False) -> GridText:
     """``y = 2 x`` for blocks of 128 threads, four neighbours a thread."""
     kernel = CudaKernel(Grid(128, (8, 1, 1)))
     kernel.pointers([4096, 4096])
-    first = kernel.add(kernel.mul(kernel.block, 512), kernel.mul(kernel.thread, 4))
+    first = kernel.add(kernel.mul(kernel.block_x, 512), kernel.mul(kernel.thread, 4))
     places = [kernel.add(first, k) for k in range(4)]
     values = [kernel.read(0, float32, place) for place in places]
     if reports:
-        with kernel.when(kernel.test("eq", kernel.block, 7)):
+        with kernel.when(kernel.test("eq", kernel.block_x, 7)):
             kernel.report(3, first)
     for place, value in zip(places, values, strict=True):
         kernel.write(1, kernel.emit.add(value, value), place)

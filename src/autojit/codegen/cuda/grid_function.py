@@ -4,7 +4,7 @@ A kernel's module defines ``@body`` over the addresses of its buffers; the entry
 known where the buffers are (`codegen.cuda.entry_point`). Addresses have the space of global memory in front of their
 names, and so has everything made from them: of generic addresses LLVM merges no accesses into wide ones.
 
-``thread`` is the thread's number in its block, ``block`` the block's number along the first axis of the grid, both of
+``thread`` is the thread's number in its block, ``block_x`` the block's number along the first axis of the grid, both of
 the index type and of known range: LLVM then computes indices in 32 bits where they fit, and a GPU has no others.
 
 All threads of a block must reach every `barrier`, and all lanes of a warp every `shuffle`.
@@ -65,7 +65,7 @@ class CudaKernel(KernelFunction):
         along = [
             self._special(f"ctaid.{axis}", n, f"%block.{axis}") for axis, n in zip("xyz", grid.blocks, strict=True)
         ]
-        self.block, self.block_y, self.block_z = along
+        self.block_x, self.block_y, self.block_z = along
 
     def _special(self, register: str, count: int, name: str) -> str:
         """A special register as a number of the index type that is less than ``count``."""
