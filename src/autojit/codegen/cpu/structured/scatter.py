@@ -65,7 +65,7 @@ class _ScatterPrinter(LoopPrinter):
         with self.when(self.test("ne", result, "%p0", "ptr")):
             self._copy_base(result, bounds)
         with self.loop(0, self.walk.row_count, stem="row") as number:
-            self.set_row(number)
+            self.set_counters(self.walk.rows, number)
             self.row(bounds)
         return self.finished(self.plan.count, self.plan.estimate_ns)
 
