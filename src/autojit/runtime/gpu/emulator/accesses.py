@@ -23,7 +23,7 @@ MOST_LAUNCHES = (1 << (63 - LAUNCH_SHIFT)) - 1
 """After this many, the tables are cleared and the numbers begin again."""
 
 _THREADS = (1 << THREAD_BITS) - 1
-_SEVERAL_BLOCKS = (1 << BLOCK_BITS) - 1
+SEVERAL_BLOCKS = (1 << BLOCK_BITS) - 1
 _SEVERAL_OF_BLOCK = _THREADS
 _SEVERAL_OF_WARP = 1 << (THREAD_BITS - 1)  # plus the warp's number; threads are below
 _LANES = 5  # bits of a lane within its warp
@@ -50,13 +50,13 @@ def next_warp_interval(stamps: Ndarray) -> Ndarray:
 
 def block_of(stamp: Ndarray) -> Ndarray:
     """Which block."""
-    return (stamp >> BLOCK_SHIFT) & _SEVERAL_BLOCKS
+    return (stamp >> BLOCK_SHIFT) & SEVERAL_BLOCKS
 
 
 def thread_of(stamp: int) -> str:
     """Who, in words."""
-    thread, block = stamp & _THREADS, (stamp >> BLOCK_SHIFT) & _SEVERAL_BLOCKS
-    if block == _SEVERAL_BLOCKS:
+    thread, block = stamp & _THREADS, (stamp >> BLOCK_SHIFT) & SEVERAL_BLOCKS
+    if block == SEVERAL_BLOCKS:
         return "threads of several blocks"
     if thread >= _SEVERAL_OF_WARP:
         return f"several threads of block {block}"
@@ -72,7 +72,7 @@ def _warp(thread: Ndarray) -> Ndarray:
 def _unordered(before: Ndarray, now: Ndarray) -> Ndarray:
     """Which pairs of stamps of one launch nothing orders; ``now`` are single lanes."""
     differ = before ^ now
-    is_other_block = (differ >> BLOCK_SHIFT) & _SEVERAL_BLOCKS != 0
+    is_other_block = (differ >> BLOCK_SHIFT) & SEVERAL_BLOCKS != 0
     is_other_interval = (differ >> INTERVAL_SHIFT) & ((1 << INTERVAL_BITS) - 1) != 0
     is_other_turn = (differ >> WARP_SHIFT) & ((1 << WARP_BITS) - 1) != 0
     is_other_thread = differ & _THREADS != 0
@@ -92,7 +92,7 @@ def _joined(before: Ndarray, now: Ndarray) -> Ndarray:
     is_later = ((before ^ now) & intervals != 0) | (is_same_warp & ((before ^ now) & turns != 0))
     inside = np.where(is_later | (others == threads), now, several)
     is_other_block = block_of(before) != block_of(now)
-    all_blocks = now | np.int64((_SEVERAL_BLOCKS << BLOCK_SHIFT) | _SEVERAL_OF_BLOCK)
+    all_blocks = now | np.int64((SEVERAL_BLOCKS << BLOCK_SHIFT) | _SEVERAL_OF_BLOCK)
     return np.where(is_other_block, all_blocks, inside)
 
 
@@ -101,7 +101,7 @@ class Conflict(Exception):
 
     def __init__(self, position: int, before: int, now: int, is_read_now: bool, was_read: bool) -> None:
         self.position = position
-        is_inside = (before ^ now) >> BLOCK_SHIFT & _SEVERAL_BLOCKS == 0
+        is_inside = (before ^ now) >> BLOCK_SHIFT & SEVERAL_BLOCKS == 0
         self.kind: RaceKind = "race within a block" if is_inside else "race between blocks"
         what = f"{'reads' if is_read_now else 'writes'} what {thread_of(before)} {'read' if was_read else 'wrote'}"
         super().__init__(f"{thread_of(now)} {what}, and nothing orders the two")

@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.records import record
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.accesses import BLOCK_SHIFT, next_interval, next_warp_interval
+from autojit.runtime.gpu.emulator.accesses import BLOCK_SHIFT, SEVERAL_BLOCKS, next_interval, next_warp_interval
 from autojit.runtime.gpu.emulator.block_code import BlockFunction
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
@@ -111,7 +111,7 @@ class Wave:
         self.warps = self.block_rows * -(-per_block // WARP) + self.threads // WARP
         self.warp_count = len(numbers) * -(-per_block // WARP)
         self.least_stamp = least_stamp
-        self.stamps = (least_stamp | ((self.blocks & 0xFFFFFE) << BLOCK_SHIFT) | self.threads).astype("i8")
+        self.stamps = (least_stamp | ((self.blocks % SEVERAL_BLOCKS) << BLOCK_SHIFT) | self.threads).astype("i8")
         self.special = _special_registers(launch, self)
         self.at = np.full(self.count, launch.function.first)
         self.state = np.zeros(self.count, "i1")
