@@ -31,7 +31,13 @@ $(VENV)/installed-%: requirements/%.txt requirements/runtime.txt requirements/bu
 	$(BIN)/python -m compileall -q src/autojit # an editable install leaves this out; import autojit reads bytecode
 	@touch $@
 
-$(VENV)/installed-test: requirements/examples.txt
+$(VENV)/installed-test: requirements/examples.txt $(VENV)/installed-cuda-test
+
+# NVIDIA's assembler and the layouts of its structures, to compare with: without the 200 MB that nvcc itself would want.
+$(VENV)/installed-cuda-test: requirements/cuda-test.txt | $(BIN)/python
+	@echo "installing requirements/cuda-test.txt"
+	$(PIP) install --no-deps -r $<
+	@touch $@
 
 .PHONY: demo
 demo: $(VENV)/installed-examples ## train on handwritten digits, eager and compiled (ARGS="--show schedule" prints a stage)

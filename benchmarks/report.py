@@ -41,10 +41,11 @@ def report(run: Record) -> str:
 
 def heading(run: Record) -> str:
     machine = run["machine"]
+    device = "tensors on cuda; " if run.get("device") == "cuda" else ""
     return (
-        f"## Benchmarks of {run['date']}\n\n{machine['cpu']}, {run['threads']} threads of {machine['cores']} cores, "
-        f"Python {machine['python']}; every system in turn in fresh processes, {run['rounds']} rounds, "
-        f"medians of the undisturbed ones."
+        f"## Benchmarks of {run['date']}\n\n{device}{machine['cpu']}, {run['threads']} threads of "
+        f"{machine['cores']} cores, Python {machine['python']}; every system in turn in fresh processes, "
+        f"{run['rounds']} rounds, medians of the undisturbed ones."
     )
 
 

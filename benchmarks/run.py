@@ -38,6 +38,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="comma-separated names; empty for none")
     parser.add_argument("--systems", default="", help="default: all that are installed")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where tensors are made")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--rounds", type=int, default=3, help="the first is cold")
     parser.add_argument("--seconds", type=float, default=2.0, help="steady-state time per process")
@@ -72,12 +73,13 @@ class Runner:
 
     def worker(self, kind: str, system: str, name: str, cache: Path) -> Record:
         """One process; its record, or ``{"error": ...}``."""
-        command = [sys.executable, "-m", "benchmarks.worker", kind, system, name, str(self.chosen.threads)]
+        device, threads = self.chosen.device, self.chosen.threads
+        command = [sys.executable, "-m", "benchmarks.worker", kind, system, name, device, str(threads)]
         with self.quiet_machine():
             command += [str(self.chosen.seconds), repr(time.time())]
             process = subprocess.Popen(
                 command,
-                env=environment(system, cache, self.chosen.threads),
+                env=environment(system, cache, threads, device),
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -162,17 +164,22 @@ def machine() -> Record:
     return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
 
 
-def chosen_systems(text: str) -> list[str]:
+def chosen_systems(text: str, device: str) -> list[str]:
+    """Those named, or all that are installed; the host's allocator makes no difference to steps on a GPU."""
     if text:
         return text.split(",")
-    return [system for system in OURS + PEERS if is_installed(system)]
+    systems = [system for system in OURS + PEERS if device == "cpu" or "@malloc" not in system]
+    return [system for system in systems if is_installed(system)]
 
 
 def measure(chosen: argparse.Namespace) -> Record:
-    systems = chosen_systems(chosen.systems)
+    if chosen.device == "cuda" and "emulate" in os.environ.get("AUTOJIT_CUDA", ""):
+        raise SystemExit("--device cuda: the times of an emulated device say nothing; unset AUTOJIT_CUDA")
+    systems = chosen_systems(chosen.systems, chosen.device)
     run: Record = {
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
+        "device": chosen.device,
         "systems": systems,
         "threads": chosen.threads,
         "rounds": chosen.rounds,
@@ -180,9 +187,9 @@ def measure(chosen: argparse.Namespace) -> Record:
     }
     with tempfile.TemporaryDirectory(prefix="autojit-bench-", ignore_cleanup_errors=True) as folder:
         runner = Runner(chosen, Path(folder))
-        if not chosen.no_limits:
+        if not chosen.no_limits and chosen.device == "cpu":
             run["limits"] = runner.limits()
-        if not chosen.no_overheads:
+        if not chosen.no_overheads and chosen.device == "cpu":
             run["overheads"] = {s: runner.overheads(s) for s in systems if "@" not in s}
         for record in runner.workloads([name for name in chosen.workloads.split(",") if name], systems):
             run["workloads"].append(record)

@@ -62,7 +62,7 @@ def is_installed(system: str) -> bool:
     return importlib.util.find_spec(MODULES[base_name(system)]) is not None
 
 
-def environment(system: str, cache: Path, threads: int) -> dict[str, str]:
+def environment(system: str, cache: Path, threads: int, device: str = "cpu") -> dict[str, str]:
     """A child's environment: every cache under ``cache``, every thread pool limited to ``threads``."""
     pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "AUTOJIT_NUM_THREADS")
     scratch = cache / "tmp"
@@ -75,7 +75,7 @@ def environment(system: str, cache: Path, threads: int) -> dict[str, str]:
         "XDG_CACHE_HOME": str(cache / "xdg"),
         "AUTOJIT_CACHE_DIR": str(cache / "autojit"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-        "JAX_PLATFORMS": "cpu",
+        "JAX_PLATFORMS": device,
         "JAX_COMPILATION_CACHE_DIR": str(cache / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -84,15 +84,17 @@ def environment(system: str, cache: Path, threads: int) -> dict[str, str]:
     }
 
 
-def load(system: str, threads: int) -> Namespace:
-    """Import the system with its threads set."""
+def load(system: str, threads: int, device: str = "cpu") -> Namespace:
+    """Import the system with its threads set, and the device where it makes its tensors."""
     module = importlib.import_module(MODULES[base_name(system)])
     if hasattr(module, "set_num_threads"):
         module.set_num_threads(threads)
+    if device != "cpu" and hasattr(module, "set_default_device"):
+        module.set_default_device(device)
     return module
 
 
-def prepare(system: str, module: Namespace, workload: Workload) -> Step:
+def prepare(system: str, module: Namespace, workload: Workload, device: str = "cpu") -> Step:
     """Build the workload's step on an imported system."""
     base = base_name(system)
     if base == "jax":
@@ -105,7 +107,8 @@ def prepare(system: str, module: Namespace, workload: Workload) -> Step:
         step = module.compile(step, fullgraph=True)
     if base == "autojit":
         step = module.jit(step)
-    return Step(partial(step, *problem.args), check)
+    call = partial(step, *problem.args)
+    return Step(call, check) if device == "cpu" else Step(call, check, lambda _: module.cuda.synchronize())
 
 
 def plain_step(T: Namespace, problem: Problem) -> Callable[..., Any]:

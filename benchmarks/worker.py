@@ -26,16 +26,18 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure_workload(system: str, name: str, threads: int, seconds: float, started: float) -> dict[str, Any]:
+def measure_workload(
+    system: str, name: str, device: str, threads: int, seconds: float, started: float
+) -> dict[str, Any]:
     """First call, agreement values, steady state and memory of one workload on one system.
 
     ``started`` is the wall-clock time at which the process was asked for.
     """
     before_import = time.perf_counter()
-    module = load(system, threads)
+    module = load(system, threads, device)
     imported = time.perf_counter()
     imported_mb = peak_memory_mb()
-    step = prepare(system, module, WORKLOADS[name])
+    step = prepare(system, module, WORKLOADS[name], device)
     built = time.perf_counter()
     result = step.call()
     step.wait(result)
@@ -55,11 +57,11 @@ def measure_workload(system: str, name: str, threads: int, seconds: float, start
 
 
 def main() -> None:
-    kind, system, name, threads, seconds, started = sys.argv[1:]
+    kind, system, name, device, threads, seconds, started = sys.argv[1:]
     if kind == "workload":
-        record = measure_workload(system, name, int(threads), float(seconds), float(started))
+        record = measure_workload(system, name, device, int(threads), float(seconds), float(started))
     else:
-        record = measure_overheads(system, load(system, int(threads)), float(seconds))
+        record = measure_overheads(system, load(system, int(threads), device), float(seconds))
     print(MARK + json.dumps(record), flush=True)
     sys.stdout.flush()
     os._exit(0)  # some peers keep helper processes and threads that would delay the exit

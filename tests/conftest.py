@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +16,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import hypothesis
 import numpy as np
+
+from tests import devices
 
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=30, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
@@ -29,8 +30,7 @@ _OWN_CACHE = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long campaigns too")
-    device = os.environ.get("AUTOJIT_TEST_DEVICE", "cpu")
-    parser.addoption("--device", choices=("cpu", "second"), default=device, help="where tensors are made")
+    devices.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Interrupts are heard also where the shell that began the run ignores them, as in its background jobs.
     """
     gc.set_threshold(COLLECTED_AFTER)
+    devices.begin(config)
+    config.pluginmanager.register(devices, "devices")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "AUTOJIT_TEST_CACHE" not in os.environ:
@@ -69,23 +71,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
-
-
-@pytest.fixture(autouse=True)
-def _default_device(request: pytest.FixtureRequest) -> Iterator[None]:
-    """``--device second``: tensors are made on a second device, in memory of its own, unless a test says otherwise."""
-    if request.config.getoption("--device") == "cpu":
-        yield
-        return
-    from autojit.core.device import device, set_default_device
-    from autojit.testing import second_device
-
-    with second_device("second", copies_for_numpy=True) as name:
-        set_default_device(device(name))
-        try:
-            yield
-        finally:
-            set_default_device(None)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.problem import Array, Function, Namespace, Work, leaf
+from benchmarks.workloads.problem import Array, Function, Namespace, Work, leaf, on_host
 
 OPTIONS = 4_000_000
 RATE = 0.03
@@ -27,7 +27,7 @@ def work() -> Work:
 
 def check(outputs: Any) -> dict[str, float]:
     names = ("price", "delta", "vega", "gamma")
-    return {name: float(np.asarray(values).mean()) for name, values in zip(names, outputs, strict=True)}
+    return {name: float(on_host(values).mean()) for name, values in zip(names, outputs, strict=True)}
 
 
 def price(m: Any, erf: Any, spot: Any, strike: Any, expiry: Any, volatility: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.problem import Array, Function, Namespace, Work, leaf
+from benchmarks.workloads.problem import Array, Function, Namespace, Work, leaf, on_host
 
 PARTICLES, STEPS, TIME_STEP = 20_000, 20, 0.05
 
@@ -23,7 +23,7 @@ def work() -> Work:
 
 
 def check(outputs: Any) -> dict[str, float]:
-    q, p = (np.asarray(values) for values in outputs)
+    q, p = (on_host(values) for values in outputs)
     return {
         "q_square": float((q * q).mean()),
         "energy": float((0.5 * (p * p).sum(1)).mean() + potential(np, q) / PARTICLES),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workloads.black_scholes import price
-from benchmarks.workloads.problem import Array, Function, Namespace, Work
+from benchmarks.workloads.problem import Array, Function, Namespace, Work, on_host
 
 OPTIONS, STEPS, START = 1_000_000, 6, 0.3
 Market = tuple[Array, Array, Array, Array]
@@ -28,7 +28,7 @@ def work() -> Work:
 
 
 def check(outputs: Any) -> dict[str, float]:
-    return {"volatility": float(np.asarray(outputs).mean())}
+    return {"volatility": float(on_host(outputs).mean())}
 
 
 def build(T: Namespace) -> Function:

@@ -91,9 +91,14 @@ def set_parameters(T: Namespace, module: Any, arrays: Sequence[Array]) -> Any:
     return module
 
 
+def on_host(array: Any) -> Array:
+    """The elements of a tensor or an array of any system, wherever they are."""
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
+
+
 def norm(array: Any) -> float:
-    """Euclidean norm in float64, of a tensor or an array of any system."""
-    return float(np.linalg.norm(np.asarray(array, dtype=np.float64)))
+    """Euclidean norm in float64."""
+    return float(np.linalg.norm(on_host(array).astype(np.float64)))
 
 
 def loss_check(loss: Any) -> dict[str, float]:

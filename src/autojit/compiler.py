@@ -8,10 +8,13 @@ from collections.abc import Collection, Mapping
 from autojit.backend import backend_of
 from autojit.codegen.lowered import LoweredStep
 from autojit.core.collector_pause import uncollected
+from autojit.core.errors import SpecializeSize
 from autojit.core.late_interrupts import late_interrupts
+from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.core.recursion import headroom
 from autojit.core.undivided_work import undivided
+from autojit.ir.concrete import is_open, symbols_of
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
@@ -50,11 +53,14 @@ def compile(
 
     Raises:
         DeviceError: they are on several, or nothing compiles for it.
+        SpecializeSize: sizes are open, and the device's code is made for given ones.
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with undivided, uncollected(), headroom():
         backend = backend_of(graph)
         machine = backend.machine
+        if not machine.opens_sizes:
+            refuse_open_sizes(graph, machine)
         kept = tuple((fixed_outputs or {}) if lasting is None else lasting)
         times = [time.perf_counter()]
         optimized = optimize(graph, machine)
@@ -72,3 +78,15 @@ def compile(
         stages = ("passes", "schedule", "lower", "native")
         elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
         return Compiled(optimized, plan, lowered, executable, elapsed)
+
+
+def refuse_open_sizes(graph: Graph, machine: Machine) -> None:
+    """Ask for the values of a graph's open sizes.
+
+    Raises:
+        SpecializeSize: there are some.
+    """
+    values = (*graph.inputs, *graph.definitions())
+    names = dict.fromkeys(name for value in values if is_open(value.type.shape) for name in symbols_of(value.type))
+    if names:
+        raise SpecializeSize(tuple(names), f"steps on {machine.kind} are compiled for their sizes")

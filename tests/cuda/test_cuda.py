@@ -38,7 +38,7 @@ def test_the_profiler_stops_after_an_error() -> None:
 def test_an_error_of_the_driver_is_raised() -> None:
     with stub_driver() as stub:
         stub.cuProfilerStart = lambda: 201  # type: ignore[method-assign]
-        with pytest.raises(RuntimeError, match=r"cuProfilerStart failed[\s\S]*201"):
+        with pytest.raises(RuntimeError, match=r"cuProfilerStart failed[\s\S]*201 CUDA_ERROR_INVALID_CONTEXT"):
             aj.cuda.profiler.start()
 
 

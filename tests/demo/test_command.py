@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import autojit as aj
 from autojit.__main__ import main
 from autojit.core.config import config
 from autojit.demo.command import STAGES
@@ -92,6 +93,14 @@ def test_faults_of_the_input_are_named(tmp_path: Path, capsys: pytest.CaptureFix
     assert "must come together" in error("--data", str(tmp_path))
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes(np.zeros(4, np.uint8)))
     assert "do not belong together" in error("--data", str(tmp_path))
+
+
+def test_a_device_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(aj.cuda, "is_available", lambda: False)
+    assert main(["demo", "--device", "cuda"]) == 2
+    assert "AUTOJIT_CUDA=emulate" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", ["0", "-1", "many"])

@@ -17,13 +17,13 @@ LARGE = (1024, 1024)
 
 
 @pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch) -> BlockCache:
-    cache = BlockCache(64 << 20)
+def own_cache(monkeypatch: pytest.MonkeyPatch) -> BlockCache[memory.Mapping]:
+    cache = BlockCache(64 << 20, memory.Mapping)
     monkeypatch.setattr(memory, "block_cache", cache)
     return cache
 
 
-def test_memory_returns_when_the_last_view_goes(own_cache: BlockCache) -> None:
+def test_memory_returns_when_the_last_view_goes(own_cache: BlockCache[memory.Mapping]) -> None:
     array = allocate_array(LARGE, np.float32)
     address = array.ctypes.data
     view = array[3:, ::2].T
@@ -64,7 +64,7 @@ def test_arrays_are_ordinary(dtype: type) -> None:
 
 
 def test_the_cache_is_bounded_and_prefers_what_is_used() -> None:
-    cache = BlockCache(8 << 20)
+    cache = BlockCache(8 << 20, memory.Mapping)
     blocks = [cache.take(3 << 20) for _ in range(4)]
     for block in blocks:
         cache.give_back(block)
@@ -92,7 +92,7 @@ def test_memory_that_is_not_there_is_a_memory_error() -> None:
     assert allocate_array(LARGE, np.float32).shape == LARGE
 
 
-def test_threads_and_collections_keep_the_books_straight(own_cache: BlockCache) -> None:
+def test_threads_and_collections_keep_the_books_straight(own_cache: BlockCache[memory.Mapping]) -> None:
     class Cycle:
         def __init__(self) -> None:
             self.me = self

@@ -12,7 +12,8 @@ import pytest
 
 import autojit as aj
 from autojit import nn
-from autojit.core.device_array import DeviceArray
+from autojit.core.device import Device, space_at
+from autojit.core.device_array import DeviceArray, empty_as
 from autojit.testing import second_device
 from tests.autograd.functions import Exp
 
@@ -200,3 +201,25 @@ def test_two_second_devices_come_and_go(there: str) -> None:
     assert (aj.ones(2, device=there) + 1).device.type == there
     with pytest.raises(RuntimeError):
         aj.ones(2, device=other)
+
+
+@pytest.mark.parametrize("order", ["C", "K"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        np.zeros((2, 3, 4)),
+        np.zeros((4, 3, 2)).T,
+        np.zeros((3, 2, 4)).transpose(1, 0, 2),
+        np.zeros((2, 6, 8))[:, ::2, ::2],
+        np.broadcast_to(np.zeros((3, 1)), (2, 3, 4)),
+        np.zeros((2, 1, 3)).transpose(2, 1, 0),
+        np.zeros((0, 3)),
+        np.zeros(()),
+    ],
+    ids=str,
+)
+def test_copies_there_are_laid_out_as_numpy_lays_them_out(there: str, layout: Any, order: Any) -> None:
+    space = space_at(Device(there, 0))
+    assert space.holding(layout).copy(order=order).strides == layout.copy(order=order).strides
+    made = empty_as(space.copied_in(np.zeros(layout.shape, np.float32)), layout)
+    assert made.strides == np.empty_like(layout, dtype=np.float32).strides

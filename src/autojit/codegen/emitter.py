@@ -8,6 +8,7 @@ the kernel must contain those texts once. float16 and bfloat16 are computed in f
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from autojit.codegen import division, gamma_functions, philox, rare_calls, vector_math
 from autojit.codegen.instructions import InstructionEmitter, Value
@@ -33,6 +34,12 @@ class ScalarEmitter(InstructionEmitter):
     number: Callable[[int], str] = staticmethod(str)
     """How a size is written; a kernel that takes symbolic sizes sets it."""
 
+    constant_kind: ClassVar[str] = "private unnamed_addr constant"
+    """How the module says that a table does not change."""
+
+    constant_space: ClassVar[str] = ""
+    """In front of the addresses of tables: the space they are in, with a blank behind it."""
+
     def size(self, n: int, dtype: DType) -> Scalar:
         """A size, perhaps symbolic, as a number."""
         return self.cast(Scalar(self.number(n), int64), dtype) if is_symbolic(n) else self.constant(n, dtype)
@@ -52,20 +59,23 @@ class ScalarEmitter(InstructionEmitter):
 
     def table(self, name: str, row: Scalar, columns: int) -> tuple[Scalar, ...]:
         """Load one row of a table of `vector_math`."""
-        self.definitions[f"@aj.{name}"] = vector_math.table_definition(name)
+        self.definitions[f"@aj.{name}"] = vector_math.table_definition(name, self.constant_kind)
         first = self.mul(row, columns)
         loaded = []
         for column in range(columns):
             place = self.add(first, column)
-            pointer = self.instruction(f"getelementptr inbounds double, ptr @aj.{name}, i64 {place.text}", uint64)
-            loaded.append(self.load(pointer.text, float64, ", align 8"))
+            pointer = self.instruction(
+                f"getelementptr inbounds double, ptr {self.constant_space}@aj.{name}, i64 {place.text}", uint64
+            )
+            loaded.append(self.load(self.constant_space + pointer.text, float64, ", align 8"))
         return tuple(loaded)
 
     def call_rarely(self, name: str, limit: float, *operands: Scalar) -> Scalar:
         """A function of `vector_math` where |operands[0]| > limit, zero elsewhere."""
-        found = vector_math.rare_definition(name, operands[0].dtype, limit, type(self))
+        dtype = operands[0].dtype
+        found = vector_math.rare_definition(name, dtype, limit, type(self), rare_calls.definitions)
         self.definitions.update(found.texts)
-        return self.instruction(rare_calls.call_text(found.symbol, operands), operands[0].dtype)
+        return self.instruction(rare_calls.call_text(found.symbol, operands), dtype)
 
     # ---- division and powers -------------------------------------------------------------------------------------
 

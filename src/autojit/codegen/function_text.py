@@ -438,7 +438,7 @@ class FunctionText:
 
 def _beside(address: str, name: str) -> str:
     """An address made from another: in the same space."""
-    return address[: address.index("%")] + name if address.startswith("addrspace") else name
+    return f"{address.rpartition(' ')[0]} {name}" if address.startswith("addrspace") else name
 
 
 def phi_text(kind: str, cases: Iterable[tuple[Operand, str]]) -> str:

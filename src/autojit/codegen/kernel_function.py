@@ -11,14 +11,14 @@ on are linked functions that failed (``failing``; word 1 is the failure's number
 In the checked form (``AUTOJIT_CHECK=1``) every load and store compares its position with the buffer's size; an access
 outside is reported and skipped.
 
-A target says how arguments are reached (``takes``, `pointers`, `argument`, `address_of_sizes`), what accesses and loops
-say to LLVM (``access``, `parallel_loop`) and who emits (``emitter``).
+A target says how arguments are reached (``takes``, `pointers`, `report`, `address_of_sizes`), what accesses and loops
+say to LLVM (``access``, `parallel_loop`) and who emits (``emitter``, ``folder``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -54,6 +54,7 @@ class KernelFunction(FunctionText, ABC):
     """
 
     emitter: ClassVar[type[ScalarEmitter]] = ScalarEmitter
+    folder: ClassVar[Callable[[list[str]], ScalarEmitter]] = FoldEmitter  # who combines elements of a fold
     takes: ClassVar[str]  # the parameters
     attribute_group: ClassVar[str] = "nounwind"
     opaque: ClassVar[str]  # an operand that is never negative, which LLVM does not know
@@ -66,7 +67,7 @@ class KernelFunction(FunctionText, ABC):
         self.follows_reports = follows_reports
         self.emit = self.emitter(self.lines)
         self.emit.number = self.number
-        self.fold = FoldEmitter(self.lines)
+        self.fold = type(self).folder(self.lines)
         self.access = ""  # what the target says to LLVM about loads and stores
         self.buffers: list[str] = []  # their addresses
         self.sizes: Sequence[int] = ()  # the elements of each
@@ -83,15 +84,8 @@ class KernelFunction(FunctionText, ABC):
     # -- arguments
 
     @abstractmethod
-    def argument(self, number: int, kind: str) -> str:
-        """The instruction that gives an argument."""
-
     def pointers(self, sizes: Sequence[int]) -> list[str]:
         """The first arguments are buffers of this many elements; their addresses."""
-        self.sizes, self.buffers = sizes, [f"%p{k}" for k in range(len(sizes))]
-        for k, name in enumerate(self.buffers):
-            self.line(f"{name} = {self.argument(k, 'ptr')}")
-        return self.buffers
 
     # -- loops
 
@@ -152,13 +146,9 @@ class KernelFunction(FunctionText, ABC):
     def reports(self) -> bool:
         return self.is_checked or bool(self.flags) or bool(self.failing)
 
+    @abstractmethod
     def report(self, site: int, position: str) -> None:
         """Note an error for the caller of the step."""
-        words = self.value(self.argument(len(self.sizes), "ptr"))
-        code = self.value(self.argument(len(self.sizes) + 1, "i64"))
-        found = self.binary("or", self.binary("shl", code, 32), site)
-        self.store("i64", found, words, attributes=", align 8")
-        self.store("i64", position, self.element(words, "i64", 1), attributes=", align 8")
 
     def clamped(self, position: str, extent: int, site: int) -> str:
         """A run-time index wrapped once if negative and kept inside the axis; leaving it is reported at the end.

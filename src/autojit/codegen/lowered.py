@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from autojit.codegen.grid_text import GridText
-from autojit.core.device import Device
+from autojit.core.device import CPU, Device
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
@@ -144,6 +144,7 @@ class DeviceFill:
 
     target: Value | Offset | Scratch
     size_bytes: int
+    commits: bool = False
 
 
 @record(eq=False)
@@ -154,9 +155,24 @@ class DeviceRun:
     work: tuple[Launch | DeviceCopy | DeviceFill, ...]
 
 
+@record(eq=False)
+class Transfer:
+    """The context of an entry ``@aj_copy_in`` or ``@aj_copy_out``: a value copied between host and device memory."""
+
+    target: Value
+    source: Value
+
+    @property
+    def device(self) -> Device:
+        """The one of the two that is not the host."""
+        places = self.target.type.device, self.source.type.device
+        return places[0] if places[0] != CPU else places[1]
+
+
 Argument = (
     Value
     | DeviceRun
+    | Transfer
     | Words
     | Offset
     | Scratch
@@ -231,6 +247,10 @@ class LoweredStep:
     def single_entries(self) -> list[Entry]:
         """The entries, those of bands and batches one by one."""
         return [part for e in self.entries for part in ((e,) if isinstance(e, Entry) else e.entries)]
+
+    def device_runs(self) -> list[DeviceRun]:
+        """What devices are told, in order."""
+        return [a for e in self.single_entries() for a in e.arguments if isinstance(a, DeviceRun)]
 
     def plans_inside(self) -> list[LoweredStep]:
         """The steps that entries run as often as they like."""

@@ -6,7 +6,7 @@ before it vectorises, so kernel text stays short and every kernel of a module sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from autojit.codegen import (
     inverse_trigonometry,
     logarithms,
     powers,
-    rare_calls,
     trigonometry,
 )
 from autojit.codegen.instructions import InstructionEmitter
@@ -28,6 +27,9 @@ from autojit.codegen.scalar import Scalar, literal, register_type
 from autojit.core.dtypes import DType, float32, float64
 
 Builder = Callable[..., Scalar]
+
+RareDefinitions = Callable[[str, Sequence[Scalar], float, InstructionEmitter, Scalar], dict[str, str]]
+"""From the symbol, the operands, the limit, the body that computes the result, and the result: texts by symbol."""
 
 
 class Function(NamedTuple):
@@ -104,12 +106,14 @@ def definition(name: str, dtype: DType, emitter: type[InstructionEmitter]) -> De
 
 
 @cache
-def rare_definition(name: str, dtype: DType, limit: float, emitter: type[InstructionEmitter]) -> Definition:
-    """Function ``name`` only for |first operand| > limit, with its vector variants: see `rare_calls`."""
+def rare_definition(
+    name: str, dtype: DType, limit: float, emitter: type[InstructionEmitter], define: RareDefinitions
+) -> Definition:
+    """Function ``name`` only for |first operand| > limit; ``define`` writes the texts of a target: see `rare_calls`."""
     operands = _parameters(name, dtype)
     body = emitter(flags="")
     result = _build(name, body, operands)
-    texts = rare_calls.definitions(symbol(name, dtype), operands, limit, body, result)
+    texts = define(symbol(name, dtype), operands, limit, body, result)
     return Definition(symbol(name, dtype), texts)
 
 
@@ -127,9 +131,9 @@ def _build(name: str, body: InstructionEmitter, operands: list[Scalar]) -> Scala
 
 
 @cache
-def table_definition(name: str) -> str:
+def table_definition(name: str, kind: str = "private unnamed_addr constant") -> str:
     """The constant array of float64 that `InstructionEmitter.table` reads, row after row."""
     values = [value for row in TABLES[name] for value in row]
     items = ", ".join(f"double {literal(value, float64)}" for value in values)
     array = f"[{len(values)} x double] [{items}]"
-    return f"; {name}, row by row\n@aj.{name} = private unnamed_addr constant {array}, align 64"
+    return f"; {name}, row by row\n@aj.{name} = {kind} {array}, align 64"

@@ -8,9 +8,9 @@ that tensors have devices is a clear error and never a wrong number. Only the ar
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, final
 
 import numpy as np
 
@@ -24,7 +24,11 @@ Array: TypeAlias = "NDArray[Any] | DeviceArray"
 
 
 class Space(Protocol):
-    """Memory of one device: what allocates arrays there, moves them, and computes with them at once."""
+    """Memory of one device: what allocates arrays there, moves them, and computes with them at once.
+
+    It is asked for ops and for a few changes by name, never for a function of NumPy's: nobody but the space may reach
+    the elements, and memory of a GPU is reached by kernels alone.
+    """
 
     device: Device
     copies_for_numpy: bool
@@ -45,11 +49,20 @@ class Space(Protocol):
     def arena(self, size_bytes: int) -> Any:
         """Memory for the temporaries of one executable, with an ``address``, released with the object."""
 
-    def write(self, target: DeviceArray, source: DeviceArray) -> None:
-        """Replace the elements of an array here by those of another one here, broadcast and converted as NumPy does."""
+    def write(self, target: DeviceArray, source: Array) -> None:
+        """Replace the elements of an array here by others, broadcast and converted as NumPy does.
 
-    def compute(self, eager: Callable[..., object], arrays: Sequence[Array]) -> Any:
-        """What an op's eager rule makes of arrays here, and of numbers (arrays of rank 0) on the host."""
+        ``source`` is here or on the host; its memory may be the target's in part.
+        """
+
+    def add(self, total: DeviceArray, part: DeviceArray) -> None:
+        """Add an array here to another of its shape and dtype, in the memory of that."""
+
+    def apply(self, op: Any, arrays: Sequence[Array]) -> Sequence[Any]:
+        """The results of an op on arrays here, and numbers (arrays of rank 0) on the host: in fresh memory here.
+
+        Views are not asked for where they show memory: they are layouts (`holding`).
+        """
 
 
 class Unreadable:
@@ -85,10 +98,16 @@ class DeviceArray(Unreadable):
     def _refusal(self) -> str:
         return f"the elements are on {self.space.device}; copy them to host memory first: x.cpu()"
 
-    shape, dtype, strides, flags, ndim, size, itemsize, nbytes, base = (
+    shape, dtype, strides, flags, ndim, size, itemsize, nbytes = (
         property(attrgetter(f"layout.{name}"))
-        for name in ("shape", "dtype", "strides", "flags", "ndim", "size", "itemsize", "nbytes", "base")
+        for name in ("shape", "dtype", "strides", "flags", "ndim", "size", "itemsize", "nbytes")
     )
+
+    @property
+    def base(self) -> Any:
+        """The array whose memory this is a view of; what owns memory is no array."""
+        found = self.layout.base
+        return found if isinstance(found, np.ndarray) else None
 
     def transpose(self, axes: Sequence[int]) -> DeviceArray:
         """A view with the axes in another order."""
@@ -102,10 +121,20 @@ class DeviceArray(Unreadable):
         """
         return DeviceArray(self.layout.reshape(*shape, copy=False), self.space)
 
-    def copy(self, order: str = "C") -> DeviceArray:
-        """A copy in the same space, in NumPy's words for its order."""
-        made: DeviceArray = self.space.compute(lambda layout: layout.copy(order=order), [self])
+    def copy(self, order: Literal["C", "K"] = "C") -> DeviceArray:
+        """A copy in the same space: in row-major order, or with the axes in memory as they are here ("K")."""
+        made: DeviceArray = self.space.allocate(self.shape, self.dtype, None if order == "C" else _axes_of(self.layout))
+        self.space.write(made, self)
         return made
+
+
+def _axes_of(layout: NDArray[Any]) -> Sequence[int] | None:
+    """The axes from the outermost in memory, as NumPy sorts them for its order "K"; None: row-major."""
+    if layout.flags.c_contiguous:
+        return None
+    if layout.flags.f_contiguous:
+        return range(layout.ndim)[::-1]
+    return sorted(range(layout.ndim), key=lambda axis: -abs(layout.strides[axis]))
 
 
 def layout_in_memory(array: Array) -> NDArray[Any]:
@@ -123,38 +152,30 @@ def first_address(array: Array) -> int:
     return int(layout_in_memory(array).__array_interface__["data"][0])
 
 
-def _computed(function: Callable[..., Any], array: Array, *others: Array) -> Any:
-    """What a function of NumPy's makes of arrays in one space."""
-    return array.space.compute(function, [array, *others]) if type(array) is DeviceArray else function(array, *others)
-
-
 def copied_as(array: Array, like: Array | None) -> Any:
     """A copy of an array in its own space, with the axes in memory as another array has them (None: row-major)."""
     if like is None:
         return array.copy(order="C")
-
-    def copy(source: NDArray[Any]) -> NDArray[Any]:
-        made = np.empty_like(layout_in_memory(like), dtype=source.dtype)
-        np.copyto(made, source)
-        return made
-
-    return _computed(copy, array)
+    made = empty_as(array, like)
+    write_array(made, array)
+    return made
 
 
 def empty_as(array: Array, like: Array) -> Any:
-    """Memory for the elements of an array in its space, with the axes as another array has them."""
-    return _computed(lambda source: np.empty_like(layout_in_memory(like), dtype=source.dtype), array)
+    """Memory for the elements of an array in its space, with the axes as another array of its shape has them."""
+    layout = layout_in_memory(like)
+    if type(array) is DeviceArray:
+        return array.space.allocate(array.shape, array.dtype, _axes_of(layout))
+    return np.empty_like(layout, dtype=array.dtype)
 
 
 def add_in_place(total: Array, part: Array) -> None:
-    """Add an array to another in the same space, in its memory."""
-
-    def add(total: NDArray[Any], part: NDArray[Any]) -> NDArray[Any]:
-        with np.errstate(all="ignore"):
-            np.add(total, part, out=total)
-        return total
-
-    _computed(add, total, part)
+    """Add an array to another of its shape and dtype in the same space, in its memory."""
+    if type(total) is DeviceArray:
+        total.space.add(total, cast(DeviceArray, part))
+        return
+    with np.errstate(all="ignore"):
+        np.add(total, part, out=total)
 
 
 def is_held_once(array: object, references: int) -> bool:
@@ -165,7 +186,7 @@ def is_held_once(array: object, references: int) -> bool:
 
 
 def write_array(target: Array, source: Any) -> None:
-    """Replace the elements of an array by those of another in the same space."""
+    """Replace the elements of an array by those of another in the same space, or on the host."""
     if type(target) is DeviceArray:
         target.space.write(target, source)
     else:

@@ -68,6 +68,8 @@ class Machine:
     """None: rows are not sliced."""
     batch_bytes: int
     """Memory touched: below, independent kernels are not started together."""
+    opens_sizes: bool = True
+    """Whether one step serves all values of an extent; False: every extent has a step of its own."""
 
     def aligned(self, size_bytes: int) -> int:
         """Rounded up to the alignment; an empty buffer still has an address."""

@@ -29,6 +29,7 @@ from autojit.core import size_expressions as expressions
 from autojit.core.errors import UndecidedSizeError, int_expected
 from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import asked, is_for_user
+from autojit.core.wrapping import named
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -418,8 +419,7 @@ def _undecided(what: object, why: str) -> UndecidedSizeError:
 def _define(name: str, method: Callable[..., object]) -> None:
     """Give sizes a method, which messages know by its name, unless the class has one that does more."""
     if name not in vars(SymbolicSize):
-        method.__code__ = method.__code__.replace(co_name=name)
-        setattr(SymbolicSize, name, method)
+        setattr(SymbolicSize, name, named(method, name, method.__doc__))
 
 
 def _define_comparison(name: str, of_sizes: Callable[[int, int], bool]) -> None:

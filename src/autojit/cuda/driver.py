@@ -1,6 +1,6 @@
-"""The NVIDIA driver's library (libcuda), loaded with ctypes: devices, profiler control, events.
+"""The NVIDIA driver's events as a clock, and libraries of ranges on a timeline.
 
-``set_library`` puts an object with the same functions in its place: tests do.
+The driver's library is `runtime.gpu.library`'s.
 """
 
 from __future__ import annotations
@@ -11,26 +11,15 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from autojit.core.errors import DeviceError, UsageError
+from autojit.runtime.gpu.library import call, count, find_library, has_device, library, set_library
+
+__all__ = [
+    "EventClock", "RangeLibraryFinder", "call", "count", "has_device", "library", "set_library", "use_primary_context",
+]  # fmt: skip
 
 T = TypeVar("T")
 
-LIBRARY_VARIABLE = "AUTOJIT_CUDA_LIBRARY"
-_NAMES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 _EVENTS_AHEAD = 1024  # made before they are needed, so that a mark costs one call of the driver
-
-_library: Any = None
-_was_looked_for = False
-
-
-def find_library(variable: str, names: tuple[str, ...]) -> Any:
-    """The first library that loads: the one the environment variable names, else one of ``names``; None without any."""
-    chosen = os.environ.get(variable)
-    for name in (chosen,) if chosen else names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
 
 
 class RangeLibraryFinder(Generic[T]):
@@ -76,66 +65,6 @@ class RangeLibraryFinder(Generic[T]):
     def is_available(self) -> bool:
         """Whether there is one."""
         return self.found is not None or find_library(self.variable, self.names) is not None
-
-
-def set_library(library: Any) -> Any:
-    """Use this object's functions (``cuInit``, ...) from now on, or look for the library again (None).
-
-    Returns what was used before.
-    """
-    global _library, _was_looked_for
-    before, _library = _library, library
-    _was_looked_for = library is not None
-    return before
-
-
-def _find() -> Any:
-    global _library, _was_looked_for
-    if not _was_looked_for:
-        _library = find_library(LIBRARY_VARIABLE, _NAMES)
-        _was_looked_for = True
-    return _library
-
-
-def library() -> Any:
-    """The driver's library.
-
-    Raises:
-        DeviceError: it cannot be loaded.
-    """
-    found = _find()
-    if found is None:
-        raise DeviceError(
-            "the NVIDIA driver's library is not installed",
-            {"looked for": os.environ.get(LIBRARY_VARIABLE) or ", ".join(_NAMES)},
-            f"install the driver, or name its library in the environment variable {LIBRARY_VARIABLE}",
-        )
-    return found
-
-
-def call(name: str, *arguments: Any) -> None:
-    """Call a function of the driver.
-
-    Raises:
-        DeviceError: there is no driver, or it reports an error.
-    """
-    result = getattr(library(), name)(*arguments)
-    if result:
-        raise DeviceError(f"{name} failed", {"CUDA error": result}, "see CUresult in the CUDA driver API reference")
-
-
-def count() -> int:
-    """How many devices the driver knows; 0 without a driver."""
-    found = _find()
-    if found is None or found.cuInit(0):
-        return 0
-    number = ctypes.c_int(0)
-    return 0 if found.cuDeviceGetCount(ctypes.byref(number)) else number.value
-
-
-def has_device() -> bool:
-    """Whether the driver knows a device."""
-    return count() > 0
 
 
 def use_primary_context(number: int = 0) -> None:

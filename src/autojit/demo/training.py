@@ -54,10 +54,10 @@ class Trainer:
     step: Callable[[aj.Tensor, aj.Tensor], aj.Tensor]
 
 
-def make_trainer(pixels: int, steps: int) -> Trainer:
-    """The same initial parameters in every call."""
+def make_trainer(pixels: int, steps: int, device: str = "cpu") -> Trainer:
+    """The same initial parameters in every call, and on every device."""
     aj.manual_seed(SEED)
-    model = nn.Sequential(nn.Linear(pixels, WIDTH), nn.ReLU(), nn.Linear(WIDTH, CLASSES))
+    model = nn.Sequential(nn.Linear(pixels, WIDTH), nn.ReLU(), nn.Linear(WIDTH, CLASSES)).to(device)
     optimizer = aj.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     schedule = aj.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
 
@@ -82,35 +82,44 @@ def batches(digits: Digits, steps: int) -> list[NDArray[Any]]:
     return found[:steps]
 
 
-def train(digits: Digits, steps: int, *, compiled: bool, notice: Notice = lambda done, loss: None) -> Run:
+def train(
+    digits: Digits, steps: int, *, compiled: bool, device: str = "cpu", notice: Notice = lambda done, loss: None
+) -> Run:
     """Train for ``steps`` steps and measure the accuracy on the held-out part."""
-    trainer = make_trainer(digits.pixels, steps)
+    trainer = make_trainer(digits.pixels, steps, device)
     step: Any = aj.jit(trainer.step) if compiled else trainer.step
     run = Run("compiled" if compiled else "eager")
     for done, chosen in enumerate(batches(digits, steps), 1):
-        x, y = aj.from_numpy(digits.images[chosen]), aj.from_numpy(digits.labels[chosen])
+        x, y = aj.from_numpy(digits.images[chosen]).to(device), aj.from_numpy(digits.labels[chosen]).to(device)
         start = time.perf_counter()
         loss = step(x, y)
+        wait_for(device)
         run.step_s.append(time.perf_counter() - start)
         trainer.schedule.step()
         run.losses.append(loss.item())
         notice(done, run.losses[-1])
-    run.accuracy = accuracy(trainer.model, digits.held_out_images, digits.held_out_labels)
+    run.accuracy = accuracy(trainer.model, digits.held_out_images, digits.held_out_labels, device)
     run.stats = step.stats() if compiled else {}
     return run
 
 
-def accuracy(model: Any, images: NDArray[Any], labels: NDArray[Any]) -> float:
+def wait_for(device: str) -> None:
+    """Let what was queued on the device be done, so that a clock sees it; the CPU has no queue."""
+    if device != "cpu":
+        aj.cuda.synchronize()
+
+
+def accuracy(model: Any, images: NDArray[Any], labels: NDArray[Any], device: str = "cpu") -> float:
     """The share of images whose highest logit is the label's."""
     with aj.no_grad():
-        predicted = model(aj.from_numpy(images)).argmax(dim=1)
-    return float(np.mean(predicted.numpy() == labels))
+        predicted = model(aj.from_numpy(images).to(device)).argmax(dim=1)
+    return float(np.mean(predicted.cpu().numpy() == labels))
 
 
-def stage_text(digits: Digits, stage: str) -> str:
+def stage_text(digits: Digits, stage: str, device: str = "cpu") -> str:
     """What the compiler made of the training step: the text of one of its stages."""
-    trainer = make_trainer(digits.pixels, steps=1)
+    trainer = make_trainer(digits.pixels, 1, device)
     step = aj.jit(trainer.step)
     (chosen,) = batches(digits, 1)
-    step(aj.from_numpy(digits.images[chosen]), aj.from_numpy(digits.labels[chosen]))
+    step(aj.from_numpy(digits.images[chosen]).to(device), aj.from_numpy(digits.labels[chosen]).to(device))
     return str(step.show(stage))

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from autojit.core.wrapping import named
+
 F = TypeVar("F", bound=Callable[..., Any])
 InPlace = Literal["", "values", "comparison", "shape"]
 Numbers = Literal["either", "both", "second", "none"]
@@ -113,8 +115,7 @@ def declared(
         made.out = PLAIN_OUT if out is True else out or None
         made.numbers, made.wraps_around, made.numpy = numbers, wraps_around, tuple(numpy.split())
         if not isinstance(method, bool):
-            method.__name__ = method.__qualname__ = made.name  # under which messages speak of it
-            method.__code__ = method.__code__.replace(co_name=made.name)
+            named(method, made.name, method.__doc__)
         DECLARED[made.name] = made
         return given
 

@@ -17,6 +17,7 @@ from autojit.core.device_array import Array, DeviceArray, layout_in_memory, on_l
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.core.tracebacks import trim
+from autojit.core.wrapping import named
 from autojit.dispatch.dispatch import root_value, value_of
 from autojit.dispatch.promotion import cast, converted
 from autojit.history.op_node import OpNode
@@ -408,7 +409,4 @@ def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., 
                 return self
         return in_place(self, method, function, arguments, options)
 
-    write.__name__ = write.__qualname__ = method
-    write.__code__ = write.__code__.replace(co_name=method, co_qualname=method)  # what tracebacks and errors show
-    write.__doc__ = f"In-place form of ``{method[:-1]}``; returns the tensor itself."
-    return write
+    return named(write, method, f"In-place form of ``{method[:-1]}``; returns the tensor itself.")

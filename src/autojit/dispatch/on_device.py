@@ -8,17 +8,17 @@ that have the CPU alone never enter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
-from autojit.core.device_array import Array, host_copy
+from autojit.core.device_array import Array, DeviceArray, host_copy, layout_in_memory, on_layout
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, completed
 from autojit.dispatch.refused_operands import refusal, refused_outside, types_of
 from autojit.ir.op import Op, bind
 from autojit.ir.result_types import common_device
+from autojit.ops.loop_orders import as_loop
 from autojit.ops.transfers import ToDevice
 from autojit.tensor.state import State, quietly, state
 from autojit.tensor.storage import ElsewhereArray
@@ -40,9 +40,8 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     place = _place(op, types)
     if place == CPU and all(t.device == CPU for t in types):
         return _apply_on_the_cpu(op, operands)
-    return completed(
-        op, operands, [_moved(op, arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
-    )
+    made = [_moved(arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
+    return completed(op, operands, made)
 
 
 def _place(op: Op, types: Sequence[TensorType]) -> Device:
@@ -61,23 +60,28 @@ def _apply_on_the_cpu(op: Op, operands: Sequence[Tensor]) -> Any:
         state.divert = before
 
 
-def _moved(op: Op, array: Array, target: Device) -> Any:
-    """A copy of an array on another device."""
-    here = op.eager(host_copy(array))
+def _moved(array: Array, target: Device) -> Any:
+    """A copy of an array on another device, its axes in memory as those of a loop over it."""
+    here = as_loop(host_copy(array), [layout_in_memory(array)])
     return here if target == CPU else space_at(target).copied_in(here)
 
 
-def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: Device) -> list[Any]:
+def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: Device) -> Sequence[Any]:
     """The results of an op in the memory of its device."""
     try:
-        out = (
-            quietly(op.eager, *arrays)
-            if op.is_compiled
-            else space_at(place).compute(partial(quietly, op.eager), arrays)
-        )
+        if op.is_compiled:
+            out = quietly(op.eager, *arrays)
+            return [out] if op.n_outputs == 1 else list(out)
+        shown = _shown(op, arrays[0]) if op.is_view else None
+        return space_at(place).apply(op, arrays) if shown is None else [shown]
     except Exception as error:
         raise refusal(op, operands, error) from None
-    return [out] if op.n_outputs == 1 else list(out)
+
+
+def _shown(op: Op, array: DeviceArray) -> Any:
+    """What a view shows of an array, by the rule for layouts; None where strides do not allow a view."""
+    layout = array.layout
+    return None if op.copies(layout) else on_layout(array, op.eager(layout))
 
 
 def moved(x: Tensor, place: Device | str | int) -> Tensor:

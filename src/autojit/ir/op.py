@@ -120,6 +120,7 @@ class Op:
     operand_names: ClassVar[tuple[str, ...]] = ()
     result_names: ClassVar[tuple[str, ...]] = ()
     parameter_names: ClassVar[Mapping[str, str]] = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2"}
+    needs_elements: ClassVar[bool] = False  # only the operands' elements say of which shape the result is
     fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
     fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked
     fast: ClassVar[Callable[..., Any] | None] = None
@@ -169,6 +170,10 @@ class Op:
     @property
     def is_differentiable(self) -> bool:
         return not hasattr(type(self).vjp, "not_differentiable")
+
+    def copies(self, x: Ndarray) -> bool:
+        """Whether the eager rule of a view gives a copy, as the strides of ``x``, which is not read, allow no view."""
+        return False
 
     refuses: ClassVar[bool] = False
 

@@ -227,7 +227,7 @@ class TraceSizes(TracePart):
         """The positions of a known number of true elements: each is written where the count of those before says."""
         flat = wrap_value(mask).reshape(-1)
         places = where(flat, flat.to(int64).cumsum(0) - 1, flat.shape[0])
-        (iota,) = self.apply(Iota((flat.shape[0],), 0, int64), ())
+        (iota,) = self.apply(Iota((flat.shape[0],), 0, int64, mask.type.device), ())
         spread = wrap_value(iota).new_zeros(flat.shape[0] + 1).scatter(0, places, wrap_value(iota))
         found = spread[:count].clone()._value
         assert found is not None

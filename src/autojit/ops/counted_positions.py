@@ -36,6 +36,7 @@ class Counting(Structured, abstract=True):
         is_given: an operand of the graph has the size as an extent too (``passes.given_sizes``): it is only compared.
     """
 
+    needs_elements: ClassVar[bool] = True
     has_effect: ClassVar[bool] = True  # types that name the size rely on it, also where nothing reads the result
     count: int
     is_given: bool = False

@@ -39,6 +39,7 @@ __all__ = [
 class DataDependent(Structured, abstract=True):
     """An op whose result shape depends on the data: eager only; under a trace the type rule says how to go on."""
 
+    needs_elements: ClassVar[bool] = True
     remedy: ClassVar[str]
 
     def result_type(self, *types: TensorType) -> Any:

@@ -58,8 +58,12 @@ class AsStrided(View):
         return x.with_shape(self.shape)
 
     def eager(self, x: Ndarray) -> Ndarray:
-        flat = x.reshape(-1)[self.offset :] if prod(self.shape) else x.reshape(-1)[:0]
+        flat = np.ascontiguousarray(x).reshape(-1)  # that of an array with gaps may have gaps itself
+        flat = flat[self.offset :] if prod(self.shape) else flat[:0]
         return numpy_as_strided(flat, self.shape, [step * x.itemsize for step in self.strides])
+
+    def copies(self, x: Ndarray) -> bool:
+        return not x.flags.c_contiguous
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         place = Index((), self.offset)
@@ -178,9 +182,12 @@ class ViewAsComplex(Retyped):
         return TensorType(x.shape[:-1], x.dtype.to_complex(), x.device)
 
     def eager(self, x: Ndarray) -> Ndarray:
-        if x.strides[-1] != x.itemsize and x.size:
+        if self.copies(x):
             x = np.ascontiguousarray(x)
         return x.view(np.complex64 if x.itemsize == 4 else np.complex128)[..., 0]
+
+    def copies(self, x: Ndarray) -> bool:
+        return bool(x.strides[-1] != x.itemsize and x.size)
 
     def expand(self, x: O) -> Any:
         """The same from the ops that code generation knows."""
@@ -221,9 +228,12 @@ class Bitcast(Retyped):
         return TensorType((*x.shape[:-1], total // want), self.dtype, x.device)
 
     def eager(self, x: Ndarray) -> Ndarray:
-        if x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize:
+        if self.copies(x):
             x = np.ascontiguousarray(x)
         return x.view(self.dtype.numpy)
+
+    def copies(self, x: Ndarray) -> bool:
+        return x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize
 
     vjp = jvp = not_differentiable("the bytes of a number are not a smooth function of it")
 

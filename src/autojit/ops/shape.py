@@ -63,6 +63,13 @@ class Reshape(View):
     def eager(self, x: Ndarray) -> Ndarray:
         return x.reshape(self.shape)
 
+    def copies(self, x: Ndarray) -> bool:
+        try:
+            x.reshape(self.shape, copy=False)
+        except ValueError:
+            return True
+        return False
+
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return reshaped(index, self.shape, x.shape)
 

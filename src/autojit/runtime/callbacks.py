@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.lowered import Callback
+from autojit.core.device_array import DeviceArray, host_copy, write_array
 from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.ir.concrete import concrete
 from autojit.runtime.diagnosis import array_at
@@ -56,10 +57,18 @@ def computing(
             given = [a.reshape(t.shape) for a, t in zip(arrays[: len(operands)], inputs, strict=True)]
             bound[:] = addresses, given, arrays[len(operands) :]
         with np.errstate(all="ignore"):
-            results = (node.op if open_sizes is None else concrete(node.op, values)).eager(*bound[1])
+            taken = map(host_copy, bound[1])
+            results = (node.op if open_sizes is None else concrete(node.op, values)).eager(*taken)
         if node.op.n_outputs == 1:
             results = (results,)
         for target, result in zip(bound[2], results, strict=True):
-            target[...] = result
+            write_array(target, _brought(result, target))
 
     return guarded
+
+
+def _brought(result: Any, target: Any) -> Any:
+    """A result of NumPy's in the space of the array that takes it."""
+    if type(target) is not DeviceArray:
+        return result
+    return target.space.copied_in(np.asarray(result, target.dtype))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device import CPU, space_at
+from autojit.core.device_array import host_copy
 from autojit.core.errors import AutojitError, OutOfMemoryError, out_of_memory_in_step
 from autojit.core.sizes import surely_equal
 from autojit.ir.concrete import concrete, symbols_of
@@ -81,7 +83,7 @@ class Diagnosis:
         fixed = self._fixed()
         addresses = [fixed.get(v) or self._table[k] or 0 for k, v in enumerate(graph.inputs)]
         pairs = zip(addresses, graph.inputs, strict=True)
-        inputs = [array_at(address, concrete(v.type, values)) for address, v in pairs]
+        inputs = [host_copy(array_at(address, concrete(v.type, values))) for address, v in pairs]
         found = _first_error(graph, needed, inputs)
         if found is not None and isinstance(found[0], AutojitError) and found[1].op.looks_up:
             shape = concrete(_as_given(found[1], graph).type, values).shape
@@ -186,8 +188,9 @@ def _outermost(lowered: LoweredStep, failed: Node) -> Node | None:
 
 
 def array_at(address: int, type: TensorType) -> Any:
-    """The array of a type whose elements are at an address."""
-    if type.size == 0:
-        return np.empty(type.shape, type.dtype.numpy)
-    raw: Any = (ctypes.c_char * type.size_bytes).from_address(address)
-    return np.frombuffer(raw, type.dtype.numpy).reshape(type.shape)
+    """The array of a type whose elements are at an address of its device."""
+    layout = np.empty(type.shape, type.dtype.numpy)
+    if type.size:
+        raw: Any = (ctypes.c_char * type.size_bytes).from_address(address)
+        layout = np.frombuffer(raw, type.dtype.numpy).reshape(type.shape)
+    return layout if type.device == CPU else space_at(type.device).holding(layout)

@@ -12,10 +12,10 @@ import math
 import mmap
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -95,30 +95,45 @@ class MemoryStats:
     cached_bytes: int
 
 
-class BlockCache:
-    """Free blocks by size. Sizes are rounded up to quarters of a power of two, so at most a fifth of a block is unused.
+class HasSize(Protocol):
+    """Memory of a size, freed with the object."""
+
+    size_bytes: int
+
+
+Block = TypeVar("Block", bound=HasSize)
+
+
+class BlockCache(Generic[Block]):
+    """Free blocks by size, in memory of any kind.
 
     Args:
         limit_bytes: of blocks kept free; a block that would pass it goes back to the system.
+        make: gives a fresh block of a size, or raises MemoryError.
+        rounded: the size of the block for so many bytes.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(
+        self, limit_bytes: int, make: Callable[[int], Block], rounded: Callable[[int], int] | None = None
+    ) -> None:
         self.limit_bytes = limit_bytes
-        self._free: dict[int, list[Mapping]] = {}
-        self._returned: deque[Mapping] = deque()  # given back and not yet looked at
+        self._make = make
+        self._rounded = rounded or bucket_size
+        self._free: dict[int, list[Block]] = {}
+        self._returned: deque[Block] = deque()  # given back and not yet looked at
         self._hits = 0
         self._misses = 0
         self._used_bytes = 0
         self._cached_bytes = 0
         self._lock = new_lock()  # re-entrant: the collector may free an array while this thread allocates one
 
-    def take(self, size_bytes: int) -> Mapping:
+    def take(self, size_bytes: int) -> Block:
         """A block of at least `size_bytes`; its content is arbitrary.
 
         Raises:
             MemoryError: neither the cache nor the system has one.
         """
-        bucket_bytes = bucket_size(size_bytes)
+        bucket_bytes = self._rounded(size_bytes)
         with self._lock:
             self._collect_returned()
             free = self._free.pop(bucket_bytes, None)
@@ -135,7 +150,7 @@ class BlockCache:
             self._used_bytes += bucket_bytes
         return block
 
-    def give_back(self, block: Mapping) -> None:
+    def give_back(self, block: Block) -> None:
         """Keep `block` for the next array, or unmap it when the cache is full.
 
         Finalisers call this, so it waits for nobody: at the end of the process nobody is left to open the lock that a
@@ -188,12 +203,12 @@ class BlockCache:
             self._collect_returned()
             return MemoryStats(self._hits, self._misses, self._used_bytes, self._cached_bytes)
 
-    def _map(self, bucket_bytes: int) -> Mapping:
+    def _map(self, bucket_bytes: int) -> Block:
         try:
-            return Mapping(bucket_bytes)
+            return self._make(bucket_bytes)
         except MemoryError:
             self.clear()  # other sizes may hold what this one needs
-        return Mapping(bucket_bytes)
+        return self._make(bucket_bytes)
 
 
 class _Block:
@@ -209,7 +224,7 @@ class _Block:
         mapping: Mapping,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        cache: BlockCache | None,
+        cache: BlockCache[Mapping] | None,
         strides: tuple[int, ...] | None = None,
     ) -> None:
         self._mapping = mapping
@@ -254,6 +269,30 @@ def allocate_array(
     return np.ndarray(shape, element, memory, strides=strides)
 
 
+class _Place:
+    """Memory of an owner, as NumPy is told of it: the array's base, which keeps the owner."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, object], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def array_at(
+    address: int, shape: tuple[int, ...], dtype: npt.DTypeLike, owner: object, order: Sequence[int] | None = None
+) -> npt.NDArray[Any]:
+    """An array over memory that is not read here, and that lives as long as ``owner``; ``order`` as in others."""
+    element = np.dtype(dtype)
+    strides = None if order is None else _strides(shape, element.itemsize, order)
+    if element.isbuiltin == 1:
+        interface = {"version": 3, "shape": shape, "typestr": element.str, "data": (address, False), "strides": strides}
+        return np.asarray(_Place(interface, owner))
+    memory: Any = (ctypes.c_char * (math.prod(shape) * element.itemsize)).from_address(address)
+    memory.owner = owner
+    return np.ndarray(shape, element, memory, strides=strides)
+
+
 def allocate_at(place: Device, shape: tuple[int, ...], dtype: npt.DTypeLike, order: Sequence[int] | None = None) -> Any:
     """`allocate_array` in the memory of a device.
 
@@ -277,7 +316,7 @@ def _strides(shape: tuple[int, ...], itemsize: int, order: Sequence[int]) -> tup
 
 
 def bucket_size(size_bytes: int) -> int:
-    """`size_bytes` rounded up to a quarter of a power of two."""
+    """`size_bytes` rounded up to a quarter of a power of two, so at most a fifth of a block is unused."""
     step = max(1 << max((size_bytes - 1).bit_length() - 3, 0), mmap.PAGESIZE)
     return -(-size_bytes // step) * step
 
@@ -291,4 +330,4 @@ def _limit_from_environment() -> int:
     return int(text)
 
 
-block_cache = BlockCache(_limit_from_environment())
+block_cache = BlockCache(_limit_from_environment(), Mapping)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from autojit.core.device import CPU, Device
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.elementwise_rounding import Quotient
@@ -139,6 +140,11 @@ def failing_units(fuser: Fuser, failing: AbstractSet[Node]) -> set[int]:
     }
 
 
+def _device_of(unit: Group | Node | None) -> Device:
+    nodes = _nodes(unit)
+    return nodes[0].outputs[0].type.device if nodes and nodes[0].outputs else CPU
+
+
 def _nodes(unit: Group | Node | None) -> Sequence[Node]:
     if isinstance(unit, Group):
         return unit.members
@@ -146,16 +152,21 @@ def _nodes(unit: Group | Node | None) -> Sequence[Node]:
 
 
 def order_commits(fuser: Fuser, failing: AbstractSet[int], lasting: Mapping[int, Value]) -> set[int]:
-    """Let writers of ``lasting`` outputs wait for the units that may fail; the positions of those that cannot wait."""
+    """Let writers of ``lasting`` outputs wait for the units that may fail; the positions of those that cannot wait.
+
+    A device reports when all that it was told is done, so what the host computes beside it is copied then: a counter
+    that waited would part the step that reads it on the device in two.
+    """
     needed = 0
     for unit in failing:
         needed |= fuser.dependencies[unit] | 1 << unit
+    reports_late = fuser.is_mixed and any(_device_of(fuser.units[unit]) != CPU for unit in failing)
     cannot_wait: set[int] = set()
     for position, value in lasting.items():
         writer = fuser.owner.get(value)
         if writer is None:
             continue  # another output, or an input, that is copied at the end
-        if needed >> writer & 1:
+        if needed >> writer & 1 or (reports_late and value.type.device == CPU):
             cannot_wait.add(position)
         else:
             fuser.wait_for_all(writer, failing, needed)

@@ -136,6 +136,20 @@ class LoopProgram:
             *(a.expr for a in self.accumulators),
         ]
 
+    def structure(self) -> Any:
+        """The program without its values: equal ones print equal kernels."""
+        folds = [(a.op, a.expr.serial, a.kind, a.prefix, a.full, a.value.type.dtype.short) for a in self.accumulators]
+        return (
+            (tuple(self.rows), tuple(self.inner), self.prefix, self.is_flat),
+            tuple([e.structure() for e in self.exprs]),
+            tuple([(r.op, r.expr.serial, r.value.type.dtype.short) for r in self.reductions]),
+            tuple([(s.expr.serial, s.index, s.value.type.dtype.short) for s in self.stores]),
+            tuple(folds),
+            tuple([v.type.dtype.short for v in self.loads]),
+            tuple([(n, e.serial) for n, e in self.lookups.items()]),
+            tuple([self.in_place.get(s.value) for s in self.stores]),
+        )
+
     def renamed(self, names: Mapping[Value, Value], definitions: Mapping[Value, Node]) -> LoopProgram:
         """The same program on other values; nothing is overwritten in place."""
         return replace(

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
+from autojit.core.device import CPU
 from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.ir.concrete import is_open
@@ -136,7 +137,8 @@ class Scheduler:
         # Not before all copies are known: the kernel that computes a copied output overwrites nothing.
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         apart = Apart(frozenset(failing), self._committing(kernels))
-        items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *self.copies]
+        copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
+        items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
         overwriting = frozenset(self.outputs[position] for position in self.donated)
         return Schedule(
             self.graph, tuple(items), tuple(self.outputs), overwriting, self.machine, apart.failing, self.checked

@@ -16,9 +16,10 @@ import numpy as np
 
 from autojit.backend import compiling_by, cpu_backend
 from autojit.core.device import Device, forget_device, register_device
-from autojit.core.device_array import DeviceArray, layout_in_memory
+from autojit.core.device_array import Array, DeviceArray, add_in_place, layout_in_memory
+from autojit.ir.op import Op
 from autojit.runtime.memory import Arena, allocate_array
-from autojit.tensor.state import meet_devices
+from autojit.tensor.state import meet_devices, quietly
 
 
 class SecondSpace:
@@ -43,23 +44,27 @@ class SecondSpace:
     def arena(self, size_bytes: int) -> Arena:
         return Arena(size_bytes)
 
-    def write(self, target: DeviceArray, source: Any) -> None:
+    def write(self, target: DeviceArray, source: Array) -> None:
         with np.errstate(all="ignore"):
-            np.copyto(target.layout, layout_in_memory(source))
+            np.copyto(target.layout, layout_in_memory(source), casting="unsafe")
 
-    def compute(self, eager: Any, arrays: Sequence[Any]) -> Any:
-        found = eager(*map(layout_in_memory, arrays))
-        if isinstance(found, tuple | list):
-            return [DeviceArray(np.asarray(each), self) for each in found]
-        return DeviceArray(np.asarray(found), self)
+    def add(self, total: DeviceArray, part: DeviceArray) -> None:
+        add_in_place(total.layout, part.layout)
+
+    def apply(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
+        found = quietly(op.eager, *map(layout_in_memory, arrays))
+        return [DeviceArray(np.asarray(each), self) for each in (found if op.n_outputs != 1 else [found])]
 
 
 @contextmanager
-def second_device(name: str = "fake", *, copies_for_numpy: bool = False) -> Iterator[str]:
+def second_device(
+    name: str = "fake", *, copies_for_numpy: bool = False, space: type[SecondSpace] = SecondSpace
+) -> Iterator[str]:
     """Inside, ``name`` is a device: ``x.to(name)`` copies, results stay on it, mixing devices is an error.
 
     Args:
         copies_for_numpy: ``x.numpy()`` gives a copy instead of the error, so that tests written for the CPU run there.
+        space: its memory, for tests of spaces that compute in another way.
 
     Example:
         >>> import autojit as aj
@@ -72,7 +77,7 @@ def second_device(name: str = "fake", *, copies_for_numpy: bool = False) -> Iter
         (device(type='fake', index=0), device(type='cpu'))
     """
     here = cpu_backend()
-    register_device(name, partial(SecondSpace, copies_for_numpy=copies_for_numpy))
+    register_device(name, partial(space, copies_for_numpy=copies_for_numpy))
     meet_devices()
     try:
         with compiling_by(replace(here, machine=replace(here.machine, kind=name)), name):

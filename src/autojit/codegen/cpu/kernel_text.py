@@ -7,7 +7,7 @@ of their values, 64-bit words in the order of ``KernelText.sizes``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar, Self
 
@@ -94,9 +94,24 @@ class CpuKernel(KernelFunction):
         self.finish()
         return self.kernel_text(chunks, estimate_ns, scratch_bytes=scratch_bytes)
 
-    def argument(self, number: int, kind: str) -> str:
+    def _argument(self, number: int, kind: str) -> str:
         """The instruction that gives an argument."""
         return f"load {kind}, ptr {self.element('%args', kind, number)}, align 8"
+
+    def pointers(self, sizes: Sequence[int]) -> list[str]:
+        """The first arguments are buffers of this many elements; their addresses."""
+        self.sizes, self.buffers = sizes, [f"%p{k}" for k in range(len(sizes))]
+        for k, name in enumerate(self.buffers):
+            self.line(f"{name} = {self._argument(k, 'ptr')}")
+        return self.buffers
+
+    def report(self, site: int, position: str) -> None:
+        """Note an error for the caller of the step."""
+        words = self.value(self._argument(len(self.sizes), "ptr"))
+        code = self.value(self._argument(len(self.sizes) + 1, "i64"))
+        found = self.binary("or", self.binary("shl", code, 32), site)
+        self.store("i64", found, words, attributes=", align 8")
+        self.store("i64", position, self.element(words, "i64", 1), attributes=", align 8")
 
     def address_of_sizes(self) -> list[str]:
         """The lines that make ``%z`` the address of the sizes' words."""

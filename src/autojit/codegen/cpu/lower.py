@@ -6,8 +6,6 @@ runner) and list symbolic arguments; ``runtime.plan`` binds them to memory.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from math import gcd, prod
 from typing import Any
@@ -44,6 +42,7 @@ from autojit.codegen.lowered import (
     Sliced,
     Words,
 )
+from autojit.codegen.lowering_errors import lowering_error
 from autojit.codegen.records import Record
 from autojit.codegen.target import HostTarget
 from autojit.core.config import config
@@ -70,7 +69,6 @@ from autojit.schedule.schedule import Schedule
 # One thread at middling shapes: 77 and 39 at 64^3, 34 and 23 with ten columns. They only cut work into chunks.
 GEMM_GFLOPS = {float32: 60.0, float64: 30.0}
 COPY_BLOCK_BYTES = 1 << 20  # of one chunk: 40 us at memory's 27 GB/s, above the least work of a chunk
-SHOWN_LINES = 40  # of a graph in an error message
 # Operands are packed again by every chunk; enough for a few threads and for balance. No measurement is recorded.
 MAX_MATMUL_CHUNKS = 12
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
@@ -78,8 +76,11 @@ COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 
 
 class _Lowering:
-    def __init__(self, schedule: Schedule, target: HostTarget) -> None:
+    def __init__(
+        self, schedule: Schedule, target: HostTarget, kernels: Sequence[Kernel | Band | Batch] | None = None
+    ) -> None:
         self.schedule = schedule
+        self.kernels = schedule.kernels if kernels is None else kernels
         self.target = target
         self.entries: list[Entry | BandEntry | BatchEntry] = []
         self.gemms: set[str] = set()
@@ -91,13 +92,13 @@ class _Lowering:
 
     def run(self) -> LoweredStep:
         behind: list[tuple[tuple[Node, ...], tuple[Value, ...], bool]] = []
-        for kernel in self.schedule.kernels:
+        for kernel in self.kernels:
             try:
                 self._lower(kernel)
             except CompileError:
                 raise
             except Exception as error:
-                raise _failed(kernel, self.schedule, error) from error
+                raise lowering_error(_nodes(kernel), self.schedule, error) from error
             may_fail = not self.schedule.failing.isdisjoint(_members(kernel))
             added = len(self.entries) - len(behind)
             behind += [(_nodes(kernel), tuple(kernel.writes()), may_fail)] * added
@@ -198,7 +199,7 @@ class _Lowering:
         way = config.check, slices, tuple(program.in_place.get(s.value) for s in program.stores)
         text = known.get(way)
         if text is None:
-            key = program_key(program), slices
+            key = program.structure(), slices
             text = self.printed.get(key)
             if text is None:
                 text = self.printed[key] = print_loops(program, "kernel", slices)
@@ -402,20 +403,6 @@ def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], 
     return (ao, ai), (bo, bi), (matrix * inner, matrix), inner
 
 
-def program_key(program: LoopProgram) -> Any:
-    """Structure of a program without its values: equal keys print equal kernels."""
-    return (
-        (tuple(program.rows), tuple(program.inner), program.prefix, program.is_flat),
-        tuple(e.structure() for e in program.exprs),
-        tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
-        tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),
-        tuple((a.op, a.expr.serial, a.kind, a.prefix, a.full, a.value.type.dtype.short) for a in program.accumulators),
-        tuple(v.type.dtype.short for v in program.loads),
-        tuple((n, e.serial) for n, e in program.lookups.items()),
-        tuple(program.in_place.get(s.value) for s in program.stores),
-    )
-
-
 def _members(kernel: Kernel | Band | Batch) -> Sequence[Kernel]:
     return kernel.kernels if isinstance(kernel, Band | Batch) else (kernel,)
 
@@ -424,26 +411,12 @@ def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:
     return tuple([node for member in _members(kernel) for node in member.nodes])
 
 
-def _failed(kernel: Kernel | Band | Batch, schedule: Schedule, error: Exception) -> CompileError:
-    facts = {
-        "ops": ", ".join(dict.fromkeys(n.op.name for n in _nodes(kernel))),
-        "at": ", ".join(dict.fromkeys(str(n.source) for n in _nodes(kernel))),
-        "reason": f"{type(error).__name__}: {error}",
-        "graph": keep_graph(str(schedule.graph)),
-    }
-    return CompileError("lowering failed", facts, "this is a defect of autojit: report it with the graph text")
+def lower(
+    schedule: Schedule, target: HostTarget, kernels: Sequence[Kernel | Band | Batch] | None = None
+) -> LoweredStep:
+    """Lower every kernel for a machine, or some of them where others run elsewhere.
 
-
-def keep_graph(text: str) -> str:
-    """The graph's text itself when short, else the name of a file that holds it."""
-    if text.count("\n") < SHOWN_LINES:
-        return "\n" + text
-    handle, path = tempfile.mkstemp(prefix="autojit-", suffix=".graph", text=True)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    return path
-
-
-def lower(schedule: Schedule, target: HostTarget) -> LoweredStep:
-    """Lower every kernel for a machine; CompileError names the op and carries the graph text."""
-    return _Lowering(schedule, target).run()
+    Raises:
+        CompileError: it names the op and carries the graph text.
+    """
+    return _Lowering(schedule, target, kernels).run()

@@ -83,6 +83,20 @@ class Graph:
     nodes: tuple[int, ...]
 
 
+NATIVE_FUNCTIONS = (
+    "cuCtxSetCurrent",
+    "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphLaunch",
+    "cuLaunchKernel",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuStreamSynchronize",
+)
+"""What the plan's own native code calls (`codegen.cuda.host_ir`)."""
+
+
 class Driver(Protocol):
     """One for all devices of a process. Errors of the driver are `DeviceError`s that name the call and the cause."""
 
@@ -98,6 +112,9 @@ class Driver(Protocol):
 
     def use(self, device: int) -> None:
         """Let the calls of this thread be for a device, in the context that libraries of a process share."""
+
+    def context(self, device: int) -> int:
+        """What native code makes current by ``cuCtxSetCurrent`` before it calls; 0 where threads need nothing."""
 
     # -- memory
 
@@ -206,4 +223,4 @@ class Driver(Protocol):
     # -- for native code
 
     def native(self, name: str) -> int:
-        """The address of a function with the C interface of NVIDIA's library, such as ``cuLaunchKernel``."""
+        """The address of a function of `NATIVE_FUNCTIONS`, with the C interface of NVIDIA's library."""

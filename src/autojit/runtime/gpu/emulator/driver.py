@@ -80,6 +80,11 @@ class EmulatedDriver:
         """There is only one."""
         self._known_device(device)
 
+    def context(self, device: int) -> int:
+        """None: threads need nothing."""
+        self._known_device(device)
+        return 0
+
     def _known_device(self, device: int) -> None:
         if device != 0:
             raise DeviceError("there is one emulated device, cuda:0", facts={"device": device}, fix="use cuda:0")

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from autojit.core.errors import AutojitError, DeviceError, OutOfMemoryError
+from autojit.core.errors import ArgumentError, AutojitError, DeviceError, OutOfMemoryError
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class KernelNodeParameters(ctypes.Structure):
 
 
 _SIGNATURES: dict[str, tuple[type, ...]] = {
+    "cuCtxSetCurrent": (_address,),
     "cuLaunchKernel": (_address, *[_word] * 6, _word, _address, _address, _address),
     "cuGraphLaunch": (_address, _address),
     "cuGraphExecKernelNodeSetParams_v2": (_address, _address, ctypes.POINTER(KernelNodeParameters)),
@@ -63,6 +64,7 @@ class NativeInterface:
         self._callbacks: dict[str, tuple[object, int]] = {}
         self._failure: BaseException | None = None
         self._bodies: dict[str, Callable[..., None]] = {
+            "cuCtxSetCurrent": self._make_current,
             "cuLaunchKernel": self._launch,
             "cuGraphLaunch": driver.run_graph,
             "cuGraphExecKernelNodeSetParams_v2": self._set_parameters,
@@ -102,6 +104,11 @@ class NativeInterface:
             return SUCCESS
 
         return callback
+
+    def _make_current(self, context: int) -> None:
+        """There is one context, number 0."""
+        if context != 0:
+            raise ArgumentError("the emulated device has no such context", facts={"context": context})
 
     def _launch(
         self,

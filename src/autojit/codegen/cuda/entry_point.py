@@ -1,0 +1,101 @@
+"""The entry point of a kernel: what a launch calls.
+
+``@kernel`` hands its parameters to ``@body``, which LLVM writes in its place. What is true of the buffers of one step
+is said here: how their addresses are aligned, which of them come out of the step's device table because they move from
+call to call, and whether the kernel does nothing once the step has reported an error.
+
+The parameters, in this order: the device table if anything moves, the buffers that do not move, the address of partial
+results, the address of the error words, the kernel's code; each where it is needed (see `GridText`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autojit.codegen.cuda.grid_function import GLOBAL
+from autojit.codegen.grid_text import Buffer, GridText
+
+WORD_BYTES = 8  # of a slot of the device table
+PARTIAL_ALIGNMENT = 256  # blocks of a device's memory begin at its multiples
+
+
+def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, guarded: bool = False) -> str:
+    """The complete module of a kernel.
+
+    Args:
+        alignments: what the address of each buffer is a multiple of, at least the size of its elements. From 16 on
+            LLVM makes one access of four.
+        moving: of buffers whose addresses change from call to call, the slots of the device table that hold them.
+        guarded: return at once if an error has been reported, because the kernel writes what outlives the step.
+    """
+    writer = _Entry(kernel, alignments, moving)
+    for number, buffer in enumerate(kernel.buffers):
+        writer.buffer(number, buffer)
+    if kernel.partial_bytes:
+        writer.pass_on(f"ptr {GLOBAL}", f"noalias align {PARTIAL_ALIGNMENT}", "%partials")
+    if kernel.reports:
+        writer.pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
+        writer.pass_on("i64", "", "%code")
+    elif guarded:
+        writer.parameter(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
+    return "\n".join([kernel.text, *writer.text(guarded)])
+
+
+class _Entry:
+    """The entry point of one kernel under construction."""
+
+    def __init__(self, kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int]) -> None:
+        assert len(alignments) == len(kernel.buffers), "every buffer has an alignment"
+        self.kernel = kernel
+        self.alignments = alignments
+        self.moving = moving
+        self.parameters: list[str] = []
+        self.loads: list[str] = []
+        self.arguments: list[str] = []
+        self.nodes: list[str] = []
+        if moving:
+            self.parameter(f"ptr {GLOBAL}", f"noalias readonly align {WORD_BYTES}", "%table")
+
+    def parameter(self, kind: str, attributes: str, name: str) -> None:
+        self.parameters.append(" ".join(filter(None, [kind, attributes, name])))
+
+    def pass_on(self, kind: str, attributes: str, name: str) -> None:
+        """A parameter that the body takes as it is."""
+        self.parameter(kind, attributes, name)
+        self.arguments.append(f"{kind} {name}")
+
+    def buffer(self, number: int, buffer: Buffer) -> None:
+        """The address of a buffer: a parameter, or out of the table."""
+        alignment, kind = self.alignments[number], f"ptr {GLOBAL}"
+        assert alignment % buffer.element_bytes == 0, "elements are aligned"
+        is_alone = {"reads": "noalias readonly", "writes": "noalias", "updates": ""}[buffer.role]
+        name = f"%b{number}"
+        if number not in self.moving:
+            self.parameter(kind, f"{is_alone} align {alignment}".strip(), name)
+            self.arguments.append(f"{kind} {name}")
+            return
+        node = f"!{_FIRST_NODE + len(self.nodes)}"
+        self.nodes.append(f"{node} = !{{i64 {alignment}}}")
+        self.loads += [
+            f"  {name}.at = getelementptr i64, {kind} %table, i64 {self.moving[number]}",
+            f"  {name} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}",
+        ]
+        self.arguments.append(f"{kind} {is_alone} {name}".replace("  ", " "))
+
+    def text(self, guarded: bool) -> list[str]:
+        """The function and the nodes of metadata that it names."""
+        threads = self.kernel.threads
+        call = [*self.loads, f"  call void @body({', '.join(self.arguments)})", "  ret void"]
+        lines = ["entry:", *call]
+        if guarded:
+            test = [
+                f"  %reported = load i64, ptr {GLOBAL} %errors, align {WORD_BYTES}",
+                "  %goes.on = icmp eq i64 %reported, 0",
+                "  br i1 %goes.on, label %run, label %leave",
+            ]
+            lines = ["entry:", *test, "run:", *call, "leave:", "  ret void"]
+        head = f'define ptx_kernel void @kernel({", ".join(self.parameters)}) "nvvm.maxntid"="{threads}" {{'
+        return [head, *lines, "}", *self.nodes]
+
+
+_FIRST_NODE = 1 << 30  # metadata of kernels has lower numbers

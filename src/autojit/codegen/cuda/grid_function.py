@@ -1,0 +1,198 @@
+"""Functions of kernels on a GPU: the body that every thread of a grid runs.
+
+A kernel's module defines ``@body`` over the addresses of its buffers; the entry point around it is written once it is
+known where the buffers are (`codegen.cuda.entry_point`). Addresses have the space of global memory in front of their
+names, and so has everything made from them: of generic addresses LLVM merges no accesses into wide ones.
+
+``thread`` is the thread's number in its block, ``block_x`` the block's number along the first axis of the grid, both of
+the index type and of known range: LLVM then computes indices in 32 bits where they fit, and a GPU has no others.
+
+All threads of a block must reach every `barrier`, and all lanes of a warp every `shuffle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
+
+from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
+from autojit.codegen.emitter import ScalarEmitter
+from autojit.codegen.function_text import Operand
+from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.kernel_function import KernelFunction
+from autojit.codegen.module_text import ModuleText, Signature
+from autojit.codegen.scalar import Scalar, register_type
+from autojit.core.dtypes import DType
+from autojit.core.records import record
+
+WARP = 32
+"""Lanes that run together, on every GPU so far."""
+
+GLOBAL, SHARED = "addrspace(1)", "addrspace(3)"
+_ERROR_ORDER = 'syncscope("device") monotonic monotonic'
+
+
+@record
+class Grid:
+    """How many threads run a kernel: blocks along three axes, of this many threads each."""
+
+    threads: int
+    blocks: tuple[int, int, int]
+
+
+class CudaKernel(KernelFunction):
+    """The body of one kernel.
+
+    Args:
+        grid: the threads that run it; ``@body`` holds for no other number of them.
+        is_checked: whether accesses are compared with the sizes of buffers.
+        follows_reports: it takes another kernel's arguments, those of reports among them.
+    """
+
+    emitter: ClassVar[type[ScalarEmitter]] = CudaEmitter
+    folder: ClassVar[Callable[[list[str]], ScalarEmitter]] = CudaFold
+    takes: ClassVar[str] = ""
+    opaque: ClassVar[str] = "%thread"
+    wrapping: ClassVar[str] = " nsw"
+    partials: ClassVar[str] = f"{GLOBAL} %partials"
+    """The address of partial results, in a kernel that has some."""
+
+    def __init__(self, grid: Grid, *, is_checked: bool = False, follows_reports: bool = False) -> None:
+        super().__init__(ModuleText(), "body", is_checked=is_checked, follows_reports=follows_reports)
+        self.run_by(grid)
+
+    def run_by(self, grid: Grid) -> None:
+        """Begin the body of a kernel that this grid runs."""
+        self.linkage, self.attributes = "internal", "alwaysinline convergent nounwind"
+        self.grid = grid
+        self.has_reported = False
+        self.thread = self._special("tid.x", grid.threads, "%thread")
+        along = [
+            self._special(f"ctaid.{axis}", n, f"%block.{axis}") for axis, n in zip("xyz", grid.blocks, strict=True)
+        ]
+        self.block_x, self.block_y, self.block_z = along
+
+    def _special(self, register: str, count: int, name: str) -> str:
+        """A special register as a number of the index type that is less than ``count``."""
+        read = f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
+        self.entry += [f"  {name}.32 = {read}", f"  {name} = zext nneg i32 {name}.32 to i64"]
+        return name
+
+    # -- arguments
+
+    def pointers(self, sizes: Sequence[int]) -> list[str]:
+        """The first arguments are buffers of this many elements; their addresses."""
+        self.sizes, self.buffers = sizes, [f"{GLOBAL} %p{k}" for k in range(len(sizes))]
+        return self.buffers
+
+    def finished(
+        self, buffers: Sequence[Buffer], *, partial_bytes: int = 0, combine: GridText | None = None
+    ) -> GridText:
+        """End the function, which is all of its kernel.
+
+        Args:
+            buffers: what is done with each of `pointers`.
+            partial_bytes: memory for partial results; 0: ``partials`` is no argument.
+            combine: the kernel that makes results of them.
+        """
+        assert len(buffers) == len(self.sizes), "every buffer has a role"
+        reports = self.reports or self.follows_reports
+        parameters = [f"ptr {GLOBAL} p{k}" for k in range(len(buffers))]
+        parameters += [f"ptr {self.partials.replace('%', '')}"] * bool(partial_bytes)
+        parameters += [f"ptr {GLOBAL} errors", "i64 code"] * reports
+        self.signature = Signature("body", ", ".join(parameters))
+        self.finish()
+        return GridText(
+            self.module.text(),
+            tuple(buffers),
+            self.grid.threads,
+            self.grid.blocks,
+            partial_bytes,
+            combine,
+            reports,
+            tuple(self.failing),
+        )
+
+    def read(self, argument: int, dtype: DType, position: str) -> Scalar:
+        """An element of a buffer; of one without elements nothing is read, wherever a look-up points."""
+        if self.sizes[argument] == 0:
+            return self.emit.constant(0, dtype)
+        return super().read(argument, dtype, position)
+
+    # -- positions
+
+    def offset(self, a: Operand, b: Operand) -> str:
+        """``a + b`` of positions, which are never negative."""
+        if a == 0 or b == 0:
+            return self.number(b if a == 0 else a)
+        return self.binary("add nuw nsw", a, b)
+
+    def scaled(self, a: Operand, by: int) -> str:
+        """``a * by`` of a position."""
+        return self.number(a) if by == 1 else self.binary("mul nuw nsw", a, by)
+
+    def at_most(self, position: str, last: Operand) -> str:
+        """The position, or the last one there is."""
+        return self.value(f"call i64 @llvm.umin.i64(i64 {position}, i64 {self.number(last)})")
+
+    def all_of(self, *conditions: str | None) -> str | None:
+        """The condition that all of some hold; None holds always."""
+        found: str | None = None
+        for condition in conditions:
+            if condition is not None:
+                found = condition if found is None else self.both(found, condition)
+        return found
+
+    def perhaps(self, condition: str | None) -> AbstractContextManager[None]:
+        """What is written inside runs only if the condition holds; None holds always."""
+        return nullcontext() if condition is None else self.when(condition)
+
+    # -- reports
+
+    @property
+    def reports(self) -> bool:
+        return self.has_reported or super().reports
+
+    def report(self, site: int, position: str) -> None:
+        """Note an error for the caller of the step: the first thread that finds one claims the words."""
+        self.has_reported = True
+        words = f"{GLOBAL} %errors"
+        found = self.binary("or", self.binary("shl", "%code", 32), site)
+        _, is_first = self.exchange(words, 0, found, _ERROR_ORDER)
+        with self.when(is_first):
+            self.store("i64", position, self.element(words, "i64", 1), attributes=", align 8")
+
+    # -- what threads share
+
+    def shared(self, kind: str, count: int) -> str:
+        """An array that the threads of a block have in common; its address."""
+        symbol = f"@shared{sum(name.startswith('@shared') for name in self.module.definitions)}"
+        array = f"internal {SHARED} global [{count} x {kind}] undef, align 16"
+        self.module.definitions[symbol] = f"{symbol} = {array}"
+        return f"{SHARED} {symbol}"
+
+    def barrier(self) -> None:
+        """Wait for all threads of the block; what they wrote before is seen by all."""
+        self.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+
+    def shuffle(self, value: Scalar, distance: int) -> Scalar:
+        """The value of the lane whose number differs in this power of two."""
+        kind = register_type(value.dtype)
+        if kind == "i32":
+            return Scalar(self._exchanged(value.text, distance), value.dtype)
+        if kind == "float":
+            bits = self._exchanged(self.convert("bitcast", value.text, kind, "i32"), distance)
+            return Scalar(self.convert("bitcast", bits, "i32", kind), value.dtype)
+        if kind in ("i1", "i8", "i16"):
+            wide = self._exchanged(self.convert("zext", value.text, kind, "i32"), distance)
+            return Scalar(self.convert("trunc", wide, "i32", kind), value.dtype)
+        bits = self.convert("bitcast", value.text, kind, "i64") if kind == "double" else value.text
+        halves = [self.convert("trunc", part, "i64", "i32") for part in (bits, self.binary("lshr", bits, 32))]
+        low, high = (self.convert("zext", self._exchanged(half, distance), "i32") for half in halves)
+        joined = self.binary("or", self.binary("shl", high, 32), low)
+        return Scalar(self.convert("bitcast", joined, "i64", kind) if kind == "double" else joined, value.dtype)
+
+    def _exchanged(self, bits: str, distance: int) -> str:
+        """32 bits of another lane."""
+        return self.value(f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {bits}, i32 {distance}, i32 31)")

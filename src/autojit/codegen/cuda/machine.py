@@ -1,0 +1,31 @@
+"""What passes and schedules know of GPUs.
+
+Where a number has no measurement beside it, none is recorded: no GPU has run this code yet.
+"""
+
+from __future__ import annotations
+
+from autojit.core.dtypes import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from autojit.core.machine import Machine
+
+NEVER = 1 << 62
+"""Bytes or steps that no graph has."""
+
+CUDA_MACHINE = Machine(
+    kind="cuda",
+    alignment=256,  # what the driver gives, and two of a cache's lines
+    product_dtypes=frozenset((float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8)),
+    product_batch_axes=2,
+    most_buffers=96,  # addresses are parameters in constant memory, not registers; parameters end at 4 KiB
+    small_domain=0,  # one queue: waiting costs nothing, and every kernel that is saved is a launch saved
+    expansion=8,
+    many_blocks=NEVER,  # a launch per block costs more than asking each element which block it is in
+    block_bytes=1024,
+    accumulated_bytes=0,  # no bands: a sum into the product's memory saves the kernel that would add
+    hoisted_bytes=256 << 20,
+    turned_bytes=1 << 20,
+    turned_steps=16,
+    bands=None,  # rows are spread over the processors, not sliced for a cache
+    batch_bytes=NEVER,  # independent kernels are launches of their own
+    opens_sizes=False,  # grids, launches and graphs are written for their sizes
+)

@@ -1,0 +1,222 @@
+"""The CUDA devices of this process, and who drives them: NVIDIA's driver, or the emulator.
+
+``AUTOJIT_CUDA`` says what is used, in words separated by commas: ``emulate`` makes one device that the host computes,
+with every access checked; ``blocking`` waits after every run, so that errors are raised at their line. Without it the
+installed driver is used, and where there is none, or no device, there are no CUDA devices. Nothing is loaded before
+somebody asks.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.core.errors import ArgumentError, DeviceError
+from autojit.core.locks import in_forked_child, new_lock
+from autojit.core.records import record
+from autojit.runtime.gpu.driver import DeviceProperties, Driver
+from autojit.runtime.gpu.libcuda import LibCuda
+from autojit.runtime.gpu.library import installed_library, library
+from autojit.runtime.gpu.memory import DeviceMemory
+
+VARIABLE = "AUTOJIT_CUDA"
+_WORDS = ("emulate", "blocking")
+
+KNOWN_ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
+"""That LLVM generates code for; the driver's compiler makes code of an older one's text for a newer device."""
+
+
+@record
+class Settings:
+    """What ``AUTOJIT_CUDA`` says."""
+
+    emulates: bool
+    blocks: bool
+
+
+def settings() -> Settings:
+    """What ``AUTOJIT_CUDA`` says.
+
+    Raises:
+        ArgumentError: it says something else.
+    """
+    text = os.environ.get(VARIABLE, "")
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word not in _WORDS]
+    if unknown:
+        raise ArgumentError(
+            f"{VARIABLE}: no setting is called {', '.join(unknown)}",
+            {"value": text},
+            f"use {' or '.join(_WORDS)}, or both with a comma",
+        )
+    return Settings("emulate" in words, "blocking" in words)
+
+
+class CudaDevice:
+    """One device as the runtime uses it.
+
+    Args:
+        driver: of the device.
+        number: of the device.
+    """
+
+    def __init__(self, driver: Driver, number: int) -> None:
+        self.driver = driver
+        self.number = number
+        self.properties: DeviceProperties = driver.properties(number)
+        self.target = target_of(self.properties)
+        self.memory = DeviceMemory(driver, number)
+        driver.use(number)
+        self._words = np.array([driver.make_stream()], np.int64)
+
+    @property
+    def stream(self) -> int:
+        """The queue that work is put in."""
+        return int(self._words[0])
+
+    def set_stream(self, stream: int) -> int:
+        """Put work in another queue from now on; the one before."""
+        before = self.stream
+        self._words[0] = stream
+        return before
+
+    @property
+    def stream_address(self) -> int:
+        """The address of the word that holds `stream`, which native code reads at every call."""
+        return int(self._words.ctypes.data)
+
+    def use(self) -> None:
+        """Let the driver's calls of this thread be for this device."""
+        self.driver.use(self.number)
+
+    def synchronize(self) -> None:
+        """Wait until all that was queued is done.
+
+        Raises:
+            DeviceError: something in it failed.
+        """
+        self.use()
+        self.driver.synchronize(self.stream)
+
+
+class _Process:
+    """What this process has found out."""
+
+    def __init__(self) -> None:
+        self.lock = new_lock()
+        self.forget()
+
+    def forget(self) -> None:
+        self.driver: Driver | None = None
+        self.was_looked_for = False
+        self.refusal: DeviceError | None = None  # why there is none although a library is installed
+        self.devices: dict[int, CudaDevice] = {}
+
+
+_process = _Process()
+
+
+def _find() -> Driver | None:
+    if settings().emulates:
+        raise DeviceError(f"{VARIABLE}=emulate: the emulator is not part of this build")
+    found = installed_library()
+    if found is None or found.cuInit(0):  # also where the library is there, and no device
+        return None
+    driver = LibCuda(found)
+    return driver if driver.count() else None
+
+
+def find_driver() -> Driver | None:
+    """Who drives the devices, or None where there are none that can be used."""
+    with _process.lock:
+        if not _process.was_looked_for:
+            try:
+                _process.driver = _find()
+            except DeviceError as error:
+                _process.refusal = error
+            _process.was_looked_for = True
+        return _process.driver
+
+
+def require_driver() -> Driver:
+    """Who drives the devices.
+
+    Raises:
+        DeviceError: there are none; it says what is missing.
+    """
+    found = find_driver()
+    if found is not None:
+        return found
+    if _process.refusal is not None:
+        raise _process.refusal
+    library()  # raises where it is not installed
+    raise DeviceError(
+        "no CUDA device",
+        fix="compute on the CPU: device='cpu'; or without a device on the emulator: AUTOJIT_CUDA=emulate",
+    )
+
+
+def set_driver(driver: Driver | None) -> Driver | None:
+    """Use this driver from now on, or look for one again (None); for tests. Returns the one before, if there was."""
+    with _process.lock:
+        before = _process.driver
+        _process.forget()
+        _process.driver, _process.was_looked_for = driver, driver is not None
+        return before
+
+
+def device_count() -> int:
+    """How many CUDA devices there are."""
+    driver = find_driver()
+    return 0 if driver is None else driver.count()
+
+
+def cuda_device(number: int) -> CudaDevice:
+    """A device of this process.
+
+    Raises:
+        DeviceError: it is not there, too old, or was used before this process was forked.
+    """
+    with _process.lock:
+        found = _process.devices.get(number)
+        if found is None:
+            driver = require_driver()
+            if not 0 <= number < driver.count():
+                raise DeviceError(
+                    f"CUDA device {number} is not there", {"devices": driver.count()}, "use a smaller number"
+                )
+            found = _process.devices[number] = CudaDevice(driver, number)
+        return found
+
+
+def target_of(properties: DeviceProperties) -> CudaTarget:
+    """What code for a device is generated for.
+
+    Raises:
+        DeviceError: the device is too old.
+    """
+    major, minor = properties.capability
+    known = [number for number in KNOWN_ARCHITECTURES if number <= 10 * major + minor]
+    if not known:
+        raise DeviceError(
+            f"{properties.name} is too old for autojit",
+            {"its compute capability": f"{major}.{minor}", "needed": "7.5 or newer"},
+            "compute on the CPU: device='cpu'",
+        )
+    return CudaTarget(f"sm_{known[-1]}", properties.processors)
+
+
+@in_forked_child
+def _refuse_in_child() -> None:
+    """The driver's contexts do not survive a fork; the emulator's are plain memory."""
+    driver = _process.driver
+    if driver is None or driver.is_emulated or not _process.devices:
+        return
+    _process.forget()
+    _process.was_looked_for = True
+    _process.refusal = DeviceError(
+        "Cannot re-initialize CUDA in forked subprocess",
+        fix="To use CUDA with multiprocessing, you must use the 'spawn' start method",
+    )

@@ -1,0 +1,93 @@
+"""Graphs of NVIDIA's driver: nodes with their order, made launchable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_void_p
+
+from autojit.runtime.gpu.driver import CopyNode, FillNode, Graph, GraphNode, KernelNode
+from autojit.runtime.gpu.structs import UNIFIED, KernelNodeParams, Memcpy3D, MemsetNodeParams
+
+
+class GraphMaker:
+    """Makes graphs by the library's functions.
+
+    Args:
+        call: calls one of them by its name; raises where it reports an error.
+    """
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+        self._templates: dict[int, int] = {}  # the number of what is launched -> the graph whose nodes it has
+
+    def make(self, nodes: Sequence[GraphNode]) -> Graph:
+        """See `Driver.make_graph`. The graph is kept, because its nodes name those of what is launched."""
+        graph = c_void_p()
+        self._call("cuGraphCreate", byref(graph), 0)
+        try:
+            numbers: list[int] = []
+            for node in nodes:
+                numbers.append(self._add(graph, node, [numbers[k] for k in node.after]))
+            made = c_void_p()
+            self._call("cuGraphInstantiateWithFlags", byref(made), graph, 0)
+        except BaseException:
+            self._call("cuGraphDestroy", graph)
+            raise
+        number = made.value or 0
+        self._templates[number] = graph.value or 0
+        return Graph(number, tuple(numbers))
+
+    def destroy(self, graph: Graph) -> None:
+        """See `Driver.destroy_graph`."""
+        self._call("cuGraphExecDestroy", graph.number)
+        self._call("cuGraphDestroy", self._templates.pop(graph.number))
+
+    def _add(self, graph: c_void_p, node: GraphNode, after: Sequence[int]) -> int:
+        before = (c_void_p * len(after))(*after) if after else None
+        made = c_void_p()
+        where = byref(made), graph, before, len(after)
+        if isinstance(node, KernelNode):
+            parameters = kernel_parameters(node.function, node.blocks, node.threads, node.parameters)
+            self._call("cuGraphAddKernelNode_v2", *where, byref(parameters))
+        elif isinstance(node, CopyNode):
+            self._call("cuGraphAddMemcpyNode", *where, byref(_copy_parameters(node)), self._context())
+        else:
+            self._call("cuGraphAddMemsetNode", *where, byref(_fill_parameters(node)), self._context())
+        return made.value or 0
+
+    def _context(self) -> c_void_p:
+        """That of the thread, in which copies of a graph are done."""
+        found = c_void_p()
+        self._call("cuCtxGetCurrent", byref(found))
+        return found
+
+
+def kernel_parameters(function: int, blocks: Sequence[int], threads: int, parameters: int) -> KernelNodeParams:
+    """A launch as graphs take it."""
+    return KernelNodeParams(
+        func=function,
+        gridDimX=blocks[0],
+        gridDimY=blocks[1],
+        gridDimZ=blocks[2],
+        blockDimX=threads,
+        blockDimY=1,
+        blockDimZ=1,
+        kernelParams=parameters,
+    )
+
+
+def _copy_parameters(node: CopyNode) -> Memcpy3D:
+    """One row of bytes; with unified addresses the driver knows which end is where."""
+    return Memcpy3D(
+        srcMemoryType=UNIFIED,
+        srcDevice=node.source,
+        dstMemoryType=UNIFIED,
+        dstDevice=node.target,
+        WidthInBytes=node.size_bytes,
+        Height=1,
+        Depth=1,
+    )
+
+
+def _fill_parameters(node: FillNode) -> MemsetNodeParams:
+    return MemsetNodeParams(dst=node.target, value=0, elementSize=1, width=node.size_bytes, height=1)

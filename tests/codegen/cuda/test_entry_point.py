@@ -1,0 +1,81 @@
+"""Entry points: what a launch passes, what LLVM may take for granted, and what runs after an error."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import Buffer, GridText, Role
+from autojit.core.dtypes import float32, float64, int64
+from autojit.runtime.llvm import compile_to_object
+
+TARGET = CudaTarget("sm_90", 132)
+
+
+def _doubling(role: Role = "writes", *, reports: bool = False) -> GridText:
+    """``y = 2 x`` for blocks of 128 threads, four neighbours a thread."""
+    kernel = CudaKernel(Grid(128, (8, 1, 1)))
+    kernel.pointers([4096, 4096])
+    first = kernel.add(kernel.mul(kernel.block_x, 512), kernel.mul(kernel.thread, 4))
+    places = [kernel.add(first, k) for k in range(4)]
+    values = [kernel.read(0, float32, place) for place in places]
+    if reports:
+        with kernel.when(kernel.test("eq", kernel.block_x, 7)):
+            kernel.report(3, first)
+    for place, value in zip(places, values, strict=True):
+        kernel.write(1, kernel.emit.add(value, value), place)
+    return kernel.finished([Buffer("reads", 4), Buffer(role, 4)])
+
+
+def _ptx(text: str) -> str:
+    return compile_to_object(text, TARGET).decode()
+
+
+def test_parameters_are_those_that_a_launch_passes() -> None:
+    kernel = _doubling(reports=True)
+    assert kernel.reports
+    plain, moved = (_ptx(entry_text(kernel, [16, 16], moving)) for moving in ({}, {0: 3, 1: 4}))
+    # buffers, error words, code; or: table, error words, code
+    assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", plain)) == 4
+    assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", moved)) == 3
+    assert ".maxntid 128" in plain
+
+
+@pytest.mark.parametrize("moving", [{}, {0: 3}, {0: 3, 1: 4}])
+def test_aligned_neighbours_are_one_access_wherever_the_address_comes_from(moving: dict[int, int]) -> None:
+    ptx = _ptx(entry_text(_doubling(), [16, 16], moving))
+    assert re.search(r"ld\.global\S*\.v4\.b32", ptx)
+    assert "st.global.v4.b32" in ptx
+
+
+def test_an_alignment_of_one_element_promises_no_more() -> None:
+    ptx = _ptx(entry_text(_doubling(), [4, 4], {}))
+    assert ".v4." not in ptx and ".v2." not in ptx
+
+
+def test_what_is_updated_in_place_may_be_another_buffer() -> None:
+    alone, updated = (_ptx(entry_text(_doubling(role), [16, 16], {})) for role in ("writes", "updates"))
+    assert "ld.global.nc" in alone
+    heads = [text for text in entry_text(_doubling("updates"), [16, 16], {}).splitlines() if "ptx_kernel" in text]
+    assert heads[0].count("noalias") == 1, updated
+
+
+def test_a_guarded_kernel_reads_the_error_word_first() -> None:
+    ptx = _ptx(entry_text(_doubling(), [16, 16], {}, guarded=True))
+    first = next(line for line in ptx.splitlines() if "ld.global" in line)
+    assert "b64" in first and "nc" not in first
+    assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", ptx)) == 3
+
+
+def test_values_of_every_width_cross_lanes() -> None:
+    kernel = CudaKernel(Grid(32, (1, 1, 1)))
+    kernel.pointers([32, 32])
+    for dtype in (float64, int64):
+        value = kernel.emit.load(kernel.address(kernel.buffers[0], dtype, kernel.thread), dtype)
+        kernel.emit.store(kernel.shuffle(value, 1), kernel.address(kernel.buffers[1], dtype, kernel.thread))
+    ptx = _ptx(entry_text(kernel.finished([Buffer("reads", 8), Buffer("writes", 8)]), [8, 8], {}))
+    assert ptx.count("shfl.sync.bfly.b32") == 4

@@ -1,0 +1,72 @@
+"""Texts of products: LLVM selects and ptxas assembles them for every architecture, without spills; what they access."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.product_tiles import LAYOUTS, tile_of
+from autojit.codegen.cuda.products import print_product
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import GridText
+from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
+from tests.codegen.cuda.product_kernels import View, product, whole
+from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
+
+DTYPES = (float32, float64, float16, bfloat16, int8, uint8, int32, int64)
+SHAPES = ((1024, 2048, 512), (1001, 1003, 999), (40, 40, 40), (8, 8, 8), (1, 100, 3))
+"""m, n and k: large, of no round size, of a few tiles, of one, a vector."""
+
+
+def _matrix(rows: int, columns: int, dtype: DType, *, is_turned: bool = False) -> View:
+    """A matrix of which no memory is needed to describe it."""
+    stored = np.empty((columns, rows) if is_turned else (rows, columns), dtype.numpy)
+    return View(stored, stored.T if is_turned else stored)
+
+
+def _texts(target: CudaTarget) -> list[GridText]:
+    found = []
+    for place, dtype in enumerate(DTYPES):
+        for turn, (m, n, k) in enumerate(SHAPES):
+            turned_a, turned_b = bool((place + turn) & 1), bool((place + turn) & 2)
+            a, b = _matrix(m, k, dtype, is_turned=turned_a), _matrix(k, n, dtype, is_turned=turned_b)
+            found.append(print_product(product(a, b, adds=turn == 1), target))
+    return found
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_products_assemble_without_spills(architecture: str) -> None:
+    texts = _texts(CudaTarget(architecture, 132))
+    entries = [entry_text(text, [16] * len(text.buffers), {}) for text in texts]
+    for text, assembled in zip(texts, assemble(ptx_of(entries, architecture), architecture), strict=True):
+        assert assembled.spilled_bytes == assembled.stack_bytes == 0
+        assert assembled.registers * text.threads <= 65536
+        assert assembled.shared_bytes <= 48 * 1024  # what every GPU gives without asking
+
+
+@pytest.mark.parametrize("dtype", [float32, float16, float64])
+def test_aligned_operands_are_read_in_wide_accesses(dtype: DType) -> None:
+    a, b = _matrix(1024, 1024, dtype), _matrix(1024, 1024, dtype, is_turned=True)
+    text = print_product(product(a, b), CudaTarget("sm_90", 132))
+    (ptx,) = ptx_of([entry_text(text, [16, 16, 16], {})], "sm_90")
+    loads = [line for line in ptx.splitlines() if "ld.global" in line]
+    assert loads and all(".v4" in line or ".v2.b64" in line for line in loads), loads
+
+
+def test_equal_shapes_share_a_text() -> None:
+    one, other = (product(whole(np.zeros((9, 7), "f4")), whole(np.zeros((7, 5), "f4"))) for _ in range(2))
+    target = CudaTarget("sm_90", 132)
+    assert print_product(one, target) == print_product(other, target)
+
+
+def test_small_products_take_small_tiles() -> None:
+    target = CudaTarget("sm_90", 132)
+    tiles = [tile_of(float32, target, (extent, extent, extent), 1) for extent in (8, 64, 512, 4096)]
+    assert [tile.rows * tile.columns for tile in tiles] == sorted(tile.rows * tile.columns for tile in tiles)
+    assert tiles[0].threads == 32 and tiles[0].depth == 8
+    (warps, fragments, _), *_ = LAYOUTS
+    assert (tiles[-1].warps, tiles[-1].fragments) == (warps, fragments)
+    many = tile_of(float32, target, (8, 8, 8), 1000)
+    assert many == tiles[0], "a batch of small matrices is not computed in tiles that they do not fill"

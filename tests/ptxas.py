@@ -1,0 +1,110 @@
+"""PTX of kernels for GPUs that are not here, and the machine code that NVIDIA's own assembler makes of it.
+
+The assembler is the one of the wheel ``nvidia-cuda-nvcc``, which only tests use; where it is absent they are skipped.
+LLVM ends the process where it cannot select an instruction, so texts are compiled in a child.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
+"""Turing, Ampere, Hopper and Blackwell: the oldest that is supported, and what later ones added instructions to."""
+
+LONGEST_S = 300
+
+_REPORT = re.compile(
+    r"Compiling entry function 'kernel_(\d+)'.*?"
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?"
+    r"Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What a kernel takes of a GPU: registers of a thread, bytes of its stack and of those spilled, shared memory."""
+
+    registers: int
+    stack_bytes: int
+    spilled_bytes: int
+    shared_bytes: int
+
+
+class Rejected(AssertionError):
+    """A text that LLVM cannot compile, or that the assembler refuses."""
+
+
+@cache
+def ptxas() -> Path | None:
+    """The assembler, where its wheel is installed."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        for path in sorted(Path(folder).glob("*/bin/ptxas")):
+            return path
+    return None
+
+
+needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="needs ptxas: pip install nvidia-cuda-nvcc (cuda-test.txt)")
+
+
+def assemble(texts: Sequence[str], architecture: str) -> list[Assembled]:
+    """What the kernels named ``kernel`` of PTX texts become, all in one call: a third of the time of a call for each.
+
+    Raises:
+        Rejected: one is refused.
+    """
+    assembler = ptxas()
+    assert assembler is not None, "tests that assemble are marked needs_ptxas"
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{number}.ptx" for number in range(len(texts))]
+        for number, text in enumerate(texts):
+            (Path(folder) / names[number]).write_text(re.sub(r"\bkernel\b", f"kernel_{number}", text))
+        command = [str(assembler), "-v", f"-arch={architecture}", *names, "-o", "/dev/null"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S)
+    if done.returncode:
+        raise Rejected(f"{architecture}: {_first_error(done.stderr, texts)}")
+    found = {int(number): _measured(*figures) for number, *figures in _REPORT.findall(done.stderr)}
+    return [found[number] for number in range(len(texts))]
+
+
+def _measured(stack: str, stores: str, loads: str, registers: str, shared: str) -> Assembled:
+    return Assembled(int(registers), int(stack), max(int(stores), int(loads)), int(shared or 0))
+
+
+def _first_error(said: str, texts: Sequence[str]) -> str:
+    found = re.search(r"(\d+)\.ptx, line (\d+); error\s*: (.*)", said)
+    if found is None:
+        return said
+    line = texts[int(found[1])].splitlines()[int(found[2]) - 1]
+    return f"{found[3]}\n  in text {found[1]}, line {found[2]}: {line.strip()}"
+
+
+def ptx_of(texts: Sequence[str], architecture: str, processors: int = 132) -> list[str]:
+    """PTX of LLVM modules, compiled in a child.
+
+    Raises:
+        Rejected: LLVM rejects one, or cannot select its instructions and ends the child.
+    """
+    request = json.dumps({"texts": list(texts), "architecture": architecture, "processors": processors})
+    child = [sys.executable, "-m", "tests.ptx_child"]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(child, input=request, cwd=root, capture_output=True, text=True, timeout=LONGEST_S)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    if "No available targets are compatible" in done.stderr:
+        pytest.skip("this LLVM is built without NVPTX")
+    if done.returncode or len(lines) < len(texts):
+        reason = done.stderr.strip().splitlines() or [f"the child ended with {done.returncode}"]
+        raise Rejected(f"{architecture}: {reason[0]}\n  in text {len(lines)}:\n{texts[len(lines)]}")
+    return lines
