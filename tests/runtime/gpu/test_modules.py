@@ -24,12 +24,11 @@ PROCESS = """
 import json, sys
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.libcuda import LibCuda
-from autojit.runtime.gpu.modules import DeviceKernels
 from autojit.runtime.object_cache import default_cache
 from tests.runtime.gpu.fake_library import FakeLibrary
 version, texts = int(sys.argv[1]), sys.argv[2:]
 library = FakeLibrary(version=version)
-functions = DeviceKernels(CudaDevice(LibCuda(library), 0)).functions(texts)
+functions = CudaDevice(LibCuda(library), 0).kernels.functions(texts)
 links, misses = library.calls.count("cuLinkComplete"), default_cache().stats().misses
 print(json.dumps([links, misses, len(set(functions)), "llvmlite.binding" in sys.modules]))
 """
@@ -51,7 +50,7 @@ def test_a_second_process_asks_no_compiler(tmp_path: Path) -> None:
 
 
 def kernels_of(library: FakeLibrary) -> DeviceKernels:
-    return DeviceKernels(CudaDevice(LibCuda(library), 0))
+    return CudaDevice(LibCuda(library), 0).kernels
 
 
 def test_threads_share_one_compilation() -> None:

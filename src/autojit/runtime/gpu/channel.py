@@ -28,7 +28,6 @@ from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 
 _FUNCTIONS = {
-    DriverCalls.set_context: "cuCtxSetCurrent",
     DriverCalls.launch: "cuLaunchKernel",
     DriverCalls.launch_graph: "cuGraphLaunch",
     DriverCalls.set_parameters: "cuGraphExecKernelNodeSetParams_v2",
@@ -93,12 +92,13 @@ class DeviceChannel:
         self._failures = failures
         self._keep: list[Any] = []
         self._askers: weakref.WeakValueDictionary[int, Asker] = weakref.WeakValueDictionary()  # by their records
-        driver = device.driver
-        self._calls = Words(_calls(**{word.name: driver.native(name) for word, name in _FUNCTIONS.items()}))
+        driver, context = device.driver, device.driver.context(device.number)
+        addresses = {word.name: driver.native(name) for word, name in _FUNCTIONS.items()}
+        self._calls = Words(_calls(set_context=driver.native("cuCtxSetCurrent") if context else 0, **addresses))
         self._words = Words(
             Channel(
                 calls=self._calls.address,
-                context=driver.context(device.number),
+                context=context,
                 stream=device.stream_address,
                 error=failures.address,
                 ask=kept_address(_asking(weakref.ref(self)), self._keep),
@@ -130,7 +130,7 @@ class DeviceChannel:
         found = self.device.driver.failure()
         if found is not None:
             return _of_the_user(found, asker)
-        name = next(name for word, name in _FUNCTIONS.items() if word.place == call)
+        name = next((name for word, name in _FUNCTIONS.items() if word.place == call), "cuCtxSetCurrent")
         facts = {
             "CUDA error": result_text(result),
             "in flight": ", ".join(dict.fromkeys(asker.kernels())) or "a copy",

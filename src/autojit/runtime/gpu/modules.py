@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.config import config
 from autojit.runtime.background import on_all_cores
-from autojit.runtime.gpu.devices import CudaDevice
+from autojit.runtime.gpu.driver import Driver
 from autojit.runtime.loaded_texts import LoadedTexts
 from autojit.runtime.object_cache import default_cache, key_of
 
@@ -20,10 +21,20 @@ ENTRY = "kernel"
 
 
 class DeviceKernels:
-    """The kernels of one device, by the text of their module."""
+    """The kernels of one device, by the text of their module.
 
-    def __init__(self, device: CudaDevice) -> None:
-        self._device = device
+    Args:
+        driver: of the device.
+        number: of the device.
+        target: what LLVM generates code for.
+        architecture: what the driver's compiler makes code for.
+    """
+
+    def __init__(self, driver: Driver, number: int, target: CudaTarget, architecture: str) -> None:
+        self._driver = driver
+        self._number = number
+        self._target = target
+        self._architecture = architecture
         self._functions = LoadedTexts(self._loaded)
 
     def functions(self, texts: Sequence[str]) -> list[int]:
@@ -35,21 +46,19 @@ class DeviceKernels:
         return self._functions.get(texts, {})
 
     def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:
-        device = self._device
-        ptx = [text.decode() for text in default_cache().objects(texts, device.target, config.opt_level)]
-        codes = [self._assembled(text) for text in ptx] if device.driver.is_emulated else self._all_assembled(ptx)
-        device.use()
-        return [device.driver.function(device.driver.load(code), ENTRY) for code in codes]
+        driver = self._driver
+        ptx = [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
+        codes = [self._assembled(text) for text in ptx] if driver.is_emulated else self._all_assembled(ptx)
+        driver.use(self._number)
+        return [driver.function(driver.load(code), ENTRY) for code in codes]
 
     def _all_assembled(self, ptx: Sequence[str]) -> list[bytes]:
-        driver, architecture = self._device.driver, self._device.properties.architecture
-
         def code(text: str) -> bytes:
-            key = key_of("machine code", text, str(driver.version), architecture)
+            key = key_of("machine code", text, str(self._driver.version), self._architecture)
             return default_cache().blob(key, lambda: self._assembled(text))
 
         return on_all_cores(code, ptx, "assembling")
 
     def _assembled(self, ptx: str) -> bytes:
-        self._device.use()
-        return self._device.driver.assemble(ptx, self._device.properties.architecture)
+        self._driver.use(self._number)  # in a thread that helps, too
+        return self._driver.assemble(ptx, self._architecture)

@@ -27,7 +27,6 @@ from autojit.runtime.gpu.bound_kernel import BoundKernel, Work, works_of
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import Held
-from autojit.runtime.gpu.modules import DeviceKernels
 from autojit.runtime.gpu.moving import Binding
 from autojit.runtime.gpu.run_memory import RunMemory
 
@@ -59,7 +58,6 @@ class DevicePlan:
         binding: where the step's values are.
         run: what is done.
         channel: the executable's way to the device.
-        kernels: those of the device.
         nodes: what the run computes, for errors.
 
     Raises:
@@ -67,18 +65,10 @@ class DevicePlan:
         OutOfMemoryError: the device has no memory for scratch or partial results.
     """
 
-    def __init__(
-        self,
-        binding: Binding,
-        run: DeviceRun,
-        channel: DeviceChannel,
-        kernels: DeviceKernels,
-        nodes: Sequence[Node] = (),
-    ) -> None:
+    def __init__(self, binding: Binding, run: DeviceRun, channel: DeviceChannel, nodes: Sequence[Node] = ()) -> None:
         self.nodes = nodes
         self._channel = channel
         self._device = channel.device
-        self._kernels = kernels
         self._instantiations = 0
         self._graph: RunGraph | None = None
         works = list(works_of(run))
@@ -139,7 +129,7 @@ class DevicePlan:
         """Have the kernels for the present addresses, and begin anew with their launches."""
         parts = self._memory.moving.prologues
         texts = [*(prologue_text(part.words) for part in parts), *(one.text() for one in self._bound)]
-        functions = self._kernels.functions(texts)
+        functions = self._device.kernels.functions(texts)
         self._prologues = list(zip(parts, functions, strict=False))
         for one, function in zip(self._bound, functions[len(parts) :], strict=True):
             one.function = function
