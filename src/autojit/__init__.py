@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 
 from autojit.core.device import device
+from autojit.core.device import look_for as _look_for
 from autojit.core.dtypes import BY_NAME as _DTYPES
 from autojit.core.dtypes import DType as dtype
 from autojit.core.dtypes import default_dtype, promote_types, set_default_dtype
@@ -72,6 +73,16 @@ globals().update(int=_DTYPES["int32"], long=_DTYPES["int64"], short=_DTYPES["int
 globals().update(cfloat=_DTYPES["complex64"], cdouble=_DTYPES["complex128"])
 globals().update(_KINDS)
 _attach_later(_functions.METHODS)
+
+
+def _find_cuda() -> None:
+    """Nothing of CUDA is imported before somebody asks for such a device."""
+    from autojit.cuda.placement import find
+
+    find()
+
+
+_look_for("cuda", _find_cuda)
 
 _MODULES = """
     _C _higher_order_ops accelerator amp array_api backends cache compat control_flow cpu cuda distributed

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from autojit.core.errors import ArgumentKindError, DeviceError
 
@@ -12,13 +13,31 @@ if TYPE_CHECKING:
     from autojit.core.device_array import Space
 
 _KINDS = ("cpu", "cuda", "meta")
-_spaces: dict[str, Callable[[Device], Space]] = {}  # of the kinds that exist here besides the CPU
+_finders: dict[str, Callable[[], object]] = {}  # of the kinds that are looked for when somebody asks for them
+
+
+class _Kind(NamedTuple):
+    """Devices that exist here besides the CPU: the memory of each, and how many there are, if that is limited."""
+
+    space: Callable[[Device], Space]
+    how_many: Callable[[], int] | None
+
+
+_spaces: dict[str, _Kind] = {}
 _made: dict[Device, Space] = {}  # one memory per device, made when it is first used
 
 
-def register_device(kind: str, space: Callable[[Device], Space]) -> None:
-    """Let devices of a kind exist, each with the memory that ``space`` gives."""
-    _spaces[kind] = space
+def look_for(kind: str, finder: Callable[[], object]) -> None:
+    """Let devices of a kind be looked for when one is first asked for.
+
+    ``finder`` registers the kind, or raises a `DeviceError` that says what is missing.
+    """
+    _finders[kind] = finder
+
+
+def register_device(kind: str, space: Callable[[Device], Space], count: Callable[[], int] | None = None) -> None:
+    """Let devices of a kind exist, each with the memory that ``space`` gives; ``count`` tells how many there are."""
+    _spaces[kind] = _Kind(space, count)
 
 
 def forget_device(kind: str) -> None:
@@ -29,7 +48,7 @@ def forget_device(kind: str) -> None:
 
 
 def is_cpu_alone() -> bool:
-    """Whether there is no other device than the CPU."""
+    """Whether no other device than the CPU was asked for and found."""
     return not _spaces
 
 
@@ -37,8 +56,30 @@ def space_at(place: Device) -> Space:
     """The memory of a device other than the CPU, which must be available."""
     found = _made.get(place)
     if found is None:
-        found = _made[place] = _spaces[require_available(place).type](place)
+        found = _made[place] = _spaces[require_available(place).type].space(place)
     return found
+
+
+class _Current(threading.local):
+    """Per kind, the ordinal of the device that a thread uses where none is named."""
+
+    def __init__(self) -> None:
+        self.indices: dict[str, int] = {}
+
+
+_current = _Current()
+
+
+def current_index(kind: str) -> int:
+    """Which device of a kind this thread uses where none is named."""
+    return _current.indices.get(kind, 0)
+
+
+def set_current_index(kind: str, index: int) -> int:
+    """Use this device of the kind where none is named; the one before."""
+    before = current_index(kind)
+    _current.indices[kind] = index
+    return before
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +146,33 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
 
 def require_available(target: Device) -> Device:
     """The device itself when autojit can compute there; RuntimeError naming what is missing otherwise."""
-    if target.type != "cpu" and target.type not in _spaces:
-        raise DeviceError(f"device '{target}' is not available: this build computes on the CPU only; pass device='cpu'")
+    kind = target.type
+    if kind == "cpu":
+        return target
+    if kind not in _spaces:
+        finder = _finders.get(kind)
+        if finder is None:
+            raise DeviceError(
+                f"device '{target}' is not available: autojit computes on CPUs and CUDA devices", fix=_FIX
+            )
+        try:
+            finder()
+        except DeviceError as error:
+            missing = str(error).partition("\n")[0]
+            raise DeviceError(f"device '{target}' is not available: {missing}", fix=_FIX) from None
+    how_many = _spaces[kind].how_many
+    if how_many is not None and target.index is not None and target.index >= how_many():
+        raise DeviceError(
+            "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?",
+            {"device": target, "devices": how_many()},
+            f"use a smaller ordinal: {kind}:0",
+        )
     return target
 
 
+_FIX = "pass device='cpu'; without a GPU, AUTOJIT_CUDA=emulate in the environment makes an emulated one"
+
+
 def with_index(place: Device) -> Device:
-    """The device with its ordinal: another device than the CPU that is named without one is the first of its kind."""
-    return place if place == CPU or place.index is not None else Device(place.type, 0)
+    """The device with its ordinal: one besides the CPU that is named without it is the thread's current one."""
+    return place if place == CPU or place.index is not None else Device(place.type, current_index(place.type))

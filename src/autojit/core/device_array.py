@@ -98,10 +98,16 @@ class DeviceArray(Unreadable):
     def _refusal(self) -> str:
         return f"the elements are on {self.space.device}; copy them to host memory first: x.cpu()"
 
-    shape, dtype, strides, flags, ndim, size, itemsize, nbytes, base = (
+    shape, dtype, strides, flags, ndim, size, itemsize, nbytes = (
         property(attrgetter(f"layout.{name}"))
-        for name in ("shape", "dtype", "strides", "flags", "ndim", "size", "itemsize", "nbytes", "base")
+        for name in ("shape", "dtype", "strides", "flags", "ndim", "size", "itemsize", "nbytes")
     )
+
+    @property
+    def base(self) -> Any:
+        """The array whose memory this is a view of; what owns memory is no array."""
+        found = self.layout.base
+        return found if isinstance(found, np.ndarray) else None
 
     def transpose(self, axes: Sequence[int]) -> DeviceArray:
         """A view with the axes in another order."""

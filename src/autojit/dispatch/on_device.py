@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
-from autojit.core.device_array import Array, DeviceArray, host_copy, on_layout
+from autojit.core.device_array import Array, DeviceArray, host_copy, layout_in_memory, on_layout
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, completed
 from autojit.dispatch.refused_operands import refusal, refused_outside, types_of
 from autojit.ir.op import Op, bind
 from autojit.ir.result_types import common_device
+from autojit.ops.loop_orders import as_loop
 from autojit.ops.transfers import ToDevice
 from autojit.tensor.state import State, quietly, state
 from autojit.tensor.storage import ElsewhereArray
@@ -39,7 +40,7 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     place = _place(op, types)
     if place == CPU and all(t.device == CPU for t in types):
         return _apply_on_the_cpu(op, operands)
-    made = [_moved(op, arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
+    made = [_moved(arrays[0], place)] if op.moves else _computed(op, operands, arrays, place)
     return completed(op, operands, made)
 
 
@@ -59,9 +60,9 @@ def _apply_on_the_cpu(op: Op, operands: Sequence[Tensor]) -> Any:
         state.divert = before
 
 
-def _moved(op: Op, array: Array, target: Device) -> Any:
-    """A copy of an array on another device."""
-    here = op.eager(host_copy(array))
+def _moved(array: Array, target: Device) -> Any:
+    """A copy of an array on another device, its axes in memory as those of a loop over it."""
+    here = as_loop(host_copy(array), [layout_in_memory(array)])
     return here if target == CPU else space_at(target).copied_in(here)
 
 

@@ -269,6 +269,30 @@ def allocate_array(
     return np.ndarray(shape, element, memory, strides=strides)
 
 
+class _Place:
+    """Memory of an owner, as NumPy is told of it: the array's base, which keeps the owner."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, object], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def array_at(
+    address: int, shape: tuple[int, ...], dtype: npt.DTypeLike, owner: object, order: Sequence[int] | None = None
+) -> npt.NDArray[Any]:
+    """An array over memory that is not read here, and that lives as long as ``owner``; ``order`` as in others."""
+    element = np.dtype(dtype)
+    strides = None if order is None else _strides(shape, element.itemsize, order)
+    if element.isbuiltin == 1:
+        interface = {"version": 3, "shape": shape, "typestr": element.str, "data": (address, False), "strides": strides}
+        return np.asarray(_Place(interface, owner))
+    memory: Any = (ctypes.c_char * (math.prod(shape) * element.itemsize)).from_address(address)
+    memory.owner = owner
+    return np.ndarray(shape, element, memory, strides=strides)
+
+
 def allocate_at(place: Device, shape: tuple[int, ...], dtype: npt.DTypeLike, order: Sequence[int] | None = None) -> Any:
     """`allocate_array` in the memory of a device.
 
