@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import cast as cast_array
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -26,7 +27,7 @@ from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op, bind
-from autojit.ops.elementwise_arithmetic import add, cast, where
+from autojit.ops.elementwise_arithmetic import Cast, add, cast, where
 from autojit.ops.reinterpret import AsStrided
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import Full
@@ -88,6 +89,10 @@ def compute(space: Space, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
     """The results of an op on arrays in a space, and numbers (arrays of rank 0) on the host."""
     if type(op) is Full:
         return [_filled(space, op)]
+    if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
+        return [
+            cast_array(DeviceArray, arrays[0]).copy("K")
+        ]  # which needs no kernel where the elements fill their memory
     if op.needs_elements:
         found = quietly(op.eager, *map(host_copy, arrays))
         return [space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
