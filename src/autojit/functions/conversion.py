@@ -405,7 +405,7 @@ for _name, _dtype in {
 }.items():  # fmt: skip
     METHODS[_name] = _to_dtype(_name, _dtype)
 for _name in (
-    "_to_dtype", "get_requires_grad", "set_requires_grad", "get_grad_fn", "is_leaf",
+    "_Wanted", "_to_dtype", "_wanted", "get_requires_grad", "set_requires_grad", "get_grad_fn", "is_leaf",
 ):  # fmt: skip
     METHODS.pop(_name)
 METHODS |= {
