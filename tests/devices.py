@@ -5,6 +5,7 @@
 - ``--device second``: the same on the device of `autojit.testing.second_device`.
 - ``--device cuda --excluded``: the tests that `cpu_only.txt` excludes, and no others. A line whose tests all pass, or
   that names no test, is an error: the list says what is so, not what was.
+- ``--sample N``: about one test of so many, the same ones in every run.
 - ``-m gpu``: the tests that have tensors on CUDA, on hardware; where there is none they are skipped.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -28,6 +30,7 @@ def add_options(parser: pytest.Parser) -> None:
     """The options of this file."""
     device = os.environ.get("AUTOJIT_TEST_DEVICE", "cpu")
     parser.addoption("--device", choices=DEVICES, default=device, help="where tensors are made")
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="run about one test of N")
     parser.addoption("--excluded", action="store_true", help="with --device cuda: only what is said to need the CPU")
 
 
@@ -44,6 +47,16 @@ def wants_hardware(config: pytest.Config) -> bool:
     """Whether tests with tensors on CUDA are to run on a real device: ``-m gpu``."""
     expression = config.getoption("markexpr") or ""
     return "gpu" in expression.split() and "not gpu" not in expression
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """``--sample``: which tests are left out follows from their ids alone."""
+    every = config.getoption("--sample")
+    kept = [item for item in items if crc32(item.nodeid.encode()) % every == 0]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if crc32(item.nodeid.encode()) % every])
+        items[:] = kept
 
 
 @dataclass(eq=False)

@@ -2,8 +2,9 @@
 
 A row of the matrix is one way in which a machine may differ from this one: OpenBLAS's kernels (``OPENBLAS_CORETYPE``
 changes the order of sums), NumPy's own vector loops (``NPY_DISABLE_CPU_FEATURES``), the width of the vector registers
-that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, the versions of
-what we build on, and those of Python that are installed here. ``--short`` runs the rows and files that differ most;
+that our kernels are compiled for (``AUTOJIT_VECTOR_BYTES``), the number of threads, checked kernels, another device,
+CUDA on its emulator, the versions of what we build on, and those of Python that are installed here. ``--short`` runs
+the rows and files that differ most;
 ``--list`` only prints the rows.
 
 Registers wider than the machine's are not run: ``tests/runtime/test_llvm.py`` assembles for them.
@@ -62,6 +63,12 @@ SECOND_DEVICE = (
 )
 """What must hold wherever tensors are: the reference of autograd, the ops' laws, whole programs."""
 
+CUDA = (
+    *SECOND_DEVICE[:-1], "tests/autograd", "tests/control_flow", "tests/jit", "tests/nn", "tests/optim", "tests/tensor",
+)  # fmt: skip
+"""What must hold on CUDA, but for what `tests/cpu_only.txt` excludes with a reason."""
+CUDA_SHORT = (*SECOND_DEVICE[:-1], "--sample", "25")
+
 
 class Row(NamedTuple):
     """One machine: its name, what the environment says of it, the tests that could notice, other versions' packages,
@@ -71,6 +78,7 @@ class Row(NamedTuple):
     name: str
     environment: dict[str, str]
     tests: Sequence[str] = NUMERIC
+    short_tests: Sequence[str] = ()
     packages: tuple[str, ...] = ()
     is_short: bool = False
     python: str = sys.executable
@@ -101,15 +109,18 @@ def rows() -> Iterator[Row]:
     for threads in (1, 2, 3):
         yield Row(f"{threads} threads", {"AUTOJIT_NUM_THREADS": str(threads)}, THREADED)
     yield Row("second device", {"AUTOJIT_TEST_DEVICE": "second"}, SECOND_DEVICE, is_short=True)
+    on_cuda = {"AUTOJIT_TEST_DEVICE": "cuda"}
+    yield Row("cuda, emulated", on_cuda, CUDA, CUDA_SHORT)
+    yield Row("cuda, what is excluded", on_cuda, (*CUDA, "--excluded"))
     yield Row("checked kernels", {"AUTOJIT_CHECK": "1", "AUTOJIT_NUM_THREADS": "3"}, is_short=True)
-    yield Row("oldest versions", {}, VERSIONED, _versions(oldest=True))
-    yield Row("newest versions", {}, VERSIONED, _versions(oldest=False))
+    yield Row("oldest versions", {}, VERSIONED, packages=_versions(oldest=True))
+    yield Row("newest versions", {}, VERSIONED, packages=_versions(oldest=False))
     for version in re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()):
         if version == f"3.{sys.version_info[1]}":
             continue
         python = _interpreter(version)
         if python:
-            yield Row(f"Python {version}", {}, OBSERVED, _versions(oldest=False), python=python)
+            yield Row(f"Python {version}", {}, OBSERVED, packages=_versions(oldest=False), python=python)
         else:
             print(f"Python {version}: not installed here")
 
@@ -164,7 +175,8 @@ def environment_of(row: Row) -> str:
 def run(row: Row, workers: str, is_short: bool) -> tuple[bool, str]:
     """Run one row's tests: whether they passed, and pytest's last line."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **row.environment}
-    tests = SHORT if is_short and row.tests is NUMERIC else row.tests
+    shorter = row.short_tests or (SHORT if row.tests is NUMERIC else row.tests)
+    tests = shorter if is_short else row.tests
     command = [environment_of(row), "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:

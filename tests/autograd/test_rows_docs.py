@@ -16,7 +16,8 @@ import autojit as aj
 from autojit.testing import assert_close
 from tests.autograd.modes import Mode
 from tests.autograd.parity_cases import CASES, plain
-from tests.docs.test_examples import FENCE, PAGES, blocks
+from tests.docs.pages import FENCE, blocks
+from tests.docs.test_examples import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import doctest
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import blocks, environment, run_page
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-
-
-def blocks(text: str) -> list[tuple[int, str]]:
-    """``(lines before the block, its code)`` of every fence marked exactly ``python``."""
-    return [(text.count("\n", 0, found.start(1)), found.group(1)) for found in FENCE.finditer(text)]
-
-
-def run_plain(page: Path, line: int, code: str, namespace: dict[str, object]) -> None:
-    """Run a block of statements; line numbers in tracebacks and in autojit's own errors are those of the page."""
-    exec(compile("\n" * line + code, str(page), "exec"), namespace)
-
-
-def run_session(page: Path, line: int, code: str, namespace: dict[str, object]) -> None:
-    """Run a block of ``>>>`` prompts and compare what it prints."""
-    test = doctest.DocTestParser().get_doctest(code, namespace, page.name, str(page), line)
-    report: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    runner.run(test, out=report.append, clear_globs=False)
-    namespace.update(test.globs)
-    assert runner.failures == 0, "".join(report)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for line, code in blocks(page.read_text(encoding="utf-8")):
-        run = run_session if code.lstrip().startswith(">>>") else run_plain
-        run(page, line, code, namespace)
+    wanted = environment(page.read_text(encoding="utf-8"))
+    if wanted:
+        child = [sys.executable, "-W", "error", "-m", "tests.docs.pages", str(page), str(tmp_path)]
+        done = subprocess.run(child, cwd=ROOT, env=os.environ | wanted, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    else:
+        monkeypatch.chdir(tmp_path)
+        run_page(page)
+
+
+def test_a_page_says_what_environment_it_wants() -> None:
+    assert environment("# Title\n<!-- runs with AUTOJIT_CUDA=emulate -->\n") == {"AUTOJIT_CUDA": "emulate"}
+    assert environment("a page that runs with AUTOJIT_CUDA=emulate") == {}
 
 
 def test_blocks_are_found_with_their_line() -> None:

@@ -6,7 +6,7 @@ maps expressions, indices and index terms to what holds them; ``row_memo`` lives
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -30,6 +30,7 @@ from autojit.schedule.expressions import (
     RandomWord,
     RowResult,
 )
+from autojit.schedule.loops import Store
 
 Memo = dict[Any, Any]
 
@@ -50,7 +51,28 @@ class ExpressionPrinter(KernelFunction):
         self.answers: dict[Guard, bool] = {}  # what guards say throughout the loop that is being printed
         self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
 
+    # -- loops
+
+    def set_counters(self, loops: Sequence[LoopVariable], position: str) -> None:
+        """Set the counters of loops by the row-major position in them."""
+        rest = position
+        for variable in reversed(loops[1:]):
+            extent = self.number(variable.extent)
+            self.variables[variable] = self.remainder(rest, extent)
+            rest = self.quotient(rest, extent)
+        if loops:
+            self.variables[loops[0]] = rest
+
     # -- expressions
+
+    def read_overwritten(self, store: Store, memo: Memo) -> None:
+        """Read what a buffer holds before it is overwritten, for those that still need it."""
+        place = self.program.in_place.get(store.value)
+        if place is None:
+            return
+        for load in self.program.exprs:
+            if isinstance(load, Load) and load.buffer == place:
+                self.expr(load, memo, store.expr.phase)
 
     def hoist(self, expr: Expr, phase: int, seen: set[Expr]) -> None:
         """Compute what does not vary inside before the inner loops start."""

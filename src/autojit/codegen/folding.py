@@ -41,3 +41,12 @@ def partial_dtype(accumulator: Accumulator) -> DType:
     """The dtype of a chunk's partial result."""
     dtype = accumulator.value.type.dtype
     return total_dtype(accumulator.op.name, dtype) if accumulator.kind == "all" else fold_dtype(dtype)
+
+
+def rounded_to(emit: ScalarEmitter, value: Scalar, dtype: DType) -> Scalar:
+    """A fold's value in the dtype of the result."""
+    if value.dtype is dtype:
+        return value
+    if value.dtype is fold_dtype(dtype):
+        return Scalar(emit.rounded(value, dtype).text, dtype)
+    return emit.cast(value, dtype)

@@ -13,10 +13,12 @@ All threads of a block must reach every `barrier`, and all lanes of a warp every
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
 from autojit.codegen.emitter import ScalarEmitter
+from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
@@ -58,6 +60,10 @@ class CudaKernel(KernelFunction):
 
     def __init__(self, grid: Grid, *, is_checked: bool = False, follows_reports: bool = False) -> None:
         super().__init__(ModuleText(), "body", is_checked=is_checked, follows_reports=follows_reports)
+        self.run_by(grid)
+
+    def run_by(self, grid: Grid) -> None:
+        """Begin the body of a kernel that this grid runs."""
         self.linkage, self.attributes = "internal", "alwaysinline convergent nounwind"
         self.grid = grid
         self.has_reported = False
@@ -113,6 +119,34 @@ class CudaKernel(KernelFunction):
         if self.sizes[argument] == 0:
             return self.emit.constant(0, dtype)
         return super().read(argument, dtype, position)
+
+    # -- positions
+
+    def offset(self, a: Operand, b: Operand) -> str:
+        """``a + b`` of positions, which are never negative."""
+        if a == 0 or b == 0:
+            return self.number(b if a == 0 else a)
+        return self.binary("add nuw nsw", a, b)
+
+    def scaled(self, a: Operand, by: int) -> str:
+        """``a * by`` of a position."""
+        return self.number(a) if by == 1 else self.binary("mul nuw nsw", a, by)
+
+    def at_most(self, position: str, last: Operand) -> str:
+        """The position, or the last one there is."""
+        return self.value(f"call i64 @llvm.umin.i64(i64 {position}, i64 {self.number(last)})")
+
+    def all_of(self, *conditions: str | None) -> str | None:
+        """The condition that all of some hold; None holds always."""
+        found: str | None = None
+        for condition in conditions:
+            if condition is not None:
+                found = condition if found is None else self.both(found, condition)
+        return found
+
+    def perhaps(self, condition: str | None) -> AbstractContextManager[None]:
+        """What is written inside runs only if the condition holds; None holds always."""
+        return nullcontext() if condition is None else self.when(condition)
 
     # -- reports
 

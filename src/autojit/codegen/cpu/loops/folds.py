@@ -14,7 +14,7 @@ from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block
 from autojit.codegen.cpu.loops.row_cache import CachingPrinter
 from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.expressions import Memo
-from autojit.codegen.folding import fold_dtype, partial_dtype, total_dtype
+from autojit.codegen.folding import fold_dtype, partial_dtype, rounded_to, total_dtype
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, int64
 from autojit.core.records import record
@@ -103,14 +103,6 @@ class FoldPrinter(CachingPrinter):
         self.put(fold.total, self.emit.add(self.get(fold.total, fold.wide), block))
         self.put(fold.slot, self._identity(fold.op, fold.dtype))
 
-    def rounded_to(self, value: Scalar, dtype: DType) -> Scalar:
-        """A fold's value in the dtype of the result."""
-        if value.dtype is dtype:
-            return value
-        if value.dtype is fold_dtype(dtype):
-            return Scalar(self.emit.rounded(value, dtype).text, dtype)
-        return self.emit.cast(value, dtype)
-
     # -- reductions over the inner loops
 
     def open_reduction(self, reduction: RowReduction) -> None:
@@ -150,7 +142,7 @@ class FoldPrinter(CachingPrinter):
         else:
             fold = self.row_folds[reduction.value]
             self.flush(fold)
-            value = self.rounded_to(self.get(fold.total, fold.wide), dtype)
+            value = rounded_to(self.emit, self.get(fold.total, fold.wide), dtype)
         self.row_memo["row", reduction.number] = value
 
     # -- accumulators over the rows
@@ -201,5 +193,5 @@ class FoldPrinter(CachingPrinter):
             self.flush(fold)
             total = self.get(fold.total, fold.wide)
             if k not in self.partials:
-                total = self.rounded_to(total, self.program.accumulators[k].value.type.dtype)
+                total = rounded_to(self.emit, total, self.program.accumulators[k].value.type.dtype)
             self.emit.store(total, self._partial_pointer(k))

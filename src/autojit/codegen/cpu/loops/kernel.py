@@ -23,31 +23,16 @@ from autojit.codegen.cpu.loops.partial_results import print_combine
 from autojit.codegen.cpu.loops.walk import CpuWalk
 from autojit.codegen.emission_order import FEWEST, emission_order
 from autojit.codegen.expressions import Memo
+from autojit.codegen.phases import Phase, phases_of, row_results
 from autojit.codegen.piecewise import below, cuts, outcome
 from autojit.core.config import config
-from autojit.core.records import record
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import LoopVariable
 from autojit.schedule.bands import Slices
-from autojit.schedule.expressions import Expr, Load
-from autojit.schedule.loops import Accumulator, LoopProgram, RowReduction, Store
+from autojit.schedule.expressions import Expr
+from autojit.schedule.loops import LoopProgram, Store
 
 Bounds = tuple[str, str]
-
-
-@record(frozen=False)
-class Phase:
-    """What one pass over the inner loops of a row computes."""
-
-    number: int
-    reductions: list[RowReduction]
-    stores: list[tuple[int, Store]]
-    accumulators: list[tuple[int, Accumulator]]
-    kept: list[Expr]
-
-    def roots(self) -> list[Expr]:
-        stores, sums = (s.expr for _, s in self.stores), (a.expr for _, a in self.accumulators)
-        return [*(r.expr for r in self.reductions), *stores, *sums, *self.kept]
 
 
 class LoopPrinter(FoldPrinter):
@@ -57,10 +42,6 @@ class LoopPrinter(FoldPrinter):
         super().__init__(KernelModule(), symbol, CpuWalk(program), is_checked=config.check)
         self.plan = plan_chunks(self.walk, slices)
         self.prepare_folds()
-        self.overwritten = {
-            value: [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
-            for value, slot in program.in_place.items()
-        }
 
     def print(self) -> KernelText:
         program = self.program
@@ -124,49 +105,16 @@ class LoopPrinter(FoldPrinter):
 
     def _rows_between(self, low: str, high: str) -> None:
         with self.loop(low, high, stem="row") as row:
-            self.set_row(row)
+            self.set_counters(self.walk.rows, row)
             self.row(None)
-
-    def set_row(self, row: str) -> None:
-        """The row variables: digits of the row counter."""
-        rest = row
-        rows = self.walk.rows
-        for variable in reversed(rows[1:]):
-            extent = self.number(variable.extent)
-            self.variables[variable] = self.remainder(rest, extent)
-            rest = self.quotient(rest, extent)
-        if rows:
-            self.variables[rows[0]] = rest
 
     def row(self, bounds: Bounds | None) -> None:
         """One row: its phases, within bounds of the first inner loop."""
         self.row_memo = {}
-        for phase in self._phases():
+        for phase in phases_of(self.walk):
+            phase.kept += [e for e, (first, _) in self.cached.items() if first == phase.number]
             self._phase(phase, bounds)
         self._row_results()
-
-    def _phases(self) -> list[Phase]:
-        program = self.program
-        inner = [(k, s) for k, s in enumerate(program.stores) if self._is_full(s)]
-        sums = [(k, a) for k, a in enumerate(program.accumulators) if self._accumulates_inside(a)]
-        roots = [*(r.expr for r in program.reductions), *(s.expr for _, s in inner), *(a.expr for _, a in sums)]
-        last = max((root.phase for root in roots), default=-1)
-        return [
-            Phase(
-                number,
-                [r for r in program.reductions if r.expr.phase == number],
-                [(k, s) for k, s in inner if s.expr.phase == number],
-                [(k, a) for k, a in sums if a.expr.phase == number],
-                [e for e, (first, _) in self.cached.items() if first == number],
-            )
-            for number in range(last + 1)
-        ]
-
-    def _is_full(self, store: Store) -> bool:
-        return store.expr in self.walk.varying or self.walk.moves(store.index)
-
-    def _accumulates_inside(self, accumulator: Accumulator) -> bool:
-        return accumulator.kind == "col" or accumulator.full or accumulator.expr in self.walk.varying
 
     # -- one phase
 
@@ -273,18 +221,16 @@ class LoopPrinter(FoldPrinter):
         for slot, store in stores:
             phase = store.expr.phase
             value = self.expr(store.expr, memo, phase)
-            for load in self.overwritten.get(store.value, ()):
-                self.expr(load, memo, phase)
+            self.read_overwritten(store, memo)
             self.write(len(self.program.loads) + slot, value, self.index(store.index, memo, phase))
 
     def _row_results(self) -> None:
         """Row-level stores and accumulators, after the last phase."""
         memo = self.row_memo
-        stores = [(k, s) for k, s in enumerate(self.program.stores) if not self._is_full(s)]
+        stores, accumulators = row_results(self.walk)
         self._store_all(stores, memo)
-        for k, accumulator in enumerate(self.program.accumulators):
-            if not self._accumulates_inside(accumulator):
-                self.accumulate(k, self.expr(accumulator.expr, memo, accumulator.expr.phase), memo)
+        for k, accumulator in accumulators:
+            self.accumulate(k, self.expr(accumulator.expr, memo, accumulator.expr.phase), memo)
 
 
 def print_loops(program: LoopProgram, symbol: str, slices: Slices | None = None) -> KernelText:

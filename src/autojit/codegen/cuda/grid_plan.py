@@ -1,0 +1,212 @@
+"""How a grid of threads goes through the loops of a program, by shapes and the target's processors alone.
+
+Two forms. A *flat* program folds nothing along its rows and keeps no columns: all its points are one line, cut into
+tiles. In every other, *groups* of lanes walk rows, and the groups of a *team* share rows out and fold together what
+they accumulated::
+
+    block -> team -> group -> lane -> slots x vector elements of a row
+
+A lane holds at most `MOST_ELEMENTS` elements of a row at once. Rows that are longer than a block holds so are *long*:
+each phase walks them tile by tile and reads memory again. Rows without reductions need not be held by one block: their
+tiles go to different ones.
+
+Every fold is a tree of fixed shape: in a lane by position, over lanes, over warps, over the partial results of teams in
+order. The shape depends on extents and on `CudaTarget.processors`, so results on two kinds of GPU may differ as sums in
+another order do, and never from one run to the next.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from autojit.codegen.cuda.grid_function import WARP, Grid
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.phases import row_results
+from autojit.codegen.walk import Walk
+from autojit.core.records import record
+from autojit.ir.index import Index, LoopVariable
+from autojit.schedule.expressions import Load
+from autojit.schedule.loops import LoopProgram
+
+# None of these numbers has been measured on hardware yet; the reasons are those of its public description.
+MOST_ELEMENTS = 16  # of a row in a lane's registers: softmax and layer norm with gradients then take 167 of them
+VECTOR_BYTES = 16  # the widest access of a thread
+MOST_NEIGHBOURS = 8  # of bytes and halves: more lines of text for each point
+FLAT_THREADS = 256  # of a block
+ROW_THREADS = 128  # of a block, where rows take no more
+COLUMN_THREADS = 256
+LONG_THREADS = 512  # of a block that walks long rows: 128 registers are left for a thread
+MOST_THREADS = 1024
+FOLDING_THREADS = 512  # per processor: what is in flight where partial results are left
+BUSY_THREADS = 256  # per processor: rows take more lanes each as long as there are fewer
+ONE_LAUNCH = 16  # turns of a team up to which nothing is left to combine: a second launch costs as much
+FEWEST_TURNS = 4  # of a team that leaves partial results
+
+
+@record
+class GridPlan:
+    """Who computes what.
+
+    Args:
+        is_flat: all points are one line.
+        is_long: a group walks the tiles of a row one after the other.
+        threads: of a block; a power of two, as are ``group`` and ``team``.
+        group: lanes that hold a row, or a tile of it, together.
+        slots: vectors that a lane holds.
+        vector: neighbours in a vector.
+        tiles: parts of a row.
+        team: groups of one block that share rows out.
+        kept: positions that accumulators keep, or 1.
+        shares: parts into which the rows of a kept position are cut, one for each team.
+        rows: of a share.
+        blocks: of the grid.
+    """
+
+    is_flat: bool
+    is_long: bool
+    threads: int
+    group: int
+    slots: int
+    vector: int
+    tiles: int
+    team: int
+    kept: int
+    shares: int
+    rows: int
+    blocks: int
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.threads, (self.blocks, 1, 1))
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile."""
+        return self.group * self.slots * self.vector
+
+    @property
+    def groups(self) -> int:
+        """Of a block."""
+        return self.threads // self.group
+
+    @property
+    def teams(self) -> int:
+        """Of the grid, not counting tiles."""
+        return self.kept * self.shares
+
+    @property
+    def turns(self) -> int:
+        """Rows that a group walks."""
+        return -(-self.rows // self.team)
+
+
+def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]:
+    """Which loops run inside, and who computes what."""
+    walk = Walk(program, program.rows, program.inner)
+    has_columns = any(a.kind == "col" for a in program.accumulators)
+    has_rows = any(row_results(walk)) and not (program.is_flat and program.rows)
+    if program.reductions:
+        return walk, _rows(walk, target.processors)
+    if has_columns or has_rows:
+        return walk, _columns(walk, target.processors)
+    walk = Walk(program, (), (*program.rows, *program.inner))
+    return walk, _flat(walk, target.processors)
+
+
+def _flat(walk: Walk, processors: int) -> GridPlan:
+    count, vector = walk.inner_count, _vector(walk)
+    folds = bool(walk.program.accumulators)
+    while vector > 1 and count < vector * processors * BUSY_THREADS:
+        vector //= 2
+    threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
+    slots = 1
+    if count >= MOST_ELEMENTS * threads * processors and (folds or count % (2 * threads * vector) == 0):
+        slots = 2
+    tiles = max(1, -(-count // (threads * slots * vector)))
+    blocks = tiles
+    if folds:
+        blocks = 1 if tiles <= ONE_LAUNCH else min(tiles // FEWEST_TURNS, processors * FOLDING_THREADS // threads)
+    return GridPlan(True, False, threads, threads, slots, vector, tiles, 1, 1, 1, 1, blocks)
+
+
+def _rows(walk: Walk, processors: int) -> GridPlan:
+    rows, vector = walk.row_count, _vector(walk)
+    vectors = -(-walk.inner_count // vector)
+    widest = _within(_power_above(vectors), 1, MOST_THREADS)
+    group = min(widest, WARP)
+    while group < widest and -(-vectors // group) * vector > MOST_ELEMENTS:
+        group *= 2
+    while WARP <= group < widest and rows * group < processors * BUSY_THREADS:
+        group *= 2
+    slots, tiles = -(-vectors // group), 1
+    is_long = slots * vector > MOST_ELEMENTS
+    if is_long:
+        group, slots = LONG_THREADS, MOST_ELEMENTS // 2 // vector
+        tiles = -(-vectors // (group * slots))
+    threads = max(group, _within(_power_above(rows * group), WARP, ROW_THREADS))
+    if not walk.program.accumulators:
+        blocks = max(1, -(-rows // (threads // group)))
+        return GridPlan(False, is_long, threads, group, slots, vector, tiles, 1, 1, rows, min(rows, 1), blocks)
+    kept, team, shares, share, blocks = _shared_out(walk, threads // group, processors * FOLDING_THREADS // threads)
+    return GridPlan(False, is_long, threads, group, slots, vector, tiles, team, kept, shares, share, blocks)
+
+
+def _columns(walk: Walk, processors: int) -> GridPlan:
+    vector = _vector(walk)
+    vectors = max(1, -(-walk.inner_count // vector))
+    group = _within(_power_above(vectors), 1, WARP)
+    tiles = -(-vectors // group)
+    threads = _within(_power_above(walk.row_count * group), WARP, COLUMN_THREADS)
+    most = processors * FOLDING_THREADS // threads // tiles
+    kept, team, shares, share, blocks = _shared_out(walk, threads // group, most)
+    return GridPlan(False, False, threads, group, 1, vector, tiles, team, kept, shares, share, blocks * tiles)
+
+
+def _shared_out(walk: Walk, groups: int, blocks: int) -> tuple[int, int, int, int, int]:
+    """(kept positions, groups of a team, shares of each position, rows of a share, blocks), of ``blocks`` at most.
+
+    Fewer blocks than positions are not had: each position has a team.
+    """
+    kept = prod(v.extent for v in walk.rows[: walk.program.prefix])
+    folded = walk.row_count // kept if kept else 0
+    team = min(groups, _power_above(folded + 1) // 2 or 1)
+    teams = groups // team
+    shares = 1
+    if folded > ONE_LAUNCH * team:
+        shares = max(1, min(-(-folded // (FEWEST_TURNS * team)), blocks * teams // max(kept, 1)))
+    rows = -(-folded // shares)
+    shares = max(1, -(-folded // rows)) if rows else 1
+    return kept, team, shares, rows, max(1, -(-kept * shares // teams))
+
+
+def _vector(walk: Walk) -> int:
+    """How many neighbours a lane takes at once: as far as accesses walk with the last loop, aligned, or stand still."""
+    if not walk.inner or not walk.inner_count:
+        return 1
+    last, program = walk.inner[-1], walk.program
+    accesses = [(e.positions[0], e.dtype.size_bytes) for e in program.exprs if isinstance(e, Load)]
+    accesses += [(s.index, s.value.type.dtype.size_bytes) for s in program.stores]
+    moving = [size for index, size in accesses if last in set(index.walk())]
+    width = min(MOST_NEIGHBOURS, VECTOR_BYTES // max(moving, default=VECTOR_BYTES))
+    while width > 1 and not (last.extent % width == 0 and all(_is_vector(i, last, width) for i, _ in accesses)):
+        width //= 2
+    return width
+
+
+def _is_vector(index: Index, last: LoopVariable, width: int) -> bool:
+    """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it, or are one element."""
+    if last not in set(index.walk()):
+        return True
+    if dict(index.terms).get(last) != 1 or last in index.divided_variables():
+        return False
+    others = [coefficient for term, coefficient in index.terms if term != last]
+    return all(n % width == 0 for n in (index.offset, *others))
+
+
+def _power_above(number: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def _within(number: int, low: int, high: int) -> int:
+    return max(low, min(number, high))
