@@ -68,7 +68,7 @@ def computing(
 
 
 def _brought(result: Any, target: Any) -> Any:
-    """A result of NumPy's in the space of the array that takes it."""
+    """A result of NumPy's in the space of the array that takes it, in its order, so that writing it is a copy."""
     if type(target) is not DeviceArray:
         return result
-    return target.space.copied_in(np.asarray(result, target.dtype))
+    return target.space.copied_in(np.asarray(result, target.dtype, order="C"))
