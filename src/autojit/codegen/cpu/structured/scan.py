@@ -1,27 +1,21 @@
-"""Scans along an axis: running folds, running extrema with their positions, the linear recurrence.
+"""Scans along an axis (`codegen.scan_steps`).
 
-Operands are seen as (outer, length, inner) around the axis. A line is the elements of one outer and one inner position;
-lines are independent. With ``inner > 1`` a step handles a block of neighbouring lines as vectors and finds the state of
-the step before in the result; single lines keep it in registers. Chunks cut the lines.
+With ``inner > 1`` a step handles a block of neighbouring lines as vectors and finds the state of the step before in the
+result; single lines keep it in registers. Chunks cut the lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule, KernelText
-from autojit.codegen.scalar import Scalar
+from autojit.codegen.scan_steps import ScanSteps, State
 from autojit.core.config import config
-from autojit.core.dtypes import DType, float32, float64, int64
+from autojit.core.dtypes import DType
 from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node
-from autojit.ir.op import Op
-from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 
-Scan = Cumulative | CumulativeExtreme | LinearRecurrence
-State = tuple[Scalar, ...]
 # They only cut work into chunks; no measurement is recorded.
 STEP_NS = 1.5  # latency of one step of a line, or of a vector of lines
 LOGSUMEXP_STEP_NS = 12.0
@@ -37,22 +31,15 @@ def print_scan(node: Node) -> KernelText:
 class _ScanPrinter(CpuKernel):
     def __init__(self, node: Node) -> None:
         super().__init__(KernelModule(), "kernel", is_checked=config.check)
-        assert isinstance(node.op, Scan)
-        self.op: Scan = node.op
         self.node = node
-        shape = node.outputs[0].type.shape
-        axis = node.op.axis
-        self.outer, self.length, self.inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-        self.first_result = len(node.inputs)
-        self.is_reversed = getattr(node.op, "reverse", False)
-        self.kept = [v.type.dtype for v in node.outputs]  # what the state is kept in
-        if isinstance(node.op, Cumulative) and self.kept[0] is float32 and node.op.kind != "logsumexp":
-            self.kept = [float64]
+        self.scan = ScanSteps(self, node)
+        self.outer, self.length, self.inner = self.scan.outer, self.scan.length, self.scan.inner
+        self.kept = self.scan.kept
 
     def print(self) -> KernelText:
         types = [v.type for v in (*self.node.inputs, *self.node.outputs)]
         self.pointers([t.size for t in types])
-        step = LOGSUMEXP_STEP_NS if getattr(self.op, "kind", "") == "logsumexp" else STEP_NS
+        step = LOGSUMEXP_STEP_NS if getattr(self.node.op, "kind", "") == "logsumexp" else STEP_NS
         estimate = 50.0 + typical(self.outer * self.length) * step * max(1.0, typical(self.inner) / 8)
         picoseconds = self.outer * self.length * round(1000 * step) * size_max(8, self.inner) // 8
         wanted = wanted_chunks(estimate, picoseconds, MAX_CHUNKS)
@@ -84,41 +71,34 @@ class _ScanPrinter(CpuKernel):
             else:
                 self._wide_columns(start, first, last)
 
-    def _place(self, start: str, step: str, column: str) -> str:
-        """The position of a step's element; step 0 comes first in scan order."""
-        if self.is_reversed:
-            step = self.sub(self.length - 1, step)
-        row = self.mul(step, self.inner)
-        return self.add(self.add(start, row), column)
-
     def _line(self, start: str) -> None:
         """One line with the state in local variables."""
-        place = self._place(start, "0", "0")
+        place = self.scan.place(start, "0", "0")
         slots = [(self.slot(dtype), dtype) for dtype in self.kept]
-        self._keep(place, self._initial(place), slots)
+        self._keep(place, self.scan.initial(place), slots)
         with self.loop(1, self.length, stem="step") as i:
-            place = self._place(start, i, "0")
+            place = self.scan.place(start, i, "0")
             state = tuple(self.get(slot, dtype) for slot, dtype in slots)
-            self._keep(place, self._next(place, i, state), slots)
+            self._keep(place, self.scan.next(place, i, state), slots)
 
     def _keep(self, place: str, state: State, slots: Sequence[tuple[str, DType]]) -> None:
-        self._write(place, state)
+        self.scan.write(place, state)
         for (slot, _), value in zip(slots, state, strict=True):
             self.put(slot, value)
 
     def _columns(self, start: str, first: str, last: str) -> None:
         """A block of neighbouring lines, step by step."""
-        kept = [(self.first_result + k, v.type.dtype) for k, v in enumerate(self.node.outputs)]
+        kept = [(self.scan.first_result + k, v.type.dtype) for k, v in enumerate(self.node.outputs)]
         with self.parallel_loop(first, last, "first") as column:
-            place = self._place(start, "0", column)
-            self._write(place, self._initial(place))
+            place = self.scan.place(start, "0", column)
+            self.scan.write(place, self.scan.initial(place))
         with self.loop(1, self.length, stem="step") as i:
             before = self.sub(i, 1)
             with self.parallel_loop(first, last, "column") as column:
-                old = self._place(start, before, column)
-                place = self._place(start, i, column)
+                old = self.scan.place(start, before, column)
+                place = self.scan.place(start, i, column)
                 state = tuple(self.read(result, dtype, old) for result, dtype in kept)
-                self._write(place, self._next(place, i, state))
+                self.scan.write(place, self.scan.next(place, i, state))
 
     def _wide_columns(self, start: str, first: str, last: str) -> None:
         """Blocks of ``WIDE_LANES`` neighbouring lines, whose states are wider than the results and kept beside them."""
@@ -135,41 +115,12 @@ class _ScanPrinter(CpuKernel):
 
             def leave(column: str, place: str, state: State) -> None:
                 self.emit.store(state[0], kept(column), self.access)
-                self._write(place, state)
+                self.scan.write(place, state)
 
             with self.parallel_loop(low, high, "first") as column:
-                place = self._place(start, "0", column)
-                leave(column, place, self._initial(place))
+                place = self.scan.place(start, "0", column)
+                leave(column, place, self.scan.initial(place))
             with self.loop(1, self.length, stem="step") as i, self.parallel_loop(low, high, "column") as column:
-                place = self._place(start, i, column)
+                place = self.scan.place(start, i, column)
                 before = self.emit.load(kept(column), wide, self.access)
-                leave(column, place, self._next(place, i, (before,)))
-
-    def _write(self, place: str, state: State) -> None:
-        for k, value in enumerate(state):
-            self.write(self.first_result + k, self.emit.cast(value, self.node.outputs[k].type.dtype), place)
-
-    def _operand(self, number: int, place: str) -> Scalar:
-        dtype = self.node.inputs[number].type.dtype
-        found = self.read(number, dtype, place)
-        return self.emit.cast(found, self.kept[0]) if isinstance(self.op, Cumulative) else found
-
-    def _initial(self, place: str) -> State:
-        """The state after the first element."""
-        if isinstance(self.op, LinearRecurrence):
-            return (self._operand(1, place),)
-        x = self._operand(0, place)
-        return (x, self.emit.constant(0, int64)) if isinstance(self.op, CumulativeExtreme) else (x,)
-
-    def _next(self, place: str, step: str, state: State) -> State:
-        emit, op = self.emit, self.op
-        x = self._operand(0, place)
-        if isinstance(op, LinearRecurrence):
-            return (emit.add(emit.mul(x, state[0]), self._operand(1, place)),)
-        if isinstance(op, CumulativeExtreme):
-            best = emit.maximum(state[0], x) if op.kind == "max" else emit.minimum(state[0], x)
-            reaches = emit.logical_or(emit.eq(x, best), emit.isnan(x))
-            return best, emit.select(reaches, Scalar(step, int64), state[1])
-        if op.kind == "logsumexp":
-            return (Op.registry["logaddexp"]().lower(emit, state[0], x),)
-        return (emit.add(state[0], x) if op.kind == "sum" else emit.mul(state[0], x),)
+                leave(column, place, self.scan.next(place, i, (before,)))

@@ -5,7 +5,7 @@ where the order descends. A short line counts, for each key, how many come befor
 vectorises. A long one is sorted by the digits of its keys, eight bits at a time from the lowest (radix sort); digits
 that all keys share are left out. Rows are sorted by their columns, the last one first. Chunks cut the lines.
 
-How to read: `_Sorter.key`, then `_by_counting` and `_by_digits`, then the printers.
+How to read: `sort_keys.sort_key`, then `_by_counting` and `_by_digits`, then the printers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from autojit.codegen.cpu.chunks import even_chunks
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule, KernelText
 from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.function_text import Operand
-from autojit.codegen.scalar import Scalar, is_half
-from autojit.core.dtypes import DType, bool_, int64
+from autojit.codegen.scalar import Scalar
+from autojit.codegen.sort_keys import key_bytes, sort_key
+from autojit.core.dtypes import DType, int64
 from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Sort
@@ -39,7 +40,7 @@ class _Sorter(CpuKernel):
         self.dtype = dtype
         self.length = length
         self.n = self.number(length)
-        self.key_bytes = 4 if is_half(dtype) else dtype.size_bytes
+        self.key_bytes = key_bytes(dtype)
         self.kind = f"i{8 * self.key_bytes}"
         keys, places = aligned(length * self.key_bytes), aligned(length * 8)
         self.offsets = (0, keys, 2 * keys, 2 * keys + places, 2 * (keys + places))
@@ -66,26 +67,6 @@ class _Sorter(CpuKernel):
 
     def put_item(self, pointer: str, kind: str, index: Operand, value: str) -> None:
         self.store(kind, value, self.element(pointer, kind, index))
-
-    def key(self, x: Scalar, descending: bool) -> str:
-        """An element as an unsigned integer in the order of the elements."""
-        kind, dtype = self.kind, self.dtype
-        if dtype is bool_:
-            key = self.convert("zext", x.text, "i1", kind)
-        elif dtype.kind in ("int", "uint"):
-            key = x.text if dtype.kind == "uint" else self.binary("xor", x.text, self._sign(), kind)
-        else:
-            real = "double" if self.key_bytes == 8 else "float"
-            positive = self.binary("fadd", x.text, "0.0", real)  # of both zeros
-            bits = self.convert("bitcast", positive, real, kind)
-            flip = self.binary("ashr", bits, 8 * self.key_bytes - 1, kind)
-            ordered = self.binary("xor", bits, self.binary("or", flip, self._sign(), kind), kind)
-            is_nan = self.binary("fcmp uno", x.text, x.text, real)
-            key = self.choose(is_nan, -1, ordered, kind)
-        return self.binary("xor", key, -1, kind) if descending else key
-
-    def _sign(self) -> int:
-        return -(1 << (8 * self.key_bytes - 1))
 
     def by_counting(self, take: Callable[[str, str], None]) -> None:
         """``take(place, position)`` for every key in the first buffer: its position, and its place in the order."""
@@ -206,7 +187,7 @@ class _LineSorter(_Sorter):
     def _short(self, start: str, target: str) -> None:
         keys = self.buffer(0)
         with self.loop(0, self.n, stem="load") as i:
-            self.put_item(keys, self.kind, i, self.key(self._element(start, i), self.op.descending))
+            self.put_item(keys, self.kind, i, sort_key(self, self._element(start, i), descending=self.op.descending))
 
         def take(place: str, i: str) -> None:
             if self.op.ranks is None:
@@ -222,7 +203,7 @@ class _LineSorter(_Sorter):
         keys, places = self.buffer(0), self.buffer(2)
         self.clear_counts()
         with self.loop(0, self.n, stem="load") as i:
-            key = self.key(self._element(start, i), self.op.descending)
+            key = sort_key(self, self._element(start, i), descending=self.op.descending)
             self.put_item(keys, self.kind, i, key)
             self.put_item(places, "i64", i, i)
             self.count_digits(key)
@@ -255,7 +236,7 @@ def print_row_order(node: Node) -> KernelText:
         sorter.clear_counts()
         with sorter.loop(0, sorter.n, stem="load") as i:
             row = sorter.mul(sorter.item(order, "i64", i), width)
-            key = sorter.key(sorter.read(0, sorter.dtype, sorter.add(row, column)), False)
+            key = sort_key(sorter, sorter.read(0, sorter.dtype, sorter.add(row, column)), descending=False)
             sorter.put_item(keys, sorter.kind, i, key)
             sorter.count_digits(key)
         sorter.by_digits()
