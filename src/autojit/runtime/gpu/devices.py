@@ -20,6 +20,7 @@ from autojit.runtime.gpu.driver import DeviceProperties, Driver
 from autojit.runtime.gpu.libcuda import LibCuda
 from autojit.runtime.gpu.library import installed_library, library
 from autojit.runtime.gpu.memory import DeviceMemory
+from autojit.runtime.gpu.modules import DeviceKernels
 
 VARIABLE = "AUTOJIT_CUDA"
 _WORDS = ("emulate", "blocking")
@@ -68,6 +69,7 @@ class CudaDevice:
         self.properties: DeviceProperties = driver.properties(number)
         self.target = target_of(self.properties)
         self.memory = DeviceMemory(driver, number)
+        self.kernels = DeviceKernels(driver, number, self.target, self.properties.architecture)
         driver.use(number)
         self._words = np.array([driver.make_stream()], np.int64)
 

@@ -222,5 +222,8 @@ class Driver(Protocol):
 
     # -- for native code
 
+    def failure(self) -> Exception | None:
+        """What is known of the error that a native function has just reported in this thread; None: its number."""
+
     def native(self, name: str) -> int:
         """The address of a function of `NATIVE_FUNCTIONS`, with the C interface of NVIDIA's library."""
