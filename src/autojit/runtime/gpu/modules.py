@@ -45,9 +45,17 @@ class DeviceKernels:
         """
         return self._functions.get(texts, {})
 
+    def ptx(self, texts: Sequence[str]) -> list[str]:
+        """What LLVM makes of kernels.
+
+        Raises:
+            CompileError: it rejects a text.
+        """
+        return [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
+
     def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:
         driver = self._driver
-        ptx = [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
+        ptx = self.ptx(texts)
         codes = [self._assembled(text) for text in ptx] if driver.is_emulated else self._all_assembled(ptx)
         driver.use(self._number)
         return [driver.function(driver.load(code), ENTRY) for code in codes]

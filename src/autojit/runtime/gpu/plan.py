@@ -156,6 +156,14 @@ class DevicePlan:
         runs, launches = self._words[Run.runs.place], self._words[Run.graph_launches.place]
         return RunStats(len(self._memory.moving.prologues) + len(self._bound), runs, launches, self._instantiations)
 
+    def ptx(self) -> list[str]:
+        """The kernels as the driver gets them."""
+        return self._device.kernels.ptx(self.texts())
+
+    def texts(self) -> list[str]:
+        """The modules of its kernels, for the present addresses."""
+        return [one.text() for one in self._bound]
+
     # -- what native code asks for
 
     def answer(self, what: int) -> None:
