@@ -15,7 +15,7 @@ from autojit.tensor.state import meet_devices
 
 @cache
 def emulated_driver(order: int | None = None) -> EmulatedDriver:
-    """One device for all tests of a process, so that its kernels are made once; ``order`` as `EmulatedDriver` has it."""
+    """One device for all tests of a process, so that kernels are made once; ``order`` as it takes it."""
     return EmulatedDriver(order=order, memory_bytes=256 << 20, pinned_bytes=1 << 20)
 
 
