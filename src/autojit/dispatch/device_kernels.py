@@ -26,7 +26,7 @@ from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op, bind
-from autojit.ops.elementwise_arithmetic import add, cast, where
+from autojit.ops.elementwise_arithmetic import Cast, add, cast, where
 from autojit.ops.reinterpret import AsStrided
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import Full
@@ -88,6 +88,8 @@ def compute(space: Space, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
     """The results of an op on arrays in a space, and numbers (arrays of rank 0) on the host."""
     if type(op) is Full:
         return [_filled(space, op)]
+    if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
+        return [_copied(arrays[0])]
     if op.needs_elements:
         found = quietly(op.eager, *map(host_copy, arrays))
         return [space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
@@ -100,6 +102,28 @@ def compute(space: Space, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
         array if result.places is None else array.transpose(result.places)
         for array, result in zip(made, kernel.results, strict=True)
     ]
+
+
+def _copied(array: Array) -> DeviceArray:
+    """A copy, which needs no kernel where the elements fill their memory."""
+    assert type(array) is DeviceArray
+    return array.copy("K")
+
+
+def are_alike(target: DeviceArray, source: Array) -> bool:
+    """Whether the bytes of an array are those that a target will have, so that writing copies them as they are.
+
+    A space's ``write`` does that itself: what a kernel cannot compute is called back, and written by a copy.
+    """
+    if source.dtype != target.dtype or source.shape != target.shape or not is_packed(target.layout):
+        return False
+    return order_of(layout_in_memory(source)) == order_of(target.layout)
+
+
+def is_packed(layout: NDArray[Any]) -> bool:
+    """Whether elements fill their memory without gaps, in any order of the axes."""
+    order = order_of(layout)
+    return order is None or order[:1] != ("strides",)
 
 
 def write(target: DeviceArray, source: Array) -> None:

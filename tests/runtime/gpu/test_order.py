@@ -7,12 +7,12 @@ import pytest
 
 from autojit.runtime.gpu.order import Access, Effect, Place, conflict, predecessors
 
-EFFECTS: tuple[Effect, ...] = ("reads", "writes", "adds")
+EFFECTS: tuple[Effect, ...] = ("reads", "writes")
 
 
 def random_launches(rng: np.random.Generator) -> list[list[Access]]:
     def access() -> Access:
-        effect = EFFECTS[int(rng.integers(3))]
+        effect = EFFECTS[int(rng.integers(2))]
         if rng.random() < 0.3:
             places: tuple[Place, ...] = ("argument", "result")
             return Access(places[int(rng.integers(2))], effect, name=int(rng.integers(4)))
@@ -55,8 +55,6 @@ def test_conflicts_are_mutual() -> None:
     ("a", "b", "expected"),
     [
         (Access("own", "reads", 0, 8), Access("own", "reads", 0, 8), False),
-        (Access("own", "adds", 0, 8), Access("own", "adds", 0, 8), False),
-        (Access("own", "adds", 0, 8), Access("own", "reads", 0, 8), True),
         (Access("own", "writes", 0, 8), Access("own", "writes", 8, 16), False),
         (Access("own", "writes", 0, 9), Access("state", "reads", 8, 16), True),
         (Access("argument", "reads", name=1), Access("argument", "writes", name=2), True),

@@ -182,10 +182,8 @@ class BoundKernel:
         if self._partials is not None:
             found.append(_own("writes", self._partials.address, self._partials.size_bytes))
         errors = self._memory.errors
-        if errors is not None and self.is_guarded:
-            found.append(_own("reads", errors.address, ERROR_BYTES))
-        if errors is not None and self.kernel.reports:
-            found.append(_own("adds", errors.address, ERROR_BYTES))
+        if errors is not None and (self.is_guarded or self.kernel.reports):
+            found.append(_own("writes" if self.kernel.reports else "reads", errors.address, ERROR_BYTES))
         return found
 
     def _access(self, k: int, effect: Effect) -> Access:

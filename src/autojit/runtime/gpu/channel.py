@@ -125,9 +125,9 @@ class DeviceChannel:
             self._failures.caught(error)
         self._words[Channel.is_answered.place] = 1
 
-    def _error(self, asker: Asker, result: int, call: int) -> Exception:
+    def _error(self, asker: Asker, result: int, call: int) -> BaseException:
         """The error of a call of the driver: of this run, or of work that was queued before and failed since."""
-        found = self.device.driver.failure()
+        found = self.device.driver.take_failure()
         if found is not None:
             return _of_the_user(found, asker)
         name = next((name for word, name in _FUNCTIONS.items() if word.place == call), "cuCtxSetCurrent")
@@ -161,7 +161,7 @@ def _calls(**addresses: int) -> Record[int]:
     return DriverCalls(**addresses)
 
 
-def _of_the_user(found: Exception, asker: Asker) -> Exception:
+def _of_the_user(found: BaseException, asker: Asker) -> BaseException:
     """What an emulated device found, with the user's words for the kernel."""
     kernel = asker.kernel_named(getattr(found, "function", 0))
     if not kernel or not isinstance(found, DeviceError):

@@ -122,7 +122,7 @@ _process = _Process()
 
 def _find() -> Driver | None:
     if settings().emulates:
-        from autojit.runtime.gpu.emulator.driver import EmulatedDriver  # thousands of lines that others do without
+        from autojit.runtime.gpu.emulator.driver import EmulatedDriver  # many modules that nobody else needs
 
         return EmulatedDriver()
     found = installed_library()

@@ -153,7 +153,7 @@ class LibCuda:
         """See `Driver`."""
         return ctypes.cast(self._function(name), c_void_p).value or 0
 
-    def failure(self) -> Exception | None:
+    def take_failure(self) -> BaseException | None:
         """See `Driver`."""
         return None
 

@@ -16,8 +16,8 @@ from autojit.core.records import record
 Place = Literal["own", "state", "argument", "result"]
 """Of memory: the executable's; tensors that live on, at fixed addresses; what calls bring; what calls get."""
 
-Effect = Literal["reads", "writes", "adds"]
-"""What a launch does there; "adds": in any order, as kernels report errors."""
+Effect = Literal["reads", "writes"]
+"""What a launch does there."""
 
 
 @record
@@ -26,7 +26,7 @@ class Access:
 
     Args:
         place: whose it is.
-        effect: what is done with it.
+        effect: what is done with it; a report of an error is a write, so that the first error is the program's first.
         start: the first address, where it is fixed.
         end: behind the last one.
         name: of an argument or result: equal where the memory is.
@@ -46,7 +46,7 @@ class Access:
 
 def conflict(a: Access, b: Access) -> bool:
     """Whether one has to wait for the other."""
-    if a.effect == b.effect != "writes":
+    if a.effect == b.effect == "reads":
         return False
     if a.is_fixed and b.is_fixed:
         return a.start < b.end and b.start < a.end
