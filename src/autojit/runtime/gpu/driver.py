@@ -222,5 +222,8 @@ class Driver(Protocol):
 
     # -- for native code
 
+    def take_failure(self) -> BaseException | None:
+        """What made the last call of a native function fail, once; None where only its result is known."""
+
     def native(self, name: str) -> int:
         """The address of a function of `NATIVE_FUNCTIONS`, with the C interface of NVIDIA's library."""

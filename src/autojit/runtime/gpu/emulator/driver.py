@@ -1,0 +1,415 @@
+"""The emulated device as a driver: every call does its work at once, and says at once what is wrong with it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from autojit.core.errors import ArgumentError, DeviceError
+from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.driver import CopyNode, DeviceProperties, FillNode, Graph, GraphNode, KernelNode
+from autojit.runtime.gpu.emulator.findings import EmulatedFault
+from autojit.runtime.gpu.emulator.graphs import EmulatedGraph, Footprint
+from autojit.runtime.gpu.emulator.machine import Launch, run
+from autojit.runtime.gpu.emulator.memory import DeviceMemory
+from autojit.runtime.gpu.emulator.native import NativeInterface
+from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module, parse
+
+_MAGIC = b"autojit emulated code 1\n"
+_MOST_THREADS = 1024
+_SHARED_BYTES = 227 << 10  # what a block of sm_90 may have (CUDA C++ Programming Guide, compute capabilities)
+_MOST_GRID = (2**31 - 1, 65535, 65535)
+
+
+class EmulatedDriver:
+    """One emulated device.
+
+    Args:
+        architecture: what code is for.
+        order: the seed of random orders of lanes, blocks and nodes; None: lowest first.
+        memory_bytes: of the device.
+        pinned_bytes: most pinned memory of the host.
+
+    Attributes:
+        counts: how often what was done: "launches", "graph launches", "instantiations", "node updates", "copies in",
+            "copies out", "copies within", "fills", "waits", "assemblies", "allocations".
+    """
+
+    is_emulated = True
+    version = 12080
+
+    def __init__(
+        self,
+        architecture: str = "sm_90",
+        order: int | None = None,
+        *,
+        memory_bytes: int = 4 << 30,
+        pinned_bytes: int = 1 << 30,
+    ) -> None:
+        self.architecture = architecture
+        self.counts: Counter[str] = Counter()
+        self.memory = DeviceMemory(memory_bytes, pinned_bytes)
+        self._seed = order
+        self._launches = 0
+        self._numbers = itertools.count(1)
+        self._modules: dict[int, tuple[Module, dict[str, np.uint64]]] = {}
+        self._functions: dict[int, tuple[int, FunctionText]] = {}
+        self._graphs: dict[int, EmulatedGraph] = {}
+        self._node_arguments: dict[int, bytes] = {}
+        self._streams: set[int] = {0}
+        self._events: set[int] = set()
+        self._native = NativeInterface(self)
+
+    # -- devices
+
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def properties(self, device: int) -> DeviceProperties:
+        """What it claims to be."""
+        self._known_device(device)
+        name = f"emulated {self.architecture}"
+        return DeviceProperties(name, self.architecture, self.memory.limit_bytes, 132, _SHARED_BYTES, is_emulated=True)
+
+    def use(self, device: int) -> None:
+        """There is only one."""
+        self._known_device(device)
+
+    def context(self, device: int) -> int:
+        """None: threads need nothing."""
+        self._known_device(device)
+        return 0
+
+    def _known_device(self, device: int) -> None:
+        if device != 0:
+            raise DeviceError("there is one emulated device, cuda:0", facts={"device": device}, fix="use cuda:0")
+
+    # -- memory
+
+    def allocate(self, size_bytes: int) -> int:
+        """The address of a fresh block.
+
+        Raises:
+            MemoryError: there is not as much.
+        """
+        self.counts["allocations"] += 1
+        return self.memory.allocate(size_bytes)
+
+    def release(self, address: int) -> None:
+        """Take a block back; who uses it from now on is reported."""
+        self.memory.release(address)
+
+    def allocate_pinned(self, size_bytes: int) -> int:
+        """Memory that both sides reach at one address."""
+        return self.memory.allocate_pinned(size_bytes)
+
+    def release_pinned(self, address: int) -> None:
+        """Take pinned memory back."""
+        self.memory.release(address)
+
+    def free_and_total(self) -> tuple[int, int]:
+        """Bytes."""
+        return self.memory.limit_bytes - self.memory.used_bytes, self.memory.limit_bytes
+
+    def copy_in(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        """Host to device."""
+        self._in_stream(stream)
+        self.counts["copies in"] += 1
+        self.memory.copy_in(target, source, size_bytes)
+
+    def copy_out(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        """Device to host."""
+        self._in_stream(stream)
+        self.counts["copies out"] += 1
+        self.memory.copy_out(target, source, size_bytes)
+
+    def copy_within(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        """Device to device."""
+        self._in_stream(stream)
+        self.counts["copies within"] += 1
+        self.memory.copy_within(target, source, size_bytes)
+
+    def fill(self, target: int, byte: int, size_bytes: int, stream: int) -> None:
+        """One byte everywhere."""
+        self._in_stream(stream)
+        self.counts["fills"] += 1
+        self.memory.fill(target, byte, size_bytes)
+
+    def read(self, address: int, dtype: str, shape: tuple[int, ...]) -> Ndarray:
+        """Elements of the device's memory, for tests."""
+        return self.memory.read(address, dtype, shape)
+
+    def write(self, address: int, values: Ndarray) -> None:
+        """Elements into the device's memory, for tests."""
+        self.memory.write(address, values)
+
+    # -- code
+
+    def assemble(self, ptx: str, architecture: str) -> bytes:
+        """The text itself, once it is parsed and known to be understood.
+
+        Raises:
+            CompileError: the text has no kernel, or what the emulated device does not know.
+        """
+        self.counts["assemblies"] += 1
+        parse(ptx)
+        return _MAGIC + ptx.encode()
+
+    def load(self, code: bytes) -> int:
+        """A module, with its variables in the device's memory."""
+        if not code.startswith(_MAGIC):
+            raise ArgumentError("this is no code of an emulated device", fix="assemble the text with this driver")
+        module = parse(code[len(_MAGIC) :].decode())
+        places: dict[str, np.uint64] = {}
+        for name, variable in module.declared.variables.items():
+            address = self.memory.allocate(variable.size_bytes)
+            self.memory.write(address, np.frombuffer(variable.content or bytes(variable.size_bytes), "u1"))
+            places[name] = np.uint64(address)
+        number = next(self._numbers)
+        self._modules[number] = (module, places)
+        return number
+
+    def unload(self, module: int) -> None:
+        """Forget a module and its variables."""
+        _, places = self._modules.pop(module)
+        for address in places.values():
+            self.memory.release(int(address))
+        self._functions = {number: found for number, found in self._functions.items() if found[0] != module}
+
+    def function(self, module: int, name: str) -> int:
+        """A kernel's number."""
+        found = self._modules[module][0].functions.get(name)
+        if found is None or not found.is_kernel:
+            raise ArgumentError("a module has no such kernel", facts={"kernel": name})
+        number = next(self._numbers)
+        self._functions[number] = (module, found)
+        return number
+
+    def name(self, function: int) -> str:
+        """A kernel's name."""
+        return self._functions[function][1].name
+
+    def launch(self, function: int, blocks: tuple[int, int, int], threads: int, parameters: int, stream: int) -> None:
+        """Run a kernel.
+
+        Raises:
+            EmulatedFault: it did what it must not do.
+        """
+        self.launch_extents(function, blocks, (threads, 1, 1), 0, parameters, stream)
+
+    def launch_extents(
+        self,
+        function: int,
+        blocks: tuple[int, int, int],
+        threads: tuple[int, int, int],
+        shared_bytes: int,
+        parameters: int,
+        stream: int,
+    ) -> None:
+        """Run a kernel whose blocks have several axes, or shared memory beyond what it declares."""
+        self._in_stream(stream)
+        self.counts["launches"] += 1
+        self.run(function, blocks, threads, self.arguments(function, parameters), shared_bytes)
+
+    def arguments(self, function: int, parameters: int) -> bytes:
+        """The bytes of a launch's arguments, from the address of the words that hold their addresses."""
+        _, text = self._functions[function]
+        content = bytearray(text.parameter_bytes)
+        words = (ctypes.c_uint64 * len(text.parameters)).from_address(parameters) if text.parameters else ()
+        for (begin, size), address in zip(text.parameters.values(), words):
+            content[begin : begin + size] = ctypes.string_at(self.memory.host_address(address, size), size)
+        return bytes(content)
+
+    def run(
+        self,
+        function: int,
+        blocks: tuple[int, int, int],
+        threads: tuple[int, int, int],
+        arguments: bytes,
+        shared_bytes: int = 0,
+        footprint: Footprint | None = None,
+    ) -> None:
+        """Run a kernel, with the bytes of its arguments."""
+        module, text = self._functions[function]
+        parsed, variables = self._modules[module]
+        count = threads[0] * threads[1] * threads[2]
+        largest = min(text.most_threads or _MOST_THREADS, _MOST_THREADS)
+        is_possible = all(1 <= extent <= most for extent, most in zip(blocks, _MOST_GRID)) and 1 <= count <= largest
+        if not is_possible or parsed.declared.shared_bytes + shared_bytes > _SHARED_BYTES:
+            facts = {"kernel": text.name, "blocks": blocks, "threads": threads, "most threads": largest}
+            raise DeviceError("a launch asks for what the device has not", facts=facts, fix="launch a smaller grid")
+        self._launches += 1
+        seed = None if self._seed is None else self._seed + self._launches
+        content = np.frombuffer(arguments, "u1")
+        launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed)
+        run(launch, self.memory, footprint)
+
+    # -- queues
+
+    def _in_stream(self, stream: int) -> None:
+        if stream not in self._streams:
+            raise ArgumentError("there is no such stream", facts={"stream": stream})
+
+    def make_stream(self) -> int:
+        """A number; work is done at once."""
+        number = next(self._numbers)
+        self._streams.add(number)
+        return number
+
+    def destroy_stream(self, stream: int) -> None:
+        """Forget a stream."""
+        self._streams.remove(stream)
+
+    def synchronize(self, stream: int) -> None:
+        """All is done already."""
+        self._in_stream(stream)
+        self.counts["waits"] += 1
+
+    def is_idle(self, stream: int) -> bool:
+        """Always."""
+        self._in_stream(stream)
+        return True
+
+    def make_event(self, is_timed: bool) -> int:
+        """A number."""
+        number = next(self._numbers)
+        self._events.add(number)
+        return number
+
+    def _known_event(self, event: int) -> None:
+        if event not in self._events:
+            raise ArgumentError("there is no such event", facts={"event": event})
+
+    def destroy_event(self, event: int) -> None:
+        """Forget an event."""
+        self._events.remove(event)
+
+    def record(self, event: int, stream: int) -> None:
+        """Reached at once."""
+        self._known_event(event)
+        self._in_stream(stream)
+
+    def wait_for_event(self, stream: int, event: int) -> None:
+        """Nothing to wait for."""
+        self._in_stream(stream)
+        self._known_event(event)
+
+    def synchronize_event(self, event: int) -> None:
+        """Nothing to wait for."""
+        self._known_event(event)
+        self.counts["waits"] += 1
+
+    def is_reached(self, event: int) -> bool:
+        """Always."""
+        self._known_event(event)
+        return True
+
+    def elapsed_ms(self, start: int, end: int) -> float:
+        """Refused.
+
+        Raises:
+            DeviceError: always.
+        """
+        raise DeviceError(
+            "an emulated device has no times: the host computes what it does",
+            fix="measure on a GPU; count launches and bytes under emulation",
+        )
+
+    # -- graphs
+
+    def make_graph(self, nodes: Sequence[GraphNode]) -> Graph:
+        """Nodes, with the arguments that their kernels have now."""
+        self.counts["instantiations"] += 1
+        number = next(self._numbers)
+        numbers = tuple(next(self._numbers) for _ in nodes)
+        self._graphs[number] = EmulatedGraph(nodes, numbers)
+        for each, node in zip(numbers, nodes):
+            if isinstance(node, KernelNode):
+                self._node_arguments[each] = self.arguments(node.function, node.parameters)
+        return Graph(number, numbers)
+
+    def set_arguments(self, graph: int, node: int, function: int, parameters: int) -> None:
+        """Give a kernel of a graph the arguments that these words hold now."""
+        known = self._graphs[graph].node(node)
+        if not isinstance(known, KernelNode) or known.function != function:
+            raise ArgumentError("a graph's node is not a launch of this kernel", facts={"node": node})
+        self.counts["node updates"] += 1
+        self._node_arguments[node] = self.arguments(function, parameters)
+
+    def launch_graph(self, graph: Graph, stream: int) -> None:
+        """Run a graph."""
+        self.run_graph(graph.number, stream)
+
+    def run_graph(self, number: int, stream: int) -> None:
+        """Run all nodes of a graph, in an order that its edges allow.
+
+        Raises:
+            EmulatedFault: a node failed, or an edge is missing.
+        """
+        self._in_stream(stream)
+        self.counts["graph launches"] += 1
+        self._launches += 1
+        chance = None if self._seed is None else np.random.default_rng(self._seed + self._launches)
+        self._graphs[number].run(self._run_node, self._node_name, chance)
+
+    def _run_node(self, number: int, node: GraphNode, footprint: Footprint | None) -> None:
+        if isinstance(node, KernelNode):
+            arguments = self._node_arguments[number]
+            self.run(node.function, node.blocks, (node.threads, 1, 1), arguments, footprint=footprint)
+            return
+        if footprint is not None:
+            footprint.add_range(node.target, node.size_bytes, True)
+        if isinstance(node, FillNode):
+            self.memory.fill(node.target, 0, node.size_bytes)
+            return
+        if footprint is not None:
+            footprint.add_range(node.source, node.size_bytes, False)
+        self._copy(node)
+
+    def _copy(self, node: CopyNode) -> None:
+        to_device, of_device = self.memory.holds(node.target), self.memory.holds(node.source)
+        if to_device and of_device:
+            self.memory.copy_within(node.target, node.source, node.size_bytes)
+        elif to_device:
+            self.memory.copy_in(node.target, node.source, node.size_bytes)
+        elif of_device:
+            self.memory.copy_out(node.target, node.source, node.size_bytes)
+        else:
+            raise EmulatedFault("out of bounds", "a copy between two places of the host", address=node.target)
+
+    def _node_name(self, node: GraphNode) -> str:
+        if isinstance(node, KernelNode):
+            return self.name(node.function)
+        return "copy" if isinstance(node, CopyNode) else "fill"
+
+    def destroy_graph(self, graph: Graph) -> None:
+        """Forget a graph."""
+        del self._graphs[graph.number]
+        for node in graph.nodes:
+            self._node_arguments.pop(node, None)
+
+    # -- for native code
+
+    def native(self, name: str) -> int:
+        """The address of a function with the C interface of NVIDIA's library.
+
+        Raises:
+            DeviceError: the emulated device has none of this name.
+        """
+        return self._native.address(name)
+
+    def failure(self) -> Exception | None:
+        """What made the last call of a native function fail; asked once. A signal's exception is raised."""
+        failure = self._native.take_failure()
+        if failure is None or isinstance(failure, Exception):
+            return failure
+        raise failure
+
+    def close(self) -> None:
+        """Give the memory back; nothing may be asked of this driver any more."""
+        self.memory.close()

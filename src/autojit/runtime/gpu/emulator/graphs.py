@@ -1,0 +1,132 @@
+"""Graphs of the emulated device: nodes run in an order that their edges allow, and a missing edge is found.
+
+Two nodes that no path of edges orders must not touch the same bytes if one of them writes. What such nodes touch is
+written down while they run, and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from autojit.core.errors import ArgumentError
+from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.driver import GraphNode
+from autojit.runtime.gpu.emulator.findings import EmulatedFault
+
+
+class Footprint:
+    """The bytes that a node read and wrote."""
+
+    def __init__(self) -> None:
+        self._parts: dict[bool, list[Ndarray]] = {False: [], True: []}
+
+    def add(self, addresses: Ndarray, size: int, is_write: bool) -> None:
+        """Pieces of ``size`` bytes."""
+        places = addresses.astype("i8")
+        self._parts[is_write].append((places[:, None] + np.arange(size)).reshape(-1))
+
+    def add_range(self, address: int, size: int, is_write: bool) -> None:
+        """Bytes in a row."""
+        self._parts[is_write].append(np.arange(address, address + size))
+
+    def bytes_of(self, is_write: bool) -> Ndarray:
+        """Each byte once, in order."""
+        parts = self._parts[is_write]
+        if len(parts) != 1:
+            self._parts[is_write] = parts = [np.concatenate(parts) if parts else np.empty(0, "i8")]
+        parts[0] = np.unique(parts[0])
+        return parts[0]
+
+    def shared_with(self, other: Footprint) -> int | None:
+        """A byte that one of two nodes writes and the other touches."""
+        for mine, theirs in ((True, True), (True, False), (False, True)):
+            common = np.intersect1d(self.bytes_of(mine), other.bytes_of(theirs), assume_unique=True)
+            if len(common):
+                return int(common[0])
+        return None
+
+
+class EmulatedGraph:
+    """Nodes with what orders them.
+
+    Args:
+        nodes: as the driver's caller gave them.
+        numbers: what the driver calls them.
+    """
+
+    def __init__(self, nodes: Sequence[GraphNode], numbers: Sequence[int]) -> None:
+        self.nodes, self._numbers = list(nodes), list(numbers)
+        self._before: list[set[int]] = []
+        for number, node in enumerate(nodes):
+            before: set[int] = set()
+            for k in node.after:
+                if not 0 <= k < number:
+                    raise ArgumentError(
+                        "a graph's node comes after one that is not before it in the list",
+                        facts={"node": number, "after": k},
+                    )
+                before |= self._before[k] | {k}
+            self._before.append(before)
+
+    def node(self, number: int) -> GraphNode:
+        """The node that the driver calls by this number."""
+        if number not in self._numbers:
+            raise ArgumentError("a graph has no such node", facts={"node": number})
+        return self.nodes[self._numbers.index(number)]
+
+    def _has_rival(self, number: int) -> bool:
+        """Whether a node may run before and after another one."""
+        behind = sum(number in before for before in self._before)
+        return len(self._before[number]) + behind + 1 < len(self.nodes)
+
+    def order(self, chance: np.random.Generator | None) -> list[int]:
+        """The nodes as listed, or in any order that the edges allow."""
+        if chance is None:
+            return list(range(len(self.nodes)))
+        waiting = [set(node.after) for node in self.nodes]
+        left = set(range(len(self.nodes)))
+        found: list[int] = []
+        while left:
+            ready = [number for number in sorted(left) if not waiting[number]]
+            chosen = int(chance.choice(ready))
+            left.remove(chosen)
+            found.append(chosen)
+            for each in waiting:
+                each.discard(chosen)
+        return found
+
+    def run(
+        self,
+        execute: Callable[[int, GraphNode, Footprint | None], None],
+        name: Callable[[GraphNode], str],
+        chance: np.random.Generator | None,
+    ) -> None:
+        """Run all nodes.
+
+        Args:
+            execute: runs one node, and writes down in the footprint what it touches.
+            name: of a node, for messages.
+
+        Raises:
+            EmulatedFault: a node failed, or an edge is missing.
+        """
+        done: list[tuple[int, Footprint]] = []
+        for number in self.order(chance):
+            footprint = Footprint() if self._has_rival(number) else None
+            execute(self._numbers[number], self.nodes[number], footprint)
+            if footprint is None:
+                continue
+            for other, touched in done:
+                if other in self._before[number] or number in self._before[other]:
+                    continue
+                address = footprint.shared_with(touched)
+                if address is not None:
+                    here, there = name(self.nodes[number]), name(self.nodes[other])
+                    detail = (
+                        f"nodes {other} ({there}) and {number} ({here}) touch the same bytes, one writes them, and no "
+                        "path of edges orders the two"
+                    )
+                    raise EmulatedFault("missing edge", detail, kernel=here, address=address)
+            done.append((number, footprint))

@@ -1,0 +1,438 @@
+"""The instruction set: what each instruction is in NumPy, as text over variables.
+
+A handler writes one instruction of a block. What reads or writes memory is in `memory_instructions`, what a warp does
+together in `warp_operations`; jumps and barriers are the machine's. An unknown instruction, or form of one, is an error
+that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autojit.runtime.gpu.emulator.block_code import BlockFunction, Handler, Translator
+from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
+from autojit.runtime.gpu.emulator.memory_instructions import MEMORY_HANDLERS
+from autojit.runtime.gpu.emulator.ptx_declarations import KINDS
+from autojit.runtime.gpu.emulator.ptx_text import Block, Instruction, Module, Operand
+
+_DIRECTED = frozenset({"rz", "rm", "rp", "rs"})
+_COMPARISONS = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "lo": "<",
+    "ls": "<=",
+    "hi": ">",
+    "hs": ">=",
+}
+_WHOLE = {"rni": "np.rint", "rzi": "np.trunc", "rmi": "np.floor", "rpi": "np.ceil"}
+
+
+def function_of(module: Module, block: Block) -> BlockFunction:
+    """The Python function of a block."""
+    return Translator(module, block, HANDLERS).function()
+
+
+def _refuse_roundings(instruction: Instruction) -> None:
+    if not _DIRECTED.isdisjoint(instruction.opcode):
+        raise UnknownInstructionError(instruction.text, "a directed rounding")
+
+
+def _typed(t: Translator, instruction: Instruction, template: str, count: int, template_kind: str = "") -> None:
+    """An instruction whose operands and result have the type at its end, two of them where they are packed."""
+    opcode = instruction.opcode
+    _refuse_roundings(instruction)
+    packed = opcode[-1].endswith("x2")
+    kind = KINDS[opcode[-1].removesuffix("x2")]
+    operands = instruction.operands[1 : 1 + count]
+    if packed:
+        _packed(t, instruction, kind, template, operands)
+        return
+    values = [t.get(operand, kind) for operand in operands]
+    if "ftz" in opcode and kind == "f4":
+        values = [t.emit(f"a.flushed({value})") for value in values]
+    expression = template.format(*values)
+    if all(value in t.constants for value in values):
+        expression = f"np.full(n, {expression})"
+    if "sat" in opcode and kind[0] in "fb":
+        expression = f"a.saturated({expression})"
+    if "relu" in opcode:
+        expression = f"np.maximum({expression}, 0)"
+    if "ftz" in opcode and kind == "f4":
+        expression = f"a.flushed({expression})"
+    t.put(instruction.operands[0], template_kind or kind, expression)
+
+
+def _packed(t: Translator, instruction: Instruction, kind: str, template: str, operands: tuple[Operand, ...]) -> None:
+    """Two narrow floats in 32 bits: twice as many lanes."""
+    values: list[str] = []
+    for operand in operands:
+        bits = t.get(operand, "u4")
+        if bits in t.constants:
+            bits = t.emit(f"np.full(n, {bits})")
+        values.append(t.emit(f"c.widened({bits}.view('u2'))" if kind == "bf" else f"{bits}.view('f2')", False))
+    result = template.format(*values)
+    result = f"c.to_bfloat({result})" if kind == "bf" else result
+    t.put(instruction.operands[0], "u4", f"np.ascontiguousarray({result}).view('u4')")
+
+
+def _simple(template: str, count: int, floats: str = "", bfloats: str = "") -> Handler:
+    """A handler of one template, with others for floats and for bfloat16."""
+
+    def handler(t: Translator, instruction: Instruction) -> None:
+        kind = KINDS.get(instruction.opcode[-1].removesuffix("x2"), "")
+        chosen = template
+        if floats and kind[0] in "fb":
+            chosen = floats
+        if bfloats and kind == "bf":
+            chosen = bfloats
+        _typed(t, instruction, chosen, count)
+
+    return handler
+
+
+def _add(t: Translator, instruction: Instruction) -> None:
+    is_clipped = "sat" in instruction.opcode and instruction.opcode[-1] == "s32"
+    if not is_clipped and "cc" in instruction.opcode:
+        raise UnknownInstructionError(instruction.text, "a carry")
+    _typed(t, instruction, "a.clipped_sum({0}, {1})" if is_clipped else "{0} + {1}", 2)
+
+
+def _subtract(t: Translator, instruction: Instruction) -> None:
+    is_clipped = "sat" in instruction.opcode and instruction.opcode[-1] == "s32"
+    if not is_clipped and "cc" in instruction.opcode:
+        raise UnknownInstructionError(instruction.text, "a carry")
+    _typed(t, instruction, "a.clipped_difference({0}, {1})" if is_clipped else "{0} - {1}", 2)
+
+
+def _multiply(t: Translator, instruction: Instruction) -> None:
+    _product(t, instruction, None)
+
+
+def _multiply_add(t: Translator, instruction: Instruction) -> None:
+    if KINDS[instruction.opcode[-1]][0] == "f":
+        _fused(t, instruction)
+        return
+    _product(t, instruction, instruction.operands[3])
+
+
+def _product(t: Translator, instruction: Instruction, addend: Operand | None) -> None:
+    opcode = instruction.opcode
+    kind = KINDS[opcode[-1].removesuffix("x2")]
+    if "wide" not in opcode:
+        product = "a.high_half({0}, {1})" if "hi" in opcode else "{0} * {1}"
+        _typed(t, instruction, product if addend is None else product + " + {2}", 2 if addend is None else 3)
+        return
+    wide = f"{kind[0]}{2 * int(kind[1])}"
+    x, y = (t.get(operand, kind) for operand in instruction.operands[1:3])
+    product = f"{x}.astype({wide!r}) * {y}.astype({wide!r})"
+    if addend is not None:
+        product += f" + {t.get(addend, wide)}"
+    t.put(instruction.operands[0], wide, product)
+
+
+def _fused(t: Translator, instruction: Instruction) -> None:
+    kind = KINDS[instruction.opcode[-1].removesuffix("x2")]
+    name = {"f2": "fused_half", "bf": "fused_bfloat"}.get(kind, "fused")
+    _typed(t, instruction, f"f.{name}({{0}}, {{1}}, {{2}})", 3)
+
+
+def _extremum(floats: str, floats_or_nan: str, integers: str) -> Handler:
+    def handler(t: Translator, instruction: Instruction) -> None:
+        if "xorsign" in instruction.opcode or len(instruction.operands) != 3:
+            raise UnknownInstructionError(instruction.text)
+        kind = KINDS[instruction.opcode[-1].removesuffix("x2")]
+        name = integers if kind[0] in "ui" else floats_or_nan if "NaN" in instruction.opcode else floats
+        _typed(t, instruction, f"{name}({{0}}, {{1}})", 2)
+
+    return handler
+
+
+def _shift(name: str) -> Handler:
+    def handler(t: Translator, instruction: Instruction) -> None:
+        kind = KINDS[instruction.opcode[-1]]
+        value, count = t.get(instruction.operands[1], kind), t.get(instruction.operands[2], "u4")
+        t.put(instruction.operands[0], kind, f"a.{name}({value}, {count})")
+
+    return handler
+
+
+def _funnel(t: Translator, instruction: Instruction) -> None:
+    low, high, count = (t.get(operand, "u4") for operand in instruction.operands[1:4])
+    opcode = instruction.opcode
+    t.put(instruction.operands[0], "u4", f"a.funnel({low}, {high}, {count}, {opcode[1] == 'l'}, {'wrap' in opcode})")
+
+
+def _field(t: Translator, instruction: Instruction) -> None:
+    kind = KINDS[instruction.opcode[-1]]
+    value = t.get(instruction.operands[1], kind)
+    position, length = (t.get(operand, "u4") for operand in instruction.operands[2:4])
+    t.put(instruction.operands[0], kind, f"a.field({value}, {position}, {length})")
+
+
+def _insert(t: Translator, instruction: Instruction) -> None:
+    kind = KINDS[instruction.opcode[-1]].replace("i", "u")
+    x, y = (t.get(operand, kind) for operand in instruction.operands[1:3])
+    position, length = (t.get(operand, "u4") for operand in instruction.operands[3:5])
+    t.put(instruction.operands[0], kind, f"a.inserted({x}, {y}, {position}, {length})")
+
+
+def _permute(t: Translator, instruction: Instruction) -> None:
+    if instruction.opcode[1:] != ("b32",):
+        raise UnknownInstructionError(instruction.text, "a mode of prmt")
+    x, y, selector = (t.get(operand, "u4") for operand in instruction.operands[1:4])
+    t.put(instruction.operands[0], "u4", f"a.permuted({x}, {y}, {selector})")
+
+
+def _any_logic(t: Translator, instruction: Instruction) -> None:
+    x, y, z = (t.get(operand, "u4") for operand in instruction.operands[1:4])
+    table = int(str(instruction.operands[4]), 0)
+    t.put(instruction.operands[0], "u4", f"a.any_logic({x}, {y}, {z}, {table})")
+
+
+def _count(expression: str) -> Handler:
+    """How many bits, or where: a result of 32 bits."""
+
+    def handler(t: Translator, instruction: Instruction) -> None:
+        if "shiftamt" in instruction.opcode:
+            raise UnknownInstructionError(instruction.text)
+        value = t.get(instruction.operands[1], KINDS[instruction.opcode[-1]])
+        t.put(instruction.operands[0], "u4", expression.format(value))
+
+    return handler
+
+
+def _set_predicate(t: Translator, instruction: Instruction) -> None:
+    opcode, operands = instruction.opcode, instruction.operands
+    kind = KINDS[opcode[-1]]
+    x, y = (t.get(operand, kind) for operand in operands[1:3])
+    if "ftz" in opcode:
+        x, y = t.emit(f"a.flushed({x})"), t.emit(f"a.flushed({y})")
+    truth = _comparison(opcode[1], x, y, kind[0] in "fb")
+    for word, sign in (("and", "&"), ("or", "|"), ("xor", "^")):
+        if word in opcode[2:-1]:
+            truth = f"({truth}) {sign} {t.get(operands[3], '?')}"
+    if isinstance(operands[0], tuple):
+        raise UnknownInstructionError(instruction.text, "two results")
+    t.put(operands[0], "?", truth)
+
+
+def _comparison(word: str, x: str, y: str, are_floats: bool) -> str:
+    if word == "num":
+        return f"~(np.isnan({x}) | np.isnan({y}))"
+    if word == "nan":
+        return f"np.isnan({x}) | np.isnan({y})"
+    if not are_floats:
+        return f"{x} {_COMPARISONS[word]} {y}"
+    if word in ("equ", "neu", "ltu", "leu", "gtu", "geu"):
+        return f"({x} {_COMPARISONS[word[:-1]]} {y}) | np.isnan({x}) | np.isnan({y})"
+    if word == "ne":
+        return f"({x} < {y}) | ({x} > {y})"
+    return f"{x} {_COMPARISONS[word]} {y}"
+
+
+def _set(t: Translator, instruction: Instruction) -> None:
+    """A truth value as all ones, or as 1.0."""
+    opcode, operands = instruction.opcode, instruction.operands
+    kind = KINDS[opcode[-1]]
+    x, y = (t.get(operand, kind) for operand in operands[1:3])
+    truth = _comparison(opcode[1], x, y, kind[0] in "fb")
+    if opcode[-2] == "f32":
+        t.put(operands[0], "f4", f"({truth}).astype('f4')")
+    else:
+        t.put(operands[0], "u4", f"(-({truth}).astype('i4')).view('u4')")
+
+
+def _select(t: Translator, instruction: Instruction) -> None:
+    kind = KINDS[instruction.opcode[-1]].replace("bf", "u2")
+    x, y = (t.get(operand, kind) for operand in instruction.operands[1:3])
+    t.put(instruction.operands[0], kind, f"np.where({t.get(instruction.operands[3], '?')}, {x}, {y})")
+
+
+def _move(t: Translator, instruction: Instruction) -> None:
+    target, source = instruction.operands
+    kind = KINDS[instruction.opcode[-1]].replace("bf", "u2")
+    if isinstance(target, tuple):
+        _unpack(t, target, t.get(source, f"u{kind[1]}"), int(kind[1]))
+    elif isinstance(source, tuple):
+        width = int(kind[1])
+        part = width // len(source)
+        terms = []
+        for k, operand in enumerate(source):
+            value = t.emit(f"{t.get(operand, f'u{part}')}.astype('u{width}')")
+            terms.append(f"({value} << np.uint{8 * width}({8 * part * k}))")
+        t.put(target, f"u{width}", f"{' | '.join(terms)} | np.zeros(n, 'u{width}')")
+    else:
+        t.put(target, kind, t.get(source, kind), False)
+
+
+def _unpack(t: Translator, targets: tuple[Operand, ...], value: str, width: int) -> None:
+    part = width // len(targets)
+    for k, target in enumerate(targets):
+        if target != "_":
+            t.put(target, f"u{part}", f"({value} >> np.uint{8 * width}({8 * part * k})).astype('u{part}')")
+
+
+def _pass(t: Translator, instruction: Instruction) -> None:
+    """An argument or a result, from register to register."""
+    targets, sources = instruction.operands
+    assert isinstance(targets, tuple) and isinstance(sources, tuple)
+    kind = KINDS[instruction.opcode[-1]].replace("bf", "u2")
+    for target, source in zip(targets, sources):
+        if isinstance(source, int) and int(t.module.registers[source][1] if kind != "?" else 1) < int(kind[1]):
+            source_kind = t.module.registers[source]
+            is_target_passed = isinstance(target, int) and t.module.registers[target] == kind
+            if not (is_target_passed and instruction.text.startswith("st")):
+                raise UnknownInstructionError(instruction.text, f"{kind} of what was passed as {source_kind}")
+        t.put(target, kind, t.get(source, kind), False)
+
+
+def _convert(t: Translator, instruction: Instruction) -> None:
+    opcode, operands = instruction.opcode, instruction.operands
+    to, of = opcode[-2], opcode[-1]
+    modifiers = frozenset(opcode[1:-2])
+    rounding = next((word for word in ("rn", "rz", "rm", "rp") if word in modifiers), "rn")
+    if to == "tf32":
+        bits = f"c.to_tensor_float({t.get(operands[1], 'f4')}, {'rna' in modifiers})"
+        t.put(operands[0], "u4", bits)
+        return
+    if to.endswith("x2"):
+        _convert_pair(t, instruction, KINDS[to.removesuffix("x2")], rounding)
+        return
+    value = t.get(operands[1], KINDS[of])
+    if value in t.constants:
+        value = t.emit(f"np.full(n, {value})")
+    if "ftz" in modifiers and of == "f32":
+        value = t.emit(f"a.flushed({value})")
+    _convert_one(t, operands[0], value, KINDS[to], KINDS[of], modifiers, rounding)
+
+
+def _convert_one(
+    t: Translator, target: Operand, value: str, to: str, of: str, modifiers: frozenset[str], rounding: str
+) -> None:
+    whole = next((name for word, name in _WHOLE.items() if word in modifiers), "")
+    is_saturated = "sat" in modifiers
+    from_float, to_float = of[0] in "fb", to[0] in "fb"
+    if from_float and not to_float:
+        t.put(target, to, f"c.to_integer({whole}({value}), {to!r})")
+    elif not from_float and not to_float:
+        t.put(target, to, f"c.clipped({value}, {to!r})" if is_saturated else f"{value}.astype({to!r})")
+    elif not from_float:
+        if to == "bf":
+            t.put(target, "u2", f"c.to_bfloat({value}.astype('f8'), {rounding!r})")
+        else:
+            t.put(target, to, f"c.from_integer({value}, {to!r}, {rounding!r})")
+    else:
+        value = t.emit(f"{whole}({value})") if whole else value
+        value = t.emit(f"np.maximum({value}, 0)") if "relu" in modifiers else value
+        value = t.emit(f"a.saturated({value})") if is_saturated else value
+        if to == "bf":
+            t.put(target, "u2", f"c.to_bfloat({value}, {rounding!r})")
+        elif (of != "bf" and int(to[1]) < int(of[1])) or (of == "bf" and to == "f2"):
+            narrow = t.emit(f"c.narrowed({value}, {to!r}, {rounding!r})")
+            t.put(target, to, f"a.flushed({narrow})" if "ftz" in modifiers and to == "f4" else f"{narrow}")
+        else:
+            t.put(target, to, f"{value}.astype({to!r})")
+
+
+def _convert_pair(t: Translator, instruction: Instruction, kind: str, rounding: str) -> None:
+    """Two floats into 32 bits, the first in the upper half."""
+    halves = []
+    for operand in instruction.operands[1:3]:
+        value = t.get(operand, KINDS[instruction.opcode[-1]])
+        if value in t.constants:
+            value = t.emit(f"np.full(n, {value})")
+        if "relu" in instruction.opcode:
+            value = t.emit(f"np.maximum({value}, 0)")
+        if kind == "bf":
+            halves.append(t.emit(f"c.to_bfloat({value}, {rounding!r}).astype('u4')"))
+        else:
+            halves.append(t.emit(f"c.narrowed({value}, 'f2', {rounding!r}).view('u2').astype('u4')"))
+    t.put(instruction.operands[0], "u4", f"({halves[0]} << np.uint32(16)) | {halves[1]}")
+
+
+def _test(t: Translator, instruction: Instruction) -> None:
+    value = t.get(instruction.operands[1], KINDS[instruction.opcode[-1]])
+    tests: Mapping[str, str] = {
+        "finite": "np.isfinite({0})",
+        "infinite": "np.isinf({0})",
+        "number": "~np.isnan({0})",
+        "notanumber": "np.isnan({0})",
+        "normal": "np.isfinite({0}) & (np.abs({0}) >= np.finfo({0}.dtype).tiny)",
+        "subnormal": "({0} != 0) & (np.abs({0}) < np.finfo({0}.dtype).tiny)",
+    }
+    t.put(instruction.operands[0], "?", tests[instruction.opcode[1]].format(value))
+
+
+def _function(name: str) -> Handler:
+    """A function of a single float that hardware approximates: computed in double, so nearer than hardware's."""
+
+    def handler(t: Translator, instruction: Instruction) -> None:
+        kind = KINDS[instruction.opcode[-1].removesuffix("x2")]
+        if kind == "f8":
+            _typed(t, instruction, name, 1)
+        elif kind == "f4":
+            _typed(t, instruction, name.replace("{0}", "{0}.astype('f8')").join(("(", ").astype('f4')")), 1)
+        else:
+            _typed(t, instruction, f"({name})", 1)
+
+    return handler
+
+
+def _nothing(t: Translator, instruction: Instruction) -> None:
+    """What only hardware notices."""
+
+
+HANDLERS: dict[str, Handler] = {
+    **MEMORY_HANDLERS,
+    "abs": _simple("np.abs({0})", 1),
+    "add": _add,
+    "and": _simple("{0} & {1}", 2),
+    "bfe": _field,
+    "bfi": _insert,
+    "bfind": _count("a.first_one({0})"),
+    "brev": _simple("a.reversed_bits({0})", 1),
+    "clz": _count("a.leading_zeros({0})"),
+    "cnot": _simple("({0} == 0).astype({0}.dtype)", 1),
+    "copysign": _simple("np.copysign({1}, {0})", 2),
+    "cos": _function("np.cos({0})"),
+    "cvt": _convert,
+    "div": _simple("a.divided({0}, {1})", 2, floats="{0} / {1}"),
+    "ex2": _function("np.exp2({0})"),
+    "fma": _fused,
+    "griddepcontrol": _nothing,
+    "lg2": _function("np.log2({0})"),
+    "lop3": _any_logic,
+    "mad": _multiply_add,
+    "max": _extremum("a.greatest", "a.greatest_or_nan", "np.maximum"),
+    "min": _extremum("a.least", "a.least_or_nan", "np.minimum"),
+    "mov": _move,
+    "mul": _multiply,
+    "nanosleep": _nothing,
+    "neg": _simple("-{0}", 1),
+    "not": _simple("~{0}", 1),
+    "or": _simple("{0} | {1}", 2),
+    "pass": _pass,
+    "popc": _count("np.bitwise_count({0}).astype('u4')"),
+    "prefetch": _nothing,
+    "prefetchu": _nothing,
+    "prmt": _permute,
+    "rcp": _simple("1 / {0}", 1),
+    "rem": _simple("a.remainder({0}, {1})", 2),
+    "rsqrt": _function("1 / np.sqrt({0})"),
+    "selp": _select,
+    "set": _set,
+    "setp": _set_predicate,
+    "shf": _funnel,
+    "shl": _shift("shifted_left"),
+    "shr": _shift("shifted_right"),
+    "sin": _function("np.sin({0})"),
+    "sqrt": _simple("np.sqrt({0})", 1),
+    "sub": _subtract,
+    "tanh": _function("np.tanh({0})"),
+    "testp": _test,
+    "xor": _simple("{0} ^ {1}", 2),
+}

@@ -1,0 +1,364 @@
+"""A launch: waves of blocks whose lanes run basic blocks, part, wait for each other and meet again.
+
+Which lanes run next is a policy. In the low order the lanes at the lowest basic block go, so that those that parted
+meet again as on hardware. With a seed, random parts of the lanes at random basic blocks go: an order that hardware may
+choose as well, and that a right kernel does not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from autojit.core.records import record
+from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.emulator.accesses import BLOCK_SHIFT, SEVERAL_BLOCKS, next_interval, next_warp_interval
+from autojit.runtime.gpu.emulator.block_code import BlockFunction
+from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
+from autojit.runtime.gpu.emulator.graphs import Footprint
+from autojit.runtime.gpu.emulator.instructions import function_of
+from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
+from autojit.runtime.gpu.emulator.memory import DeviceMemory
+from autojit.runtime.gpu.emulator.ptx_text import WARP_OPERATIONS, FunctionText, Instruction, Module
+from autojit.runtime.gpu.emulator.warp_operations import WARP, WarpGroup, mask_operand, run_together
+
+RUNNING, AT_BARRIER, AT_WARP, GONE = range(4)
+_MOST_LANES = 8192
+"""Of a wave. More at once would be faster by a few percent, and take memory for every register of every lane."""
+_MOST_STEPS = 4_000_000
+"""Basic blocks of one wave, after which it is taken to hang; a minute and more."""
+_FAIR_TURN = 64
+"""Every so many steps the low order lets others than the lowest go, so that who spins does not spin forever."""
+
+
+@record(eq=False)
+class Launch:
+    """One launch of a kernel.
+
+    Args:
+        function_number: what the driver calls the kernel.
+        parameters: the bytes of its arguments.
+        shared_bytes: that each block gets beyond what the kernel declares.
+        seed: of a random order; None for the low order.
+    """
+
+    module: Module
+    function: FunctionText
+    function_number: int
+    grid: tuple[int, int, int]
+    extents: tuple[int, int, int]
+    parameters: Ndarray
+    variables: Mapping[str, np.uint64]
+    shared_bytes: int = 0
+    seed: int | None = None
+
+
+def run(launch: Launch, memory: DeviceMemory, footprint: Footprint | None = None) -> None:
+    """Do it all; what global memory is touched is written down in the footprint.
+
+    Raises:
+        EmulatedFault: the kernel did what it must not do.
+    """
+    least = memory.next_launch()
+    chance = None if launch.seed is None else np.random.default_rng(launch.seed)
+    with np.errstate(all="ignore"):
+        for blocks in _waves(launch, chance):
+            wave = Wave(launch, blocks, least, memory, chance)
+            wave.memory.footprint = footprint
+            wave.run()
+
+
+def _waves(launch: Launch, chance: np.random.Generator | None) -> Iterator[Ndarray]:
+    """Blocks that run at the same time."""
+    count = int(np.prod(launch.grid, dtype=np.int64))
+    threads = int(np.prod(launch.extents, dtype=np.int64))
+    together = max(1, _MOST_LANES // threads)
+    order = None if chance is None else chance.permutation(count)
+    for begin in range(0, count, together):
+        end = min(begin + together, count)
+        yield np.arange(begin, end) if order is None else np.sort(order[begin:end])
+
+
+class Wave:
+    """Blocks that run at the same time, all their threads as lanes.
+
+    Attributes:
+        count: of lanes.
+        blocks: of each lane, in the grid; ``block_rows``: within the wave.
+        threads: of each lane, within its block.
+        stamps: who and when, for races.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        numbers: Ndarray,
+        least_stamp: int,
+        memory: DeviceMemory,
+        chance: np.random.Generator | None,
+    ) -> None:
+        self.module, self.function, self.function_number = launch.module, launch.function, launch.function_number
+        self.parameters, self.shared_bytes, self.chance = launch.parameters, launch.shared_bytes, chance
+        per_block = int(np.prod(launch.extents, dtype=np.int64))
+        self.block_count, self.threads_per_block = len(numbers), per_block
+        self.count = per_block * len(numbers)
+        self.lanes = np.arange(self.count)
+        self.block_rows = self.lanes // per_block
+        self.threads = self.lanes % per_block
+        self.blocks = numbers[self.block_rows]
+        self.warps = self.block_rows * -(-per_block // WARP) + self.threads // WARP
+        self.warp_count = len(numbers) * -(-per_block // WARP)
+        self.least_stamp = least_stamp
+        self.stamps = (least_stamp | ((self.blocks % SEVERAL_BLOCKS) << BLOCK_SHIFT) | self.threads).astype("i8")
+        self.special = _special_registers(launch, self)
+        self.at = np.full(self.count, launch.function.first)
+        self.state = np.zeros(self.count, "i1")
+        self.registers: dict[int, Ndarray] = {}
+        self.memory = LaneMemory(self, memory, dict(launch.variables))
+        self._code = _block_functions(launch.module)
+        self._returns: dict[int, list[int]] = {}
+        self._prepare()
+
+    def _prepare(self) -> None:
+        live = 0
+        for block in self.module.blocks:
+            live |= block.live_in | block.keeps
+        for register, kind in enumerate(self.module.registers):
+            if live >> register & 1:
+                self.registers[register] = np.zeros(self.count, kind)
+
+    def register(self, number: int) -> Ndarray:
+        """A register of all lanes."""
+        found = self.registers.get(number)
+        if found is None:
+            found = self.registers[number] = np.zeros(self.count, self.module.registers[number])
+        return found
+
+    # -- what blocks call
+
+    def turns(self, count: int) -> Ndarray:
+        """The order in which lanes that meet at one word go."""
+        return np.arange(count) if self.chance is None else self.chance.permutation(count)
+
+    def active(self, ix: Ndarray | None) -> Ndarray:
+        """For each lane that runs, which lanes of its warp do."""
+        lanes = self.lanes if ix is None else ix
+        found = np.zeros(self.warp_count, "u4")
+        np.bitwise_or.at(found, self.warps[lanes], np.uint32(1) << (self.threads[lanes] % WARP).astype("u4"))
+        result: Ndarray = found[self.warps[lanes]]
+        return result
+
+    def begin_warp_interval(self, lanes: Ndarray) -> None:
+        """Lanes of warps have met."""
+        self.stamps[lanes] = next_warp_interval(self.stamps[lanes])
+
+    # -- the order
+
+    def run(self) -> None:
+        """Until all lanes are gone."""
+        for step in range(_MOST_STEPS):
+            running = np.flatnonzero(self.state == RUNNING)
+            if not len(running):
+                if (self.state == GONE).all():
+                    return
+                self._meet()
+                continue
+            block, lanes = self._choose(running, step)
+            self._execute(block, None if len(lanes) == self.count else lanes)
+        raise self._fault("deadlock", f"no end after {_MOST_STEPS} basic blocks", int(running[0]))
+
+    def _choose(self, running: Ndarray, step: int) -> tuple[int, Ndarray]:
+        places = self.at[running]
+        if self.chance is None:
+            lowest = int(places.min())
+            if step % _FAIR_TURN == _FAIR_TURN - 1:
+                found = np.unique(places)
+                lowest = int(found[step // _FAIR_TURN % len(found)])
+            return lowest, running[places == lowest]
+        block = int(self.chance.choice(np.unique(places)))
+        lanes = running[places == block]
+        if len(lanes) > 1 and self.chance.random() < 0.5:
+            part = lanes[self.chance.random(len(lanes)) < 0.5]
+            lanes = part if len(part) else lanes
+        return block, lanes
+
+    def _execute(self, number: int, ix: Ndarray | None) -> None:
+        block = self.module.blocks[number]
+        count = self.count if ix is None else len(ix)
+        code = self._code.get(number)
+        if code is None:
+            code = self._code[number] = function_of(self.module, block)
+        following = code(self, self.memory, self.registers, ix, count)
+        lanes: Ndarray | slice = slice(None) if ix is None else ix
+        if following is not None:
+            self.at[lanes] = following
+            gone = np.flatnonzero(following < 0)
+            if len(gone):
+                self._leave(block.end, self.lanes[lanes][gone])
+            return
+        name = "" if block.end is None else block.end.opcode[0]
+        if name == "bra":
+            self.at[lanes] = block.target
+        elif name in ("ret", "exit", "trap"):
+            self._leave(block.end, self.lanes[lanes])
+        elif name in ("bar", "barrier", *WARP_OPERATIONS):
+            assert block.end is not None
+            self.state[lanes] = AT_WARP if name in WARP_OPERATIONS or "warp" in block.end.opcode else AT_BARRIER
+            self.at[lanes] = number
+        elif name == "call":
+            for lane in self.lanes[lanes]:
+                self._returns.setdefault(int(lane), []).append(number + 1)
+            self.at[lanes] = block.target
+        else:
+            self.at[lanes] = number + 1
+
+    def _leave(self, end: Instruction | None, lanes: Ndarray) -> None:
+        """Lanes return from a function, or end."""
+        assert end is not None
+        if end.opcode[0] == "trap":
+            self.memory.fail("trap", "the kernel stops itself", int(lanes[0]), end.number)
+        if end.opcode[0] == "exit" or not self._returns:
+            self.state[lanes] = GONE
+            return
+        for lane in lanes:
+            waiting = self._returns.get(int(lane))
+            if waiting:
+                self.at[lane] = waiting.pop()
+            else:
+                self.state[lane] = GONE
+
+    # -- meeting
+
+    def _meet(self) -> None:
+        """Nobody can run: let whole warps and whole blocks go on."""
+        waiting = np.flatnonzero(self.state == AT_WARP)
+        moved = False
+        for number in np.unique(self.at[waiting]):
+            moved |= self._warps_go_on(int(number), waiting[self.at[waiting] == number])
+        if moved:
+            return
+        if not self._blocks_go_on():
+            self._stuck()
+
+    def _warps_go_on(self, number: int, lanes: Ndarray) -> bool:
+        """Those groups of lanes at one warp operation go on of which all are there."""
+        end = self.module.blocks[number].end
+        assert end is not None
+        everyone = WarpGroup(self, lanes, np.arange(len(lanes)), len(lanes))
+        masks = everyone.each(mask_operand(end), "u4")
+        own = np.uint32(1) << (self.threads[lanes] % WARP).astype("u4")
+        outside = np.flatnonzero(masks & own == 0)
+        if len(outside):
+            detail = "a lane runs it that its mask does not name"
+            raise self._fault("lane missing at a warp operation", detail, int(lanes[outside[0]]), end)
+        masks = masks & self._existing(lanes)
+        key = self.warps[lanes].astype("u8") << np.uint64(32) | masks
+        groups, rows = np.unique(key, return_inverse=True)
+        there = np.zeros(len(groups), "u4")
+        np.bitwise_or.at(there, rows, own)
+        is_whole = there == (groups & np.uint64(0xFFFFFFFF)).astype("u4")
+        if not is_whole.any():
+            return False
+        renumbered = np.cumsum(is_whole) - 1
+        chosen = is_whole[rows]
+        going = lanes[chosen]
+        run_together(end, WarpGroup(self, going, renumbered[rows[chosen]], int(is_whole.sum())))
+        self.state[going] = RUNNING
+        self.at[going] = number + 1
+        return True
+
+    def _existing(self, lanes: Ndarray) -> Ndarray:
+        """The lanes of a warp that the block has: its last warp may be short."""
+        left = np.minimum(self.threads_per_block - self.threads[lanes] // WARP * WARP, WARP)
+        return ((np.uint64(1) << left.astype("u8")) - np.uint64(1)).astype("u4")
+
+    def _blocks_go_on(self) -> bool:
+        """Blocks all of whose lanes wait at their barrier go on."""
+        waiting = np.flatnonzero(self.state == AT_BARRIER)
+        if not len(waiting):
+            return False
+        here = np.bincount(self.block_rows[waiting], minlength=self.block_count)
+        gone = np.bincount(self.block_rows[self.state == GONE], minlength=self.block_count)
+        needed = self.threads_per_block
+        left = np.flatnonzero((here > 0) & (here < needed) & (here + gone == needed))
+        if len(left):
+            lane = int(waiting[self.block_rows[waiting] == left[0]][0])
+            detail = f"{int(here[left[0]])} threads wait, {int(gone[left[0]])} have ended"
+            raise self._fault("divergent barrier", detail, lane, self.module.blocks[self.at[lane]].end)
+        whole = here == needed
+        if not whole.any():
+            return False
+        going = waiting[whole[self.block_rows[waiting]]]
+        first = np.full(self.block_count, len(self.module.blocks))
+        last = np.full(self.block_count, -1)
+        np.minimum.at(first, self.block_rows[going], self.at[going])
+        np.maximum.at(last, self.block_rows[going], self.at[going])
+        differing = np.flatnonzero(whole & (first != last))
+        if len(differing):
+            lane = int(going[self.block_rows[going] == differing[0]][0])
+            end = self.module.blocks[self.at[lane]].end
+            raise self._fault("divergent barrier", "threads of one block wait at different barriers", lane, end)
+        self.stamps[going] = next_interval(self.stamps[going])
+        self.state[going] = RUNNING
+        self.at[going] += 1
+        return True
+
+    def _stuck(self) -> None:
+        """Nobody will ever go on."""
+        waiting = np.flatnonzero(self.state == AT_WARP)
+        if len(waiting):
+            lane = int(waiting[0])
+            same = self.warps == self.warps[lane]
+            elsewhere = [int(k) % WARP for k in self.threads[same & (self.at != self.at[lane]) & (self.state != GONE)]]
+            ended = [int(k) % WARP for k in self.threads[same & (self.state == GONE)]]
+            detail = f"lanes {ended} have ended" if ended else f"lanes {elsewhere} wait elsewhere"
+            end = self.module.blocks[self.at[lane]].end
+            raise self._fault("lane missing at a warp operation", detail, lane, end)
+        lane = int(np.flatnonzero(self.state == AT_BARRIER)[0])
+        raise self._fault("deadlock", "lanes wait for ever", lane, self.module.blocks[self.at[lane]].end)
+
+    def _fault(self, kind: FindingKind, detail: str, lane: int, end: Instruction | None = None) -> EmulatedFault:
+        return self.memory.fault(kind, detail, lane, end.number if end is not None else 0)
+
+
+def _special_registers(launch: Launch, wave: Wave) -> dict[str, Ndarray]:
+    """What ``%tid.x`` and its like are for each lane."""
+    found: dict[str, Ndarray] = {}
+    for number, extents, each, all_of in (
+        (wave.threads, launch.extents, "tid", "ntid"),
+        (wave.blocks, launch.grid, "ctaid", "nctaid"),
+    ):
+        left = number
+        for axis, extent in zip("xyz", extents):
+            found[f"%{each}.{axis}"] = (left % extent).astype("u4")
+            found[f"%{all_of}.{axis}"] = np.full(wave.count, extent, "u4")
+            left = left // extent
+    lane = (wave.threads % WARP).astype("u4")
+    own = np.uint32(1) << lane
+    below = own - np.uint32(1)
+    found.update(
+        {
+            "%laneid": lane,
+            "%warpid": (wave.threads // WARP).astype("u4"),
+            "%nwarpid": np.full(wave.count, -(-wave.threads_per_block // WARP), "u4"),
+            "%lanemask_eq": own,
+            "%lanemask_lt": below,
+            "%lanemask_le": below | own,
+            "%lanemask_gt": ~(below | own),
+            "%lanemask_ge": ~below,
+            "%clock": np.zeros(wave.count, "u4"),
+            "%clock64": np.zeros(wave.count, "u4"),
+            "%globaltimer": np.zeros(wave.count, "u4"),
+        }
+    )
+    return found
+
+
+_functions: WeakKeyDictionary[Module, dict[int, BlockFunction]] = WeakKeyDictionary()
+
+
+def _block_functions(module: Module) -> dict[int, BlockFunction]:
+    """The functions of a module's blocks, as far as any launch needed them."""
+    return _functions.setdefault(module, {})

@@ -1,0 +1,250 @@
+"""The device's memory: blocks between red zones, and of each byte whether it belongs to one and was written.
+
+What is released stays unusable for as long as there is other memory, so that a late access finds no new owner.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from bisect import bisect_right, insort
+from collections import deque
+
+import numpy as np
+
+from autojit.core.errors import ArgumentError, OutOfMemoryError
+from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.emulator.accesses import MOST_LAUNCHES, AccessTable, launch_stamp
+from autojit.runtime.gpu.emulator.address_space import AddressSpace, ZeroPages
+from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
+
+ALIGNMENT = 256  # what cuMemAlloc promises
+ALLOCATED, WRITTEN, RELEASED = 1, 2, 4
+"""Bits of a byte's state; 0 is a red zone, or memory that nobody had yet."""
+
+_LEAST_ZONE, _MOST_ZONE = 256, 4096  # bytes behind a block: a quarter of it within these
+_HELD_BACK = 4096  # released blocks that wait before their memory may be used again
+
+
+class DeviceMemory:
+    """Memory of the device and pinned memory of the host, at addresses of one range.
+
+    Attributes:
+        content: the bytes, from ``base`` on.
+        state: what is known of each.
+        table: who touched each byte last in this launch.
+    """
+
+    def __init__(self, device_bytes: int, pinned_bytes: int) -> None:
+        page = mmap.ALLOCATIONGRANULARITY
+        self.limit_bytes = device_bytes
+        # Twice the memory as addresses: released blocks rest in one half while the other is used.
+        self._pages = AddressSpace(2 * -(-device_bytes // page) * page, -(-pinned_bytes // page) * page)
+        self.base, self.content = self._pages.base, self._pages.content
+        size = self._pages.size_bytes
+        self._state, self._writers, self._readers = ZeroPages(size), ZeroPages(8 * size), ZeroPages(8 * size)
+        self.state = self._state.content
+        self.table = AccessTable(self._writers.content.view("i8"), self._readers.content.view("i8"))
+        self.launch = 0
+        self.used_bytes = 0
+        self._owned: dict[int, int] = {}
+        self._resting: deque[tuple[int, int]] = deque()
+        self._free = [(ALIGNMENT, self._pages.device_bytes - ALIGNMENT)]
+        self._free_pinned = [(self._pages.device_bytes + ALIGNMENT, size - ALIGNMENT)]
+
+    # -- blocks
+
+    def allocate(self, size_bytes: int) -> int:
+        """The address of a fresh block, a multiple of 256.
+
+        Raises:
+            OutOfMemoryError: the device has not as much.
+        """
+        rounded = -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT
+        if self.used_bytes + rounded > self.limit_bytes:
+            raise OutOfMemoryError(
+                "emulated device: out of memory",
+                facts={"asked": size_bytes, "used": self.used_bytes, "all": self.limit_bytes},
+                fix="free tensors, or give the emulated device more memory",
+            )
+        begin = self._cut(self._free, rounded)
+        if begin is None:
+            while self._resting:
+                self._reuse(*self._resting.popleft())
+            begin = self._cut(self._free, rounded)
+        if begin is None:
+            raise OutOfMemoryError(
+                "emulated device: its memory is in pieces",
+                facts={"asked": size_bytes, "used": self.used_bytes, "all": self.limit_bytes},
+                fix="allocate large blocks first",
+            )
+        self.used_bytes += rounded
+        self._own(begin, size_bytes, ALLOCATED)
+        return self.base + begin
+
+    def allocate_pinned(self, size_bytes: int) -> int:
+        """The address of a fresh block of the host's memory, all of which counts as written.
+
+        Raises:
+            OutOfMemoryError: there is not as much.
+        """
+        begin = self._cut(self._free_pinned, -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT)
+        if begin is None:
+            raise OutOfMemoryError("emulated device: no pinned memory is left", facts={"asked": size_bytes})
+        self._own(begin, size_bytes, ALLOCATED | WRITTEN)
+        return self.base + begin
+
+    def release(self, address: int) -> None:
+        """Take a block back, pinned or not.
+
+        Raises:
+            ArgumentError: no block begins there.
+        """
+        begin = address - self.base
+        size = self._owned.pop(begin, None)
+        if size is None:
+            raise ArgumentError("emulated device: no block begins at this address", facts={"address": hex(address)})
+        self.state[begin : begin + size] = RELEASED
+        rounded = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        if begin >= self._pages.device_bytes:
+            self._give(self._free_pinned, begin, rounded)
+            return
+        self.used_bytes -= rounded
+        self._pages.forget(begin, size)
+        self._writers.forget(8 * begin, 8 * size)
+        self._readers.forget(8 * begin, 8 * size)
+        self._resting.append((begin, rounded))
+        if len(self._resting) > _HELD_BACK:
+            self._reuse(*self._resting.popleft())
+
+    def _own(self, begin: int, size: int, state: int) -> None:
+        self._owned[begin] = size
+        self.state[begin : begin + size] = state
+
+    def _reuse(self, begin: int, rounded: int) -> None:
+        self.state[begin : begin + rounded] = 0
+        self._give(self._free, begin, rounded)
+
+    @staticmethod
+    def _zone(size: int) -> int:
+        quarter = size // 4 // ALIGNMENT * ALIGNMENT
+        return min(max(quarter, _LEAST_ZONE), _MOST_ZONE)
+
+    def _cut(self, free: list[tuple[int, int]], size: int) -> int | None:
+        """The first free part that is long enough, red zone included."""
+        whole = size + self._zone(size)
+        for k, (begin, end) in enumerate(free):
+            if end - begin >= whole:
+                if end - begin == whole:
+                    del free[k]
+                else:
+                    free[k] = (begin + whole, end)
+                return begin
+        return None
+
+    def _give(self, free: list[tuple[int, int]], begin: int, size: int) -> None:
+        """Put a part back, joined with its neighbours."""
+        part = (begin, begin + size + self._zone(size))
+        insort(free, part)
+        k = bisect_right(free, part) - 1
+        if k + 1 < len(free) and free[k + 1][0] == part[1]:
+            part = (part[0], free.pop(k + 1)[1])
+            free[k] = part
+        if k > 0 and free[k - 1][1] == part[0]:
+            free[k - 1] = (free[k - 1][0], part[1])
+            del free[k]
+
+    # -- launches
+
+    def next_launch(self) -> int:
+        """The least stamp of a new launch."""
+        self.launch += 1
+        if self.launch > MOST_LAUNCHES:
+            self._writers.clear()
+            self._readers.clear()
+            self.launch = 1
+        return launch_stamp(self.launch)
+
+    # -- the host's side
+
+    def holds(self, address: int) -> bool:
+        """Whether an address is in the range, be it of the device or pinned."""
+        return 0 <= address - self.base < self._pages.size_bytes
+
+    def part(self, address: int, size_bytes: int, what: str) -> slice:
+        """The positions of a block's bytes, for a copy.
+
+        Raises:
+            EmulatedFault: they are not all of one block.
+        """
+        begin = address - self.base
+        if size_bytes == 0:
+            return slice(0, 0)
+        inside = self.holds(address) and self.holds(address + size_bytes - 1)
+        states = self.state[begin : begin + size_bytes] if inside else None
+        if states is None or not (states & ALLOCATED).all():
+            first = 0 if states is None else int(np.flatnonzero((states & ALLOCATED) == 0)[0])
+            kind = self.kind_of_fault(begin + first)
+            raise EmulatedFault(kind, f"{what} of {size_bytes} bytes", address=address)
+        return slice(begin, begin + size_bytes)
+
+    def kind_of_fault(self, position: int) -> FindingKind:
+        """What an access to a byte that belongs to no block is."""
+        known = 0 <= position < len(self.state)
+        return "use after release" if known and self.state[position] & RELEASED else "out of bounds"
+
+    def copy_in(self, target: int, source: int, size_bytes: int) -> None:
+        """Bytes of the host."""
+        part = self.part(target, size_bytes, "copy to the device")
+        if size_bytes:
+            ctypes.memmove(self.content[part].ctypes.data, self.host_address(source, size_bytes), size_bytes)
+            self.state[part] |= WRITTEN
+
+    def copy_out(self, target: int, source: int, size_bytes: int) -> None:
+        """Bytes for the host; what was never written is whatever is there, as on hardware."""
+        part = self.part(source, size_bytes, "copy from the device")
+        if size_bytes:
+            ctypes.memmove(self.host_address(target, size_bytes), self.content[part].ctypes.data, size_bytes)
+
+    def host_address(self, address: int, size_bytes: int) -> int:
+        """An address that a copy has the host read or write.
+
+        Raises:
+            EmulatedFault: it is of the device's memory.
+        """
+        if self._pages.holds(address):
+            raise EmulatedFault("out of bounds", f"{size_bytes} bytes of the host are the device's", address=address)
+        return address
+
+    def copy_within(self, target: int, source: int, size_bytes: int) -> None:
+        """Bytes, with what is known of them."""
+        there = self.part(target, size_bytes, "copy within the device")
+        here = self.part(source, size_bytes, "copy within the device")
+        self.content[there] = self.content[here].copy()
+        self.state[there] = self.state[here].copy()
+
+    def fill(self, target: int, byte: int, size_bytes: int) -> None:
+        """One byte everywhere."""
+        part = self.part(target, size_bytes, "fill")
+        self.content[part] = byte
+        self.state[part] |= WRITTEN
+
+    def read(self, address: int, dtype: str, shape: tuple[int, ...]) -> Ndarray:
+        """Elements of the device's memory, for tests."""
+        kind = np.dtype(dtype)
+        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        return self.content[self.part(address, size, "read")].copy().view(kind).reshape(shape)
+
+    def write(self, address: int, values: Ndarray) -> None:
+        """Elements into the device's memory, for tests."""
+        whole = np.ascontiguousarray(values)
+        part = self.part(address, whole.nbytes, "write")
+        self.content[part] = whole.reshape(-1).view("u1")
+        self.state[part] |= WRITTEN
+
+    def close(self) -> None:
+        """Give all back; nobody may hold the arrays any more."""
+        del self.content, self.state, self.table
+        for pages in (self._pages, self._state, self._writers, self._readers):
+            pages.content = np.empty(0, "u1")
+            pages.close()
