@@ -403,12 +403,9 @@ class EmulatedDriver:
         """
         return self._native.address(name)
 
-    def failure(self) -> Exception | None:
-        """What made the last call of a native function fail; asked once. A signal's exception is raised."""
-        failure = self._native.take_failure()
-        if failure is None or isinstance(failure, Exception):
-            return failure
-        raise failure
+    def take_failure(self) -> BaseException | None:
+        """What made the last call of a native function fail; asked once."""
+        return self._native.take_failure()
 
     def close(self) -> None:
         """Give the memory back; nothing may be asked of this driver any more."""
