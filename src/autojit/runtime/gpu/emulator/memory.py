@@ -14,9 +14,11 @@ import numpy as np
 
 from autojit.core.errors import ArgumentError, OutOfMemoryError
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.accesses import MOST_LAUNCHES, AccessTable, launch_stamp
+from autojit.runtime.gpu.emulator.accesses import AccessTable
 from autojit.runtime.gpu.emulator.address_space import AddressSpace, ZeroPages
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
+from autojit.runtime.gpu.emulator.stamps import MOST_LAUNCHES, launch_stamp
+from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 
 ALIGNMENT = 256  # what cuMemAlloc promises
 ALLOCATED, WRITTEN, RELEASED = 1, 2, 4
@@ -156,14 +158,16 @@ class DeviceMemory:
 
     # -- launches
 
-    def next_launch(self) -> int:
-        """The least stamp of a new launch."""
+    def begin_launch(self, order: Synchronisation | None) -> int:
+        """The least stamp of a new launch; ``order`` knows which of its blocks wait for each other."""
         self.launch += 1
         if self.launch > MOST_LAUNCHES:
             self._writers.clear()
             self._readers.clear()
             self.launch = 1
-        return launch_stamp(self.launch)
+        least = launch_stamp(self.launch)
+        self.table.begin(least, order)
+        return least
 
     # -- the host's side
 
