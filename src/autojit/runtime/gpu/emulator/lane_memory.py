@@ -221,7 +221,7 @@ class LaneMemory:
         self._note(memory, target, rows, size, lanes, instruction, "", reads=False)
         memory.states(size)[rows] = _PATTERNS[min(size, 8)][1]
         reads = np.flatnonzero(taken > 0)
-        begin = (source - np.uint64(self._device.base)).view("i8")
+        begin = self._device.positions(source)
         if len(reads):
             at, who = source[reads], lanes[reads]
             there = self._check(self._global, at, begin[reads], who, size, instruction, "load")
@@ -285,7 +285,7 @@ class LaneMemory:
     ) -> tuple[Space, Ndarray]:
         """The memory, and where in its bytes; a place that no lane may reach is below zero."""
         if space == "global":
-            return self._global, (address - np.uint64(self._device.base)).view("i8")
+            return self._global, self._device.positions(address)
         offset = (address & np.uint64((1 << 56) - 1)).view("i8")
         if space == "shared":
             memory, stride = self._shared, self._stride
