@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda import prologue
+from autojit.codegen.cuda.host_records import Channel, DriverCalls
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
@@ -357,18 +358,23 @@ def test_a_run_gives_all_its_memory_back_when_it_goes() -> None:
         gc.enable()
 
 
-def test_a_signal_on_the_way_to_python_ends_the_step() -> None:
-    """The function that native code calls is then left out, so that it has not answered."""
+@pytest.mark.parametrize("left_out", ["ask", "launch_graph"])
+def test_a_signal_on_the_way_to_python_ends_the_step(left_out: str) -> None:
+    """The function that native code calls is then left out: it has not answered, or not counted."""
     world = World()
     run = RandomRun(world, kernels=4)
     run.call()
-    unanswered = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(lambda *asked: None)
-    words, place = run.step.channel._words, 4
-    asked = words[place]
-    words[place] = ctypes.cast(unanswered, ctypes.c_void_p).value or 0
+    if left_out == "ask":
+        words, place = run.step.channel._words, Channel.ask.place
+        nothing = ctypes.cast(ctypes.CFUNCTYPE(None)(lambda: None), ctypes.c_void_p)
+    else:
+        words, place = run.step.channel._calls, DriverCalls.launch_graph.place
+        nothing = ctypes.cast(ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0), ctypes.c_void_p)
+    there = words[place]
+    words[place] = nothing.value or 0
     with pytest.raises(KeyboardInterrupt):
         run.call()
-    words[place] = asked
+    words[place] = there
     run.call()
     assert run.step.plan.stats.instantiations == 1
 

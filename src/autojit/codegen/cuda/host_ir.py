@@ -99,17 +99,25 @@ class _Calls:
         self.record = record
         self.functions = f.get(channel, Channel.calls)
         self.failed: Junction = f.junction("i64", stem="failed")
+        self.left_out: Junction = f.junction(stem="left_out")
 
     def do(self, which: Field[int], *arguments: str | int) -> None:
         """Call a function; what it reports goes with its place among them."""
         f = self.f
+        answers = f.get(self.channel, Channel.answers)
+        before = f.load("i64", answers)
         result = f.call(_CALLS[which], *arguments, by=f.get(self.functions, which))
+        counted = f.sub(f.load("i64", answers), before)
+        f.go_unless(f.test("sge", counted, f.get(self.channel, Channel.counts)), self.left_out)
         number = f.binary("or", f.convert("zext", result, "i32"), which.place << 32)
         f.go_when(f.is_set(result, "i32"), self.failed, number)
 
     def finish(self, value: int | None = None) -> None:
-        """Write what happens after a failure."""
+        """Write what happens after a failure, and where a signal was handled in place of a function."""
         f = self.f
+        f.begin(self.left_out)
+        f.store("i64", f.get(self.channel, Channel.interrupted), f.get(self.channel, Channel.error))
+        f.ret(value)
         (number,) = f.begin(self.failed)
         f.call(_ASK, self.channel, self.record, FAILED, number)
         f.ret(value)

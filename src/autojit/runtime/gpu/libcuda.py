@@ -153,6 +153,10 @@ class LibCuda:
         """See `Driver`."""
         return ctypes.cast(self._function(name), c_void_p).value or 0
 
+    def answers(self) -> int:
+        """See `Driver`."""
+        return 0
+
     def take_failure(self) -> BaseException | None:
         """See `Driver`."""
         return None
