@@ -48,8 +48,8 @@ class World:
 class RandomRun:
     """Kernels over a pool of buffers: what they do in the order of the program, and the same on the host."""
 
-    def __init__(self, world: World, kernels: int) -> None:
-        rng, self.world = world.rng, world
+    def __init__(self, world: World, kernels: int, shares: bool = False) -> None:
+        rng, self.world, self.shares = world.rng, world, shares
         self.values = [value(N) for _ in range(10)]
         kinds: list[Place] = [
             "own",
@@ -76,25 +76,31 @@ class RandomRun:
         self.memory = Memory(world.device, fixed, self.places)
         self.step = Step(self.memory, DeviceRun(CUDA, tuple(map(self._launch, self.acts))))
 
-    @staticmethod
-    def _launch(act: tuple[Value, list[Value], list[float]]) -> Launch:
+    def _launch(self, act: tuple[Value, list[Value], list[float]]) -> Launch:
         target, sources, weights = act
-        role = "updates" if target in sources else "writes"
+        role = "updates" if self.shares or target in sources else "writes"
         return Launch(weighted_sum(N, weights, role), (target, *sources), "sum")
 
     def call(self) -> None:
         """One call with memory of its own, compared with the host."""
-        given = {v: self.world.fresh() for v in self.values if v not in self.memory.fixed}
+        given = {v: self._place(v) for v in self.values if v not in self.memory.fixed}
         places = {**self.memory.fixed, **given}
-        expected = {v: self.world.read(address) for v, address in places.items()}
+        expected = {address: self.world.read(address) for address in places.values()}
         for target, sources, weights in self.acts:
             total = np.zeros(N, np.float32)
             for source, weight in zip(sources, weights, strict=True):
-                total = total + expected[source] * np.float32(weight)
-            expected[target] = total
+                total = total + expected[places[source]] * np.float32(weight)
+            expected[places[target]] = total
         self.step(given)
-        for v, address in places.items():
-            np.testing.assert_allclose(self.world.read(address), expected[v], rtol=1e-4, atol=1e-4)
+        for address, content in expected.items():
+            np.testing.assert_allclose(self.world.read(address), content, rtol=1e-4, atol=1e-4)
+
+    def _place(self, v: Value) -> int:
+        """Memory for a call: where arguments share it, that of a tensor that lives on, or of its own."""
+        if not (self.shares and self.places[v] == "argument" and self.world.rng.random() < 0.7):
+            return self.world.fresh()
+        state = [v for v in self.values if self.places[v] == "state"]
+        return self.memory.fixed[state[int(self.world.rng.integers(len(state)))]]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -109,6 +115,13 @@ def test_a_graph_in_any_order_computes_what_launches_do_wherever_arguments_are(s
     assert counts["instantiations"] == 1 and counts["graph launches"] == counts["node updates"] == CALLS - 1
     assert counts["launches"] == stats.kernels == kernels + 1
     assert counts["waits"] == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_arguments_may_be_each_other_or_what_lives_on(seed: int) -> None:
+    run = RandomRun(World(seed), kernels=6, shares=True)
+    for _ in range(CALLS):
+        run.call()
 
 
 @pytest.mark.parametrize("seed", range(3))

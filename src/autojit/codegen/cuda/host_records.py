@@ -23,6 +23,7 @@ class DriverCalls(Record[int]):
     copy_out: Pointer
     fill: Pointer
     synchronize: Pointer
+    pointer_attribute: Pointer  # 0 where copies from the host are always waited for
 
 
 class Channel(Record[int]):

@@ -94,7 +94,9 @@ class DeviceChannel:
         self._askers: weakref.WeakValueDictionary[int, Asker] = weakref.WeakValueDictionary()  # by their records
         driver, context = device.driver, device.driver.context(device.number)
         addresses = {word.name: driver.native(name) for word, name in _FUNCTIONS.items()}
-        self._calls = Words(_calls(set_context=driver.native("cuCtxSetCurrent") if context else 0, **addresses))
+        addresses["set_context"] = driver.native("cuCtxSetCurrent") if context else 0
+        addresses["pointer_attribute"] = 0 if driver.is_emulated else driver.native("cuPointerGetAttribute")
+        self._calls = Words(_calls(**addresses))
         answers = driver.answers()
         self._words = Words(
             Channel(
