@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
 from autojit.core.device_array import Array, DeviceArray, host_copy, layout_in_memory, on_layout
 from autojit.core.ports import ports
@@ -33,6 +35,8 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
     """
     types = types_of(operands)
     arrays = [t._array for t in operands]
+    if arrays and all(type(array) is np.ndarray for array in arrays) and not op.moves:
+        return _apply_on_the_cpu(op, operands)
     if any(type(array) is ElsewhereArray for array in arrays):
         return ports.sparse.apply(op, operands)
     if any(array is None for array in arrays):

@@ -189,8 +189,6 @@ def _launch_graph(f: NativeFunction, calls: _Calls, run: str, stream: str) -> No
 
 
 def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> None:
-    with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
-        f.put(run, Run.mode, SECOND)
     launches = f.get(run, Run.launches)
     with f.loop(0, f.get(run, Run.n_launches), stem="launch") as k:
         launch = f.item(LaunchWords, launches, k)
@@ -198,6 +196,8 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         grid = (LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z, LaunchWords.threads)
         numbers = [f.get(launch, word) for word in grid]
         calls.do(DriverCalls.launch, function, *numbers, 1, 1, 0, stream, how, "null")
+    with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
+        f.put(run, Run.mode, SECOND)
 
 
 def _take_report(f: NativeFunction, calls: _Calls, run: str, stream: str) -> None:
