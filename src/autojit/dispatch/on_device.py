@@ -49,7 +49,9 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
 
 
 def _place(op: Op, types: Sequence[TensorType]) -> Device:
-    """Where the results of an op are."""
+    """Where an op computes; what is compiled for its operands may have them in several places."""
+    if op.is_compiled:
+        return next((t.device for t in types if t.device != CPU), CPU)
     if types and not op.moves:
         return common_device(op.name, types)
     place: Device = op.device  # type: ignore[attr-defined]  # a source, or a move, says where
