@@ -195,7 +195,7 @@ def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
 def to(self: Tensor, *args: object, **options: Any) -> Tensor:
     """In another dtype or on another device: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``.
 
-    ``non_blocking`` and ``copy`` follow, by name or place. Copies to a device do not wait for it, those to the host do.
+    ``non_blocking`` and ``copy`` follow, by name or place. A copy to the host always waits for its elements.
     """
     place, dtype, copies = _wanted(args, options)
     there = self if place is None else moved(self, place)
