@@ -81,14 +81,17 @@ def tolist(self: Tensor) -> Any:
 
 
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
-    """The array itself, sharing memory; a tensor that requires gradients must be detached first (or ``force``)."""
+    """The array itself, sharing memory; a tensor that requires gradients must be detached first.
+
+    ``force``: detached, and from another device than the CPU as a copy.
+    """
     if state.grad_enabled and not force and wants_grad(self):
         raise UsageError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             fix="x.detach().numpy()",
         )
     place = type_of(self).device
-    if place != CPU and not space_at(place).copies_for_numpy:
+    if place != CPU and not (force or space_at(place).copies_for_numpy):
         raise TypeError(
             f"can't convert {place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."
