@@ -26,7 +26,7 @@ class _Fold:
     def __init__(self, combine: str) -> None:
         self.name = {"max": "maximum", "min": "minimum"}.get(combine, combine)
 
-    def lower(self, emit: Emitter, old: Any, new: Any) -> Any:
+    def lower(self, emit: Emitter[Any], old: Any, new: Any) -> Any:
         return getattr(emit, self.name)(old, new)
 
 
