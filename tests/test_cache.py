@@ -12,12 +12,13 @@ from autojit.compiler import compile
 from autojit.core.errors import ArgumentError
 from autojit.ir import parse_graph
 from autojit.runtime import bodies
+from autojit.runtime.loaded_texts import LoadedTexts
 
 
 def fresh_process(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     """As if the process had just started with this cache: nothing is loaded yet."""
     monkeypatch.setenv("AUTOJIT_CACHE_DIR", str(directory))
-    monkeypatch.setattr("autojit.runtime.bodies._kernels", bodies._Kernels())
+    monkeypatch.setattr("autojit.runtime.bodies._kernels", LoadedTexts(bodies._loaded))
 
 
 def run(scale: float) -> aj.cache.CacheStats:

@@ -35,16 +35,47 @@ def current_device_index() -> int:
         DeviceError: there is no such device.
     """
     _require()
-    return 0
+    return cuda.current_device()
 
 
-def synchronize(device: object = None) -> None:
-    """Wait for the device to finish: computations are over when they return, so there is nothing to wait for.
+def set_device_index(device: object) -> None:
+    """Use this device where none is named.
 
     Raises:
         DeviceError: there is no such device.
     """
     _require()
+    cuda.set_device(device)
+
+
+def current_stream(device: object = None) -> cuda.Stream:
+    """The queue that work is put in.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    _require()
+    return cuda.current_stream(device)
+
+
+def set_stream(stream: cuda.Stream) -> None:
+    """Put work in another queue from now on.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    _require()
+    cuda.set_stream(stream)
+
+
+def synchronize(device: object = None) -> None:
+    """Wait until the device has done all that it was told.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    _require()
+    cuda.synchronize(device)
 
 
 def _require() -> None:
@@ -52,4 +83,7 @@ def _require() -> None:
         raise _DeviceError("Cannot access accelerator device when none is available; the CPU needs no such call.")
 
 
-__all__ = ["current_accelerator", "current_device_index", "device_count", "is_available", "synchronize"]
+__all__ = [
+    "current_accelerator", "current_device_index", "current_stream", "device_count", "is_available", "set_device_index",
+    "set_stream", "synchronize",
+]  # fmt: skip

@@ -1,12 +1,13 @@
 """Back ends: what compiles and runs graphs of one kind of device; the device of a graph's values chooses.
 
 A `Backend` is what `compiler.compile` calls in its order: `machine` for passes and schedule, `lower` for code, `build`
-for an executable. This module is the only one that names the CPU's; a second would be beside it, under its device type.
+for an executable. This module is the only one that names code generators. That of GPUs is imported when a graph on a
+CUDA device is compiled; it lowers the kernels of the host in such a graph by the CPU's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,9 +20,10 @@ from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.ir.graph import Graph, values_of
 from autojit.runtime.bodies import begin_products
+from autojit.runtime.build import build_executable
 from autojit.runtime.executable import Executable
 from autojit.runtime.host import cached_host_target
-from autojit.runtime.plan import build_executable
+from autojit.schedule.kernels import Kernel
 from autojit.schedule.schedule import Schedule
 
 Places = Mapping[int, int]
@@ -46,7 +48,25 @@ def cpu_backend(machine: Machine = CPU_MACHINE) -> Backend:
     return Backend(machine, cached_host_target, begin_products, lower, build_executable)
 
 
+def cuda_backend() -> Backend:
+    """The process's CUDA devices, which are of one kind."""
+    from autojit.codegen.cuda.lower import lower as lower_for_devices
+    from autojit.codegen.cuda.machine import CUDA_MACHINE
+    from autojit.codegen.cuda.target import CudaTarget
+    from autojit.runtime.gpu.devices import cuda_device
+
+    def on_host(schedule: Schedule, kernels: Sequence[Kernel]) -> LoweredStep:
+        return lower(schedule, cached_host_target(), kernels)
+
+    def lowered(schedule: Schedule, target: CudaTarget) -> LoweredStep:
+        return lower_for_devices(schedule, target, on_host)
+
+    return Backend(CUDA_MACHINE, lambda: cuda_device(0).target, lambda dtypes: None, lowered, build_executable)
+
+
 _BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}
+_MAKERS: dict[str, Callable[[], Backend]] = {"cuda": cuda_backend}
+"""Of those that are made when they are first needed."""
 
 
 @contextmanager
@@ -75,6 +95,8 @@ def backend_of(graph: Graph) -> Backend:
         raise DeviceError("a compiled step has values on several devices", {"devices": shown}, "move them before")
     kind = places[0].type if places else CPU.type
     found = _BACKENDS.get(kind)
+    if found is None and kind in _MAKERS:
+        found = _BACKENDS[kind] = _MAKERS[kind]()
     if found is None:
         raise DeviceError(f"no steps are compiled for device '{places[0]}'", {"known": ", ".join(_BACKENDS)})
     return found

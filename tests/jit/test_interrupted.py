@@ -14,7 +14,7 @@ import autojit as aj
 from autojit import compiler
 from autojit.backend import compiling_by, cpu_backend
 from autojit.core.late_interrupts import late_interrupts
-from autojit.runtime import llvm
+from autojit.runtime import background, llvm
 from autojit.runtime.host import cached_host_target
 from tests.acceptance.processes import run_python
 
@@ -129,8 +129,8 @@ def test_kernels_that_wait_to_be_compiled_are_left_out_after_an_interrupt(monkey
     scope: dict[str, Any] = {"__name__": "autojit.pretended", "raise_signal": signal.raise_signal}
     exec("def interrupted():\n    raise_signal(2)", scope)
     monkeypatch.setattr(llvm, "_compile", one)
-    monkeypatch.setattr(llvm, "available_cores", lambda: 2)
-    monkeypatch.setattr(llvm, "helper", lambda work, name: None)
+    monkeypatch.setattr(background, "available_cores", lambda: 2)
+    monkeypatch.setattr(background, "helper", lambda work, name: None)
     with pytest.raises(KeyboardInterrupt):
         llvm.compile_all([str(k) for k in range(9)], cached_host_target())
     assert len(compiled) == 1

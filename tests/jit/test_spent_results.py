@@ -104,6 +104,23 @@ def _given(x: aj.Tensor, w: aj.Tensor, v: aj.Tensor) -> aj.Tensor:
     return z
 
 
+def _by_leaves_made_inside(x: aj.Tensor, w: aj.Tensor, v: aj.Tensor) -> aj.Tensor:
+    a, b = x[:, :1].clone().requires_grad_(), x[:, 1:].clone().requires_grad_()
+    u = (w * aj.cat([a, b], 1)).tanh() * v
+    (slope,) = aj.autograd.grad(u.sum(), a, create_graph=True)
+    (bend,) = aj.autograd.grad(slope.sum(), b, create_graph=True)
+    loss = (u * slope.sum()).sum() + bend.pow(2).sum()
+    loss.backward()
+    return loss
+
+
+def _some_by_leaves_made_inside(x: aj.Tensor, w: aj.Tensor, v: aj.Tensor) -> tuple[aj.Tensor, ...]:
+    a = x.clone().requires_grad_()
+    y, z = (w * a).tanh(), w + v
+    y.sum().backward()
+    return y, z, y.detach()
+
+
 def _rows() -> list[aj.Tensor]:
     w = (aj.arange(6.0).reshape(2, 3) * 0.2).requires_grad_()
     return [w, aj.full((2, 3), 0.5, requires_grad=True)]
@@ -121,6 +138,7 @@ def _gaps() -> list[aj.Tensor]:
 
 BODIES = [
     _loss, _all_spent, _some_spent, _nothing_kept, _with_graph, _with_graph_returned, _twice, _gradients, _given,
+    _by_leaves_made_inside, _some_by_leaves_made_inside,
 ]  # fmt: skip
 
 
@@ -162,6 +180,28 @@ def test_a_loss_that_was_used_up_comes_from_native_calls() -> None:
     for _ in range(9):
         with pytest.raises(RuntimeError, match="a second time"):
             step(aj.ones(3)).backward()
+
+
+def test_a_loss_of_leaves_made_inside_comes_from_native_calls() -> None:
+    """As equations are solved by networks: what is differentiated by is made of the batch."""
+    net = aj.nn.Sequential(aj.nn.Linear(2, 4), aj.nn.Tanh(), aj.nn.Linear(4, 1)).double()
+    optimizer = aj.optim.Adam(net.parameters())
+
+    @aj.jit
+    def step(points: aj.Tensor) -> aj.Tensor:
+        optimizer.zero_grad()
+        x, t = (points[:, k : k + 1].clone().requires_grad_() for k in (0, 1))
+        u = net(aj.cat([x, t], 1))
+        by_x, by_t = aj.autograd.grad(u.sum(), (x, t), create_graph=True)
+        (by_xx,) = aj.autograd.grad(by_x.sum(), x, create_graph=True)
+        loss = (by_t + u * by_x - by_xx).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for k in range(5):
+        step(aj.ones(3, 2) * k)
+    assert step.stats()["native_calls"] == 4
 
 
 def test_gradients_with_a_history_go_on_through_that_of_an_argument() -> None:

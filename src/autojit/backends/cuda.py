@@ -1,8 +1,10 @@
-"""Switches of CUDA libraries: remembered, and without effect."""
+"""Whether autojit computes on CUDA devices; switches of CUDA libraries: remembered, and without effect."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+
+from autojit import cuda
 
 __all__ = [
     "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
@@ -16,15 +18,15 @@ matmul = SimpleNamespace(
 
 
 def is_built() -> bool:
-    """Whether this build computes on CUDA devices: no.
+    """Whether CUDA devices can be used: every build compiles for them, and there is one, or an emulated one.
 
     Example:
         >>> import autojit as aj
         >>> aj.backends.cuda.matmul.allow_tf32 = True
-        >>> aj.backends.cuda.is_built()
-        False
+        >>> aj.backends.cuda.is_built() == aj.cuda.is_available()
+        True
     """
-    return False
+    return cuda.is_available()
 
 
 def enable_flash_sdp(enabled: bool) -> None:

@@ -52,6 +52,11 @@ def is_cpu_alone() -> bool:
     return not _spaces
 
 
+def is_in_use(kind: str) -> bool:
+    """Whether the memory of a device of a kind was asked for."""
+    return any(place.type == kind for place in _made)
+
+
 def space_at(place: Device) -> Space:
     """The memory of a device other than the CPU, which must be available."""
     found = _made.get(place)

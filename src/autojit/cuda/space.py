@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.device import Device
-from autojit.core.device_array import Array, DeviceArray, first_address, layout_in_memory, share_memory
+from autojit.core.device_array import Array, DeviceArray, first_address, share_memory
 from autojit.core.user_warnings import warn
-from autojit.dispatch import device_kernels
+from autojit.dispatch.device_kernels import DeviceKernels, are_alike, is_packed
 from autojit.ir.op import Op
 from autojit.runtime.gpu.devices import cuda_device
 from autojit.runtime.memory import array_at
@@ -40,6 +40,7 @@ class CudaSpace:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.gpu = cuda_device(device.index or 0)
+        self._kernels = DeviceKernels(self)
         if self.gpu.driver.is_emulated and str(device) not in _warned:
             _warned.add(str(device))
             warn(
@@ -94,42 +95,29 @@ class CudaSpace:
             return
         byte = _repeated_byte(target, source)
         self.gpu.use()
-        if byte is not None and _is_packed(target.layout):
+        if byte is not None and is_packed(target.layout):
             self.gpu.driver.fill(first_address(target), byte, target.nbytes, self.gpu.stream)
-        elif _are_alike(target, source) and not share_memory(target, source):
+        elif are_alike(target, source) and not share_memory(target, source):
             copy = self.gpu.driver.copy_within if type(source) is DeviceArray else self.gpu.driver.copy_in
             copy(first_address(target), first_address(source), target.nbytes, self.gpu.stream)
         else:
-            device_kernels.write(target, source)
+            self._kernels.write(target, source)
 
     def add(self, total: DeviceArray, part: DeviceArray) -> None:
         """See `Space`."""
-        device_kernels.add_to(total, part)
+        self._kernels.add(total, part)
 
     def apply(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
         """See `Space`."""
         self.gpu.use()
-        return device_kernels.compute(self, op, arrays)
-
-
-def _is_packed(layout: NDArray[Any]) -> bool:
-    """Whether elements fill their memory without gaps, in any order of the axes."""
-    order = order_of(layout)
-    return order is None or order[:1] != ("strides",)
+        return self._kernels.compute(op, arrays)
 
 
 def _packed(array: NDArray[Any]) -> tuple[NDArray[Any], Sequence[int] | None]:
     """An array on the host whose elements fill their memory, and the order of its axes there; None: row-major."""
-    if not (_is_packed(array) and array.flags.aligned and array.dtype.isnative):
+    if not (is_packed(array) and array.flags.aligned and array.dtype.isnative):
         array = array.astype(array.dtype.newbyteorder("="), order="K")
     return array, None if array.flags.c_contiguous else outermost_first(array)
-
-
-def _are_alike(target: DeviceArray, source: Array) -> bool:
-    """Whether the bytes of an array are those that a target will have."""
-    if source.dtype != target.dtype or source.shape != target.shape or not _is_packed(target.layout):
-        return False
-    return order_of(layout_in_memory(source)) == order_of(target.layout)
 
 
 def _repeated_byte(target: DeviceArray, source: Array) -> int | None:

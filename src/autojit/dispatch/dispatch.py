@@ -384,7 +384,8 @@ def literal_of(value: object, type: TensorType) -> Tensor:
         op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape, type.device)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.device != CPU:
-        return apply(Full(_plain(value), type.dtype, type.shape, type.device))  # type: ignore[no-any-return]
+        exact = in_range(_plain(value), type.dtype)
+        return apply(Full(exact, type.dtype, type.shape, type.device))  # type: ignore[no-any-return]
     if type.shape:
         made = wrap(np.full(type.shape, value, type.dtype.numpy))
         made._type = type
@@ -425,6 +426,8 @@ def number(value: Any, dtype: DType, place: Device = CPU) -> Tensor:
             made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, (), place), ())[0])
         made.__dict__["is_number"] = True
         return made
+    if place != CPU:
+        return literal_of(value, TensorType((), dtype, place))
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
     found = NUMBERS.get(key)
     if found is None:

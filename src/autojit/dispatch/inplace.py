@@ -36,7 +36,7 @@ from autojit.ir.result_types import devices_differ
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import Node, sequence_mark
-from autojit.tensor.state import carry, grad_mode, holders, quietly, state
+from autojit.tensor.state import carry, computes_at_once, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
 from autojit.tensor.tensor import (
     Tensor,
@@ -108,7 +108,9 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
     """The short way for arithmetic without history or trace: NumPy computes into the memory itself."""
     ufunc = _DIRECT.get(method)
     now = state.__dict__
-    if ufunc is None or options or now["divert"] is not None or len(arguments) != 1:
+    if ufunc is None or options or len(arguments) != 1:
+        return False
+    if now["divert"] is not None and not computes_at_once():
         return False
     (other,) = arguments
     array = x._array
@@ -366,7 +368,7 @@ def _writes_at_once(x: Tensor, ufunc: np.ufunc, method: str, other: object, alph
     array = x._array
     if (
         x._view is not None
-        or now["divert"] is not None
+        or (now["divert"] is not None and not computes_at_once())
         or now["mutation"] is not None
         or type(array) is not np.ndarray
         or array.dtype.kind != "f"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from autojit.core.device import CPU
+from autojit.core.device_array import DeviceArray, is_concrete
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import SpecializeSize, UndecidedSizeError
 from autojit.core.size_recorder import recording
@@ -30,7 +31,7 @@ from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused, NamedComposite
 from autojit.runtime.gate import Reentered
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, has_own_memory, type_of
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: st
     """
     first = operands[0]
     array = first._array if isinstance(first, Tensor) else None
-    if type(array) is np.ndarray and array.size >= LARGE and state.divert is None and _serves(operands):
+    is_worth_it = type(array) is DeviceArray or (type(array) is np.ndarray and array.size >= LARGE)
+    if is_worth_it and computes_at_once() and _serves(operands):
         found: Tensor = apply(_fused(name, parameters), *operands)
     else:
         found = COMPOSITES[name](*operands, *parameters)
@@ -170,11 +172,11 @@ def _serves(operands: Sequence[Any]) -> bool:
     if kind.char not in "fd":
         return False
     for t in operands:
-        array = t._array if isinstance(t, Tensor) else None
-        if type(array) is not np.ndarray or array.dtype is not kind:
+        array: Any = t._array if isinstance(t, Tensor) else None
+        if not is_concrete(array) or array.dtype is not kind or (array.ndim and type(array) is not type(first)):
             return False
         is_alike = is_alike and (array.shape == shape or not array.ndim)
-    return is_alike and _order_of([t._array for t in operands]) is not None
+    return is_alike and (type(first) is DeviceArray or _order_of([t._array for t in operands]) is not None)
 
 
 @overload
@@ -249,11 +251,11 @@ def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] |
 def _are_at_hand(operands: Sequence[Any]) -> bool:
     """Whether the operands are arrays that hold elements, float32 or float64 all alike except for indices and masks."""
     first = operands[0]._array
-    if type(first) is not np.ndarray or state.divert is not None or first.dtype.char not in "fdl":
+    if not is_concrete(first) or first.dtype.char not in "fdl" or not computes_at_once():
         return False
     for t in operands:
         array = t._array
-        if type(array) is not np.ndarray or not array.size:
+        if type(array) is not type(first) or not array.size:
             return False
         if array.dtype is not first.dtype and array.dtype.kind not in "bi":
             return False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from autojit.core import dtypes
-from autojit.core.device import CPU, Device, DeviceLike, space_at
+from autojit.core.device import CPU, Device, DeviceLike, device, space_at
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bfloat16
 from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
@@ -28,6 +28,9 @@ from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+
+
+_parsed = device  # under a name that no parameter has
 
 
 def array_of(t: Tensor) -> NDArray[Any]:
@@ -165,29 +168,48 @@ def __format__(self: Tensor, format_spec: str) -> str:
     return object.__format__(self, format_spec)
 
 
-def to(self: Tensor, *args: object, **options: Any) -> Tensor:
-    """In another dtype or on another device: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``."""
-    dtype: DType | None = options.get("dtype")
-    target: Any = options.get("device")
-    for argument in args:
-        if isinstance(argument, DType):
+class _Wanted(NamedTuple):
+    """What ``to`` is asked for; None: as it is."""
+
+    place: Device | None
+    dtype: DType | None
+    copies: bool
+
+
+def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
+    place, dtype = options.get("device"), options.get("dtype")
+    flags = []
+    for argument in (*args, options.get("other")):
+        if isinstance(argument, bool):
+            flags.append(argument)  # non_blocking, copy
+        elif isinstance(argument, DType):
             dtype = argument
         elif isinstance(argument, Tensor):
-            dtype, target = type_of(argument).dtype, type_of(argument).device
-        elif isinstance(argument, str | Device):
-            target = argument
-    there = self if target is None else moved(self, target)
+            dtype, place = type_of(argument).dtype, type_of(argument).device
+        elif isinstance(argument, str | Device | int):
+            place = argument
+    copies = bool(options.get("copy", flags[1] if len(flags) > 1 else False))
+    return _Wanted(None if place is None else device(place), dtype, copies)
+
+
+def to(self: Tensor, *args: object, **options: Any) -> Tensor:
+    """In another dtype or on another device: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``.
+
+    ``non_blocking`` and ``copy`` follow, by name or place. Copies to a device do not wait for it, those to the host do.
+    """
+    place, dtype, copies = _wanted(args, options)
+    there = self if place is None else moved(self, place)
     wanted = options.get("memory_format")
     if wanted is not None and not is_contiguous(there, memory_format=wanted):
         there = contiguous(there, memory_format=wanted)
     if dtype is None or dtype is type_of(self).dtype:
-        return clone(there) if options.get("copy") and there is self else there
+        return clone(there) if copies and there is self else there
     return converted(there, dtype)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """In the dtype of another tensor."""
-    return cast(self, type_of(other).dtype)
+    """In the dtype of another tensor, and where that is."""
+    return to(self, other)
 
 
 def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
@@ -203,9 +225,22 @@ def cpu(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
     return there if memory_format is preserve_format else to(there, memory_format=memory_format)
 
 
-def cuda(self: Tensor, device: DeviceLike = None) -> Tensor:
-    """On a GPU, which must be there."""
-    return to(self, Device("cuda", device if isinstance(device, int) else None))
+def cuda(
+    self: Tensor,
+    device: DeviceLike = None,
+    non_blocking: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """On a GPU, which must be there.
+
+    Raises:
+        RuntimeError: another device is named, or there is none.
+    """
+    place = Device("cuda") if device is None else _parsed(device)
+    if place.type != "cuda":
+        raise UsageError("Invalid device, must be cuda device", {"device": place}, "x.to(device) goes anywhere")
+    there = moved(self, place)
+    return there if memory_format is preserve_format else to(there, memory_format=memory_format)
 
 
 @overload
@@ -370,7 +405,7 @@ for _name, _dtype in {
 }.items():  # fmt: skip
     METHODS[_name] = _to_dtype(_name, _dtype)
 for _name in (
-    "_to_dtype", "get_requires_grad", "set_requires_grad", "get_grad_fn", "is_leaf",
+    "_Wanted", "_to_dtype", "_wanted", "get_requires_grad", "set_requires_grad", "get_grad_fn", "is_leaf",
 ):  # fmt: skip
     METHODS.pop(_name)
 METHODS |= {

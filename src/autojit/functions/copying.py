@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from autojit.core.device import CPU
+from autojit.core.device_array import layout_in_memory, on_layout
 from autojit.core.errors import UsageError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.on_device import placed, where_to
 from autojit.functions.conversion import array_of
 from autojit.functions.elementwise import clone
 from autojit.history.recording import wants_grad
+from autojit.tensor.memory_orders import seen_through
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.storage import Storage, View
-from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, wrap
+from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,11 +60,9 @@ def _same_memory_again(t: Tensor, memo: dict[int, Any]) -> Tensor:
     kept: Storage | None = memo.get(id(root))
     if kept is None:
         kept = memo[id(root)] = Storage(root.copy(order="K"), None)
-    array: Any = kept.array
-    chain = storage_chain(t)
-    for op in chain:
-        array = op.eager(array)
-    made = wrap(array)
+    chain, memory = storage_chain(t), kept.array
+    assert memory is not None
+    made = wrap(on_layout(memory, seen_through(layout_in_memory(memory), chain)) if chain else memory)
     made._storage, made._type = kept, t._type
     if chain:
         made._view = View(None, chain, None, kept)
@@ -70,7 +72,8 @@ def _same_memory_again(t: Tensor, memo: dict[int, Any]) -> Tensor:
 def reduce_ex(self: Tensor, protocol: SupportsIndex) -> tuple[Any, ...]:
     """How a tensor is pickled: its elements and whether it requires gradients; history and hooks are left behind."""
     warn_of_hooks(self)
-    return _rebuild, (np.array(array_of(self)), wants_grad(self))
+    place = type_of(self).device
+    return _rebuild, (np.array(array_of(self)), wants_grad(self), *(() if place == CPU else (str(place),)))
 
 
 def warn_of_hooks(t: Tensor) -> None:
@@ -84,8 +87,8 @@ def warn_of_hooks(t: Tensor) -> None:
             )
 
 
-def _rebuild(array: NDArray[Any], requires_grad: bool) -> Tensor:
-    made = wrap(array)
+def _rebuild(array: NDArray[Any], requires_grad: bool, place: str = "cpu") -> Tensor:
+    made = placed(wrap(array), where_to(place))
     made._requires_grad = requires_grad
     return made
 

@@ -18,6 +18,7 @@ from autojit.core.sizes import agree, is_symbolic, seems_equal
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.kernels import in_one_pass, in_one_step
+from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast, floating, refuse_numbers, together
 from autojit.functions.autocast import in_full_precision, in_lower_precision
 from autojit.functions.comparison import clamp, eq, isfinite, isnan, le, logical_and, logical_or, where
@@ -230,7 +231,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return input.new_empty((0,))
     choose: Any = pairs_with_repetition if with_replacement else pairs_of
     places = np.array(list(choose(range(type_of(input).size), r)), np.int64).reshape(-1, r)
-    return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
+    return reshape(index_select(input, 0, placed(wrap(places.reshape(-1)), type_of(input).device)), places.shape)
 
 
 @declared(method=False, out=True)
@@ -318,8 +319,9 @@ _SHORT_ROW = 24  # elements; up to here one pass over the differences is faster 
 @refuses("complex")
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
-    first, second = np.triu_indices(type_of(input).shape[0], 1)
-    apart = index_select(input, 0, wrap(first)) - index_select(input, 0, wrap(second))
+    place = type_of(input).device
+    first, second = (placed(wrap(rows), place) for rows in np.triu_indices(type_of(input).shape[0], 1))
+    apart = index_select(input, 0, first) - index_select(input, 0, second)
     return rename_node(norm(apart, p, -1), "PdistBackward0", p=float(p))
 
 

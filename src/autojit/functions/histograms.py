@@ -142,7 +142,8 @@ def _counted(
         inside = fits if inside is True else inside & fits
         box = box * n + where(fits, place, 0)
     counted = cast(inside, dtype) if weights is None else where(inside, weights, 0)
-    hist = index_add(zeros(prod(sizes), dtype=dtype), 0, cast(box, int64), counted).reshape(sizes)
+    empty = zeros(prod(sizes), dtype=dtype, device=type_of(points).device)
+    hist = index_add(empty, 0, cast(box, int64), counted).reshape(sizes)
     if density:
         hist = hist / hist.sum()
         for k, e in enumerate(edges):
@@ -176,7 +177,7 @@ def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) ->
     else:
         low, high = (0.0, 1.0) if seems_equal(type_of(column).size, 0) else (column.min(), column.max())
     low, high = widened(low, high, 0.5)
-    place = arange(bins + 1, dtype=type_of(column).dtype)
+    place = arange(bins + 1, dtype=type_of(column).dtype, device=type_of(column).device)
     step = (high - low) / bins
     return where(
         place < (bins + 1) // 2, low + step * place, high - step * (bins - place)

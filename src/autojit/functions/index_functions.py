@@ -107,7 +107,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def _source(input: Tensor, index: Tensor, src: Tensor | complex) -> Tensor:
     t = type_of(input)
     if isinstance(src, NUMBERS):
-        return number(src, t.dtype).expand(type_of(index).shape)
+        return number(src, t.dtype, t.device).expand(type_of(index).shape)
     if type_of(src).dtype is not t.dtype:
         raise DTypeError("scatter(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
     return src
@@ -170,7 +170,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     _require_number("index_fill_", value)
     places = _line(index, "index_fill").reshape(-1)
     extent = t.shape[axis] if t.ndim else 1
-    none, all_ = number(False, bool_).expand(extent), number(True, bool_).expand(type_of(places).shape)
+    none = number(False, bool_, t.device).expand(extent)
+    all_ = number(True, bool_, t.device).expand(type_of(places).shape)
     chosen = ops.index_copy(none, 0, places, all_)
     aligned = chosen.reshape([extent if a == axis else 1 for a in range(t.ndim)])
     filling = number(value, t.dtype) if isinstance(value, NUMBERS) else cast(as_operand(value), t.dtype)

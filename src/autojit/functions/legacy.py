@@ -11,6 +11,7 @@ from autojit.core import dtypes
 from autojit.core.dtypes import DType, set_default_dtype
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.dispatch.on_device import moved
 from autojit.dispatch.promotion import cast
 from autojit.functions.factories import tensor, zeros
 from autojit.tensor.size import Size
@@ -101,6 +102,8 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
     if dtype is None:
         return kind_name(self)
     if isinstance(dtype, str):
+        if ".cuda." in dtype:
+            self = moved(self, "cuda")
         kind = KINDS.get(dtype.rpartition(".")[2])
         if kind is None:
             raise ArgumentError(f"invalid type: {dtype!r}", {"known": ", ".join(KINDS)})

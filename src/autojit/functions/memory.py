@@ -22,7 +22,7 @@ from autojit.functions.elementwise import clone
 from autojit.history.op_node import rename_node
 from autojit.history.recording import wants_grad
 from autojit.tensor.memory_orders import has_steps, order_of, places_of, seen_through
-from autojit.tensor.state import quietly, state
+from autojit.tensor.state import computes_at_once, quietly, state
 from autojit.tensor.tensor import T, Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def contiguous(self: Tensor, *, memory_format: MemoryFormat = contiguous_format)
     if is_contiguous(self, memory_format=memory_format):
         return self
     array = self._array
-    if memory_format is contiguous_format and type(array) is np.ndarray and state.divert is None:
+    if memory_format is contiguous_format and type(array) is np.ndarray and computes_at_once():
         copied = in_one_node(cast_to(type_of(self).dtype), (self,), lambda: wrap(quietly(array.copy)))
         return rename_node(copied, "CloneBackward0")
     return laid_out(clone(self), _axis_order(self, memory_format))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import int64
 from autojit.core.errors import UsageError
 from autojit.core.sizes import seems_equal
@@ -44,7 +45,7 @@ def nanquantile(
     if seems_equal(spec.size, 0):
         raise UsageError("quantile() input tensor must be non-empty", {"input": input})
     require_interpolation(interpolation)
-    points = q if isinstance(q, Tensor) else number(float(q), spec.dtype)
+    points = q if isinstance(q, Tensor) else number(float(q), spec.dtype, spec.device)
     _require_points(input, points)
     x = input.reshape(-1) if dim is None or spec.ndim == 0 else input
     axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "nanquantile")
@@ -61,10 +62,15 @@ def nanquantile(
     return found if type_of(points).ndim else found.select(0, 0)
 
 
+def _are_inside(points: Tensor) -> bool:
+    known = host_copy(points._array)
+    return bool(np.all((known >= 0) & (known <= 1)))
+
+
 def _require_points(x: Tensor, points: Tensor) -> None:
     if type_of(points).ndim > 1:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(points).ndim}-D tensor")
     if type_of(points).dtype is not type_of(x).dtype:
         raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
-    if not is_known(points) or not np.all((points._array >= 0) & (points._array <= 1)):
+    if not is_known(points) or not _are_inside(points):
         require_inside(points)

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device_array import layout_in_memory, on_layout, write_array
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
+from autojit.dispatch.on_device import placed
 from autojit.functions.memory import MemoryFormat, UntypedStorage, row_major_steps, storage_offset
 from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import shows_grad
@@ -105,9 +107,9 @@ def set_(
         raise leaf_written(self, "set_")
     if state.grad_enabled and shows_grad(self):
         raise UsageError("set_ cannot be recorded: the tensor requires gradients", {"tensor": self}, "use no_grad()")
-    found = wrap(np.empty(0, type_of(self).dtype.numpy)) if source is None else source
+    found = self.new_empty(0) if source is None else source
     if isinstance(found, UntypedStorage):
-        found = wrap(np.asarray(found._array).reshape(-1))
+        found = wrap(on_layout(found._array, layout_in_memory(found._array).reshape(-1)))
     if size is not None:
         shape = sizes_of((size,))
         steps = row_major_steps(shape) if stride is None else stride
@@ -143,12 +145,13 @@ def resize_(self: Tensor, *size: Sizes, memory_format: MemoryFormat | None = Non
     assert root is not None
     start = storage_offset(self)
     if root.flags.c_contiguous and start + count <= root.size:
-        array = root.reshape(-1)[start : start + count].reshape(shape)
+        found = wrap(on_layout(root, layout_in_memory(root).reshape(-1)[start : start + count].reshape(shape)))
     else:
-        array = quietly(np.zeros, shape, root.dtype)
-        kept = self._array.reshape(-1)[:count]
-        array.reshape(-1)[: kept.size] = kept
-    _look_at(self, wrap(array))
+        kept = self.detach().reshape(-1)[:count]._array
+        found = placed(wrap(quietly(np.zeros, shape, root.dtype)), type_of(self).device)
+        line = layout_in_memory(found._array).reshape(-1)[: kept.size]
+        write_array(on_layout(found._array, line), kept)
+    _look_at(self, found)
     storage_of(self).bump("resize_", here())
     return self
 

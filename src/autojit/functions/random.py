@@ -41,7 +41,7 @@ from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import wants_grad
 from autojit.ops import random as draws
 from autojit.tensor.of_arrays import constant
-from autojit.tensor.state import grad_mode, quietly, state
+from autojit.tensor.state import computes_at_once, grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
@@ -155,7 +155,7 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, pla
 def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType) -> Tensor | None:
     """So many numbers that a kernel draws them faster than NumPy; None of others."""
     is_large = dtype in (float32, float64) and prod(shape) >= LARGE
-    if state.divert is not None or state.reference or not is_large:
+    if not is_large or state.reference or type(key._array) is not np.ndarray or not computes_at_once():
         return None
     return wrap(drawn_by_kernel(name, (dtype,), key._array, prod(shape)).reshape(shape))
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import is_concrete
 from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, UnsupportedDTypeError, UsageError
 from autojit.core.wrapping import named
@@ -27,7 +28,7 @@ from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.composed import StdMean, VarMean, is_common
 from autojit.ops.reductions import fold_over
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 Dims = int | Sequence[int] | None
@@ -106,9 +107,9 @@ def _counted(function: Callable[..., Tensor], x: Tensor, dim: Dims, keepdim: boo
 @declared(out=True)
 def mean(input: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
-    if dtype is None and state.divert is None and isinstance(input, Tensor):
+    if dtype is None and isinstance(input, Tensor) and computes_at_once():
         array = input._array
-        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+        if is_concrete(array) and array.dtype.char in _COMMON and array.size:
             if dim is None:
                 return apply_single(_mean_over(None, keepdim, array.ndim), input)
             if type(dim) is int or type(dim) is tuple:
@@ -226,7 +227,7 @@ def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements along ``dim`` are not 0."""
     array = input._array
-    if dim is None and type(array) is np.ndarray and state.divert is None:
+    if dim is None and type(array) is np.ndarray and computes_at_once():
         return wrap(np.asarray(np.count_nonzero(array), np.int64))
     return sum(ne(input, 0), dim)
 
@@ -374,8 +375,8 @@ def _is_common(x: Tensor) -> bool:
     """Whether a composed op can compute at once: concrete elements, of a common dtype, along an axis."""
     array = x._array
     return (
-        state.divert is None
-        and type(array) is np.ndarray
+        computes_at_once()
+        and is_concrete(array)
         and array.dtype.char in _COMMON
         and array.size != 0
         and array.ndim != 0

@@ -108,10 +108,11 @@ def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> 
     shape = type_of(data).shape
     segments = type_of(ends).shape[-1]
     before, after = shape[:along], shape[along + 1 :]
-    places = arange(shape[along]).expand(*before, shape[along])
+    place = type_of(data).device
+    places = arange(shape[along], device=place).expand(*before, shape[along])
     which = searchsorted(ends.contiguous(), places.contiguous(), right=True)  # ``segments`` beyond the last one
     index = which.reshape(*before, shape[along], *[1] * len(after)).expand(shape)
-    base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype)
+    base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype, device=place)
     if segments == 0 or seems_equal(shape[along], 0):
         return base.narrow(along, 0, segments)
     return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, SupportsIndex, overload
 
-import numpy as np
-
 from autojit import ops
+from autojit.core.device_array import is_concrete
 from autojit.core.dtypes import int64, result_type
 from autojit.core.errors import ArgumentError, ArgumentKindError, ShapeError, UsageError, tensors_expected
 from autojit.core.sizes import agree, as_extent, as_size, seems_equal
@@ -25,7 +24,7 @@ from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
 from autojit.tensor.size import Size
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 from autojit.tensor.tensor import Tensor, type_of
 
 Dims = int | Sequence[int]
@@ -332,12 +331,12 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def _stacking(tensors: Sequence[Tensor], dim: int) -> Op | None:
     """The op when the tensors are concrete ones of one dtype and shape, as most often."""
     first = tensors[0]._array
-    if type(first) is not np.ndarray or state.divert is not None or type(dim) is not int:
+    if not is_concrete(first) or type(dim) is not int or not computes_at_once():
         return None
     dtype, shape = first.dtype, first.shape
     for x in tensors:
         array = x._array
-        if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+        if type(array) is not type(first) or array.dtype is not dtype or array.shape != shape:
             return None
     return _stacking_along(dim, len(shape))
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import seems_equal
@@ -264,7 +265,7 @@ def quantile(
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
     ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
-    points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
+    points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype, type_of(x).device)
     points = _require_quantiles(q, points)
     last = type_of(ordered).shape[-1] - 1
     low, high, weight = neighbours(points.reshape(-1) * last, lambda dtype: number(last, dtype), interpolation)
@@ -296,7 +297,7 @@ def _require_quantiles(q: Tensor | Real, points: Tensor) -> Tensor:
     if isinstance(q, Tensor) and not is_known(q):
         require_inside(points)
         return where((points >= 0) & (points <= 1), points, 0.0)
-    known = np.asarray(q._array if isinstance(q, Tensor) else q)
+    known = np.asarray(host_copy(q._array) if isinstance(q, Tensor) else q)
     if not np.all((known >= 0) & (known <= 1)):
         require_inside(points)
     return points

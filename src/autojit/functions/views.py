@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import share_memory
 from autojit.core.dtypes import DType, float16, float32, float64
 from autojit.core.errors import DTypeError, TraceError, UsageError
 from autojit.core.sizes import as_extent
@@ -64,7 +65,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Sizes | N
     else:
         is_copy = found._view is None
         if found._view is INFERENCE_VIEW and found._array is not None and found._array.size:
-            is_copy = not np.may_share_memory(found._array, array)
+            is_copy = not share_memory(found._array, array)
     if is_copy:
         raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "

@@ -13,7 +13,7 @@ from autojit.core.types import TensorType
 from autojit.history.op_node import NotImplementedNode, OpNode
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.ir.result_types import is_plain
+from autojit.ir.result_types import is_plain, placed_types
 from autojit.tensor.node import backward_name, node_type
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -93,8 +93,8 @@ def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPla
         is_missing = rule.is_missing
         return ResidualPlan((False,) * len(types), (False,) * op.n_outputs, NotImplementedNode) if is_missing else None
     builder = GraphBuilder()
-    result_types = op.result_type(*types)
-    result_types = (result_types,) if op.n_outputs == 1 else tuple(result_types)
+    found = placed_types(op, *types)
+    result_types = (found,) if op.n_outputs == 1 else tuple(found)
     if not any(t.dtype.is_differentiable for t in result_types):
         return None
     if op.reads_operands:

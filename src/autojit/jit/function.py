@@ -76,7 +76,7 @@ class JitFunction:
     """What ``@aj.jit`` returns: call it like the function.
 
     ``explain()`` tells what was captured and why; ``stats()`` counts; ``show(stage)`` prints "graph", "adjoint",
-    "schedule", "llvm" or "asm"; ``memory()`` gives bytes.
+    "schedule", "llvm", "asm" or "ptx"; ``memory()`` gives bytes.
     """
 
     is_named_by_function = True  # messages speak of the function, not of this class
@@ -395,7 +395,7 @@ class JitFunction:
         return explain_function(self, verbose)
 
     def show(self, stage: str = "graph") -> str:
-        """The text of a stage of the last captured step: "graph", "adjoint", "schedule", "llvm" or "asm"."""
+        """The text of a stage of the last captured step: "graph", "adjoint", "schedule", "llvm", "asm" or "ptx"."""
         return show_stage(self, stage)
 
     def memory(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.sizes import evaluate
 from autojit.ir.printing import print_graph
 from autojit.jit.captures import nodes_of
+from autojit.jit.device_report import device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
 from autojit.jit.native import why_not_native
 from autojit.jit.read_objects import read_objects
@@ -17,9 +18,10 @@ from autojit.jit.step import CompiledStep, Decision
 from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
+    from autojit.compiler import Compiled
     from autojit.jit.function import JitFunction
 
-STAGES = ("graph", "adjoint", "schedule", "llvm", "asm")
+STAGES = ("graph", "adjoint", "schedule", "llvm", "asm", "ptx")
 
 
 class Page(str):
@@ -46,7 +48,18 @@ def statistics(function: JitFunction) -> dict[str, Any]:
         "fallbacks": counts.fallbacks,
         "capture_s": counts.capture_s,
         "compile_s": counts.compile_s,
-        "kernels": sum(len(part.lowered.entries) for node in nodes for part in node.parts),
+        "kernels": sum(kernel_count(part.lowered) for node in nodes for part in node.parts),
+        **_device_counts([part for node in nodes for part in node.parts]),
+    }
+
+
+def _device_counts(parts: Sequence[Compiled]) -> dict[str, int]:
+    """Goes in which devices are told something, graphs made of these, and how often these were launched."""
+    counts = [part.executable.device_counts() for part in parts]
+    return {
+        "device_entries": sum(len(part.lowered.device_runs()) for part in parts),
+        "graphs": sum(count.graphs for count in counts),
+        "graph_launches": sum(count.graph_launches for count in counts),
     }
 
 
@@ -65,6 +78,7 @@ MOST_OBJECTS = 6
 MOST_LINES = 2
 MOST_UNGUARDED = 3
 MOST_REASONS = 5
+MOST_DEVICE_LINES = 4
 
 
 def explain_function(function: JitFunction, verbose: bool = False) -> Page:
@@ -120,7 +134,8 @@ def _summarize_step(function: JitFunction, step: CompiledStep) -> list[str]:
     lines = [
         _headline(step),
         f"  calls      {calls}",
-        f"  runs       {len(compiled.lowered.entries)} kernels, {_how_called(step)}{fallbacks}",
+        f"  runs       {kernel_count(compiled.lowered)} kernels, {_how_called(step)}{fallbacks}",
+        *device_lines(compiled.lowered)[:MOST_DEVICE_LINES],
         f"  state      {len(step.entries)} tensors, {len(step.effects.written)} updated in place, "
         f"{len(step.effects.gradients.all)} gradients; arena {memory_of(step)['arena_bytes']} bytes",
     ]
@@ -144,7 +159,9 @@ def _explain_step(step: CompiledStep) -> list[str]:
     lines = [
         _headline(step),
         f"  graph      {len(step.segment.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
-        f"  kernels    {len(compiled.lowered.entries)}, {_how_called(step)}",
+        f"  kernels    {kernel_count(compiled.lowered)}, {_how_called(step)}",
+        *device_lines(compiled.lowered),
+        *(f"    {line}" for line in grid_lines(compiled.lowered)),
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
         f"{len(step.effects.gradients.all)} gradients",
         f"  memory     arena {compiled.schedule.memory.peak_bytes} bytes",
@@ -177,10 +194,12 @@ def show_stage(function: JitFunction, stage: str) -> str:
     if stage == "adjoint":
         return print_graph(compiled.graph, sources=True)
     if stage == "schedule":
-        return print_schedule(compiled.schedule)
+        return "\n".join([print_schedule(compiled.schedule), *grid_lines(compiled.lowered)])
+    if stage == "ptx":
+        return "\n\n".join(compiled.executable.device_texts("ptx"))
     texts = _kernel_texts(compiled)
     if stage == "llvm":
-        return "\n\n".join(texts)
+        return "\n\n".join([*texts, *compiled.executable.device_texts("llvm")])
     from autojit.runtime.host import cached_host_target
     from autojit.runtime.llvm import assembly
 

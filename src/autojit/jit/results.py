@@ -196,10 +196,10 @@ class Results:
         place.ends = tuple([k for k, leaf in enumerate(arguments) if _ends_in(history, leaf)])
         outside = [(node, 0) for node in ends if self._is_outside(node.variable)]
         known = self._spent.get(place.index)
-        if (outside or place.ends) and any(self._is_made(node.variable) for node in ends):
-            raise MadeLayers  # their gradients would have to be found through the compiled step
         if not has_history(t):
             place.spent = SpentNode(t._grad_fn, outside) if known is None else known
+        elif (outside or place.ends) and any(self._is_made(node.variable) for node in ends):
+            raise MadeLayers  # their gradients would have to be found through the compiled step
         elif not outside and not place.ends:
             is_seen = any(id(node.variable) in self._shown for node in ends)
             place.spent = InnerNode(t._grad_fn, is_seen) if known is None else known

@@ -20,10 +20,10 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Ndarray
 from autojit.jit.trace_entries import StateEntry
+from autojit.runtime.build import build_executable, move_fixed
 from autojit.runtime.executable import data_address
 from autojit.runtime.gate import Gate
 from autojit.runtime.memory import allocate_at
-from autojit.runtime.plan import build_executable, move_fixed
 from autojit.schedule.forms import KnownForms
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.tensor import array_type, storage_of

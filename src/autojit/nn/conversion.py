@@ -108,7 +108,7 @@ class ConversionMixin:
 
     def cuda(self, device: int | str | None = None) -> Self:
         """Move parameters and buffers to a CUDA device."""
-        return self.to("cuda" if device is None else device)
+        return self._apply(lambda tensor: tensor.cuda(device))
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Move to a device without copying: the values are undefined afterwards."""

@@ -7,13 +7,18 @@ is waited for (`core.undivided_work`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from autojit.core.errors import CompileError
+from autojit.core.late_interrupts import late_interrupts
 from autojit.core.locks import new_lock
 from autojit.core.undivided_work import undivided
 from autojit.runtime.cores import available_cores
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 _lock = new_lock()
 _begun: dict[str, tuple[threading.Thread, Any]] = {}  # with a lock for those who wait for it
@@ -32,6 +37,45 @@ def helper(work: Callable[[], object], name: str) -> threading.Thread | None:
     except RuntimeError:
         return None
     return thread
+
+
+def on_all_cores(work: Callable[[Item], Made], items: Sequence[Item], name: str) -> list[Made]:
+    """What work makes of items, begun in their order, on as many threads as there are cores.
+
+    Raises:
+        what the work of an item raises: a CompileError when all is done, anything else as soon as the rest allows.
+    """
+    waiting = deque(enumerate(items))
+    results: dict[int, Made | BaseException] = {}
+
+    def work_off() -> None:
+        while waiting:
+            try:
+                index, item = waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                late_interrupts.poll()
+                results[index] = work(item)
+            except CompileError as error:
+                results[index] = error
+            except BaseException as error:
+                results[index] = error
+                waiting.clear()  # who is stopped stops all
+
+    helpers = [helper(work_off, name) for _ in range(min(available_cores(), len(items)) - 1)]
+    work_off()
+    for thread in helpers:
+        if thread is not None:
+            thread.join()
+    made: list[Made] = []
+    errors = [result for result in results.values() if isinstance(result, BaseException)]
+    if errors:
+        raise errors[0]
+    for _, result in sorted(results.items()):
+        assert not isinstance(result, BaseException)
+        made.append(result)
+    return made
 
 
 def begin(what: str, compile: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from autojit.codegen.cpu.kernel_text import CpuKernel, KernelModule
@@ -19,12 +19,11 @@ from autojit.codegen.lowered import LoweredStep
 from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.late_interrupts import late_interrupts
-from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
-from autojit.core.undivided_work import undivided
 from autojit.runtime.background import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.interrupts import signals_address
+from autojit.runtime.loaded_texts import LoadedTexts
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import parallel_for_address
@@ -32,54 +31,14 @@ from autojit.runtime.pool import parallel_for_address
 _POLL_S = 0.05  # how late an interrupt may come while kernels are waited for
 
 
-class _Kernels:
-    """Loaded kernels by text. Threads that want the same one at a time share one compilation."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[str, LoadedObject] = {}
-        self._lock = new_lock()
-        self._making: dict[str, tuple[int, threading.Event]] = {}  # which thread makes it, and when it is done
-        in_forked_child(self._making.clear)
-
-    def __contains__(self, text: str) -> bool:
-        return text in self._loaded
-
-    def get(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[LoadedObject]:
-        """The loaded code of texts; those that no thread is making are made here, on all cores."""
-        with undivided:
-            self._make_all(texts, pass_levels)
-        return [self._loaded[text] for text in texts]
-
-    def _make_all(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> None:
-        while True:
-            with self._lock:
-                missing = [text for text in dict.fromkeys(texts) if text not in self._loaded]
-                me, done = threading.get_ident(), threading.Event()
-                making = [self._making.get(text, (me, done)) for text in missing]
-                mine = [text for text, (thread, _) in zip(missing, making, strict=True) if thread == me]
-                self._making.update(dict.fromkeys(mine, (me, done)))
-            if mine:
-                self._make(mine, pass_levels, done)
-            elif not missing:
-                return
-            for thread, others_done in making:
-                if thread != me:
-                    others_done.wait()  # if it fails, the next round makes the text and raises its own error
-
-    def _make(self, texts: Sequence[str], pass_levels: Mapping[str, int], done: threading.Event) -> None:
-        try:
-            levels = [pass_levels.get(text) for text in texts]
-            contents = default_cache().objects(texts, cached_host_target(), config.opt_level, pass_levels=levels)
-            for text, content in zip(texts, contents, strict=True):
-                self._loaded.setdefault(text, load(content))
-        finally:
-            with self._lock:
-                for text in texts:
-                    self._making.pop(text, None)
-            done.set()
+def _loaded(texts: Sequence[str], pass_levels: Mapping[str, int]) -> Iterator[LoadedObject]:
+    """The loaded code of texts; those that are not in the object cache are compiled on all cores."""
+    levels = [pass_levels.get(text) for text in texts]
+    contents = default_cache().objects(texts, cached_host_target(), config.opt_level, pass_levels=levels)
+    return map(load, contents)
 
 
-_kernels = _Kernels()
+_kernels = LoadedTexts(_loaded)
 
 
 def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = None) -> list[LoadedObject]:

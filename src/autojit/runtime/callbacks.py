@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.lowered import Callback
-from autojit.core.device_array import DeviceArray, host_copy, write_array
+from autojit.core.device_array import host_copy, write_array
 from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.ir.concrete import concrete
 from autojit.runtime.diagnosis import array_at
@@ -62,13 +62,6 @@ def computing(
         if node.op.n_outputs == 1:
             results = (results,)
         for target, result in zip(bound[2], results, strict=True):
-            write_array(target, _brought(result, target))
+            write_array(target, np.asarray(result, target.dtype, order="C"))
 
     return guarded
-
-
-def _brought(result: Any, target: Any) -> Any:
-    """A result of NumPy's in the space of the array that takes it."""
-    if type(target) is not DeviceArray:
-        return result
-    return target.space.copied_in(np.asarray(result, target.dtype))

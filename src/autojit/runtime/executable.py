@@ -18,7 +18,7 @@ import ctypes
 import math
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,14 @@ class OutputSpec:
     most: int | None = None
     place: int | None = None
     device: Device = CPU
+
+
+class DeviceCounts(NamedTuple):
+    """Of the runs of a step on devices: how often they ran, by how many launches of graphs, and how many were made."""
+
+    runs: int = 0
+    graph_launches: int = 0
+    graphs: int = 0
 
 
 class Executable:
@@ -239,6 +247,16 @@ class Executable:
         """From now on a call's input is copied to this place, where native calls store it. Only with the gate."""
         self.set_pointer(index, data_address(place))
         self._pinned[index] = place
+
+    def device_counts(self) -> DeviceCounts:
+        """What devices have done for the step since it was bound to memory."""
+        devices = getattr(self.keep, "devices", None)
+        return DeviceCounts() if devices is None else devices.counts()
+
+    def device_texts(self, stage: str) -> list[str]:
+        """The kernels that devices run, each once: as LLVM gets them ("llvm") or gives them ("ptx")."""
+        devices = getattr(self.keep, "devices", None)
+        return [] if devices is None else devices.texts(stage)
 
     @property
     def arena_bytes(self) -> int:

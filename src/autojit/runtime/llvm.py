@@ -10,19 +10,15 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autojit.codegen.target import Emission, Target
 from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
-from autojit.core.late_interrupts import late_interrupts
 from autojit.core.once import once
 from autojit.core.undivided_work import undivided
-from autojit.runtime.background import helper
-from autojit.runtime.cores import available_cores
+from autojit.runtime.background import on_all_cores
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm_types
@@ -68,43 +64,16 @@ def compile_all(
         CompileError: LLVM rejects a text.
     """
     with undivided:
-        threads = min(available_cores(), len(ir_texts))
         requests = list(zip(ir_texts, pass_levels or [None] * len(ir_texts), strict=True))
-        if threads < 2 or _unlocked() is None:
+        if len(requests) < 2 or _unlocked() is None:
             return [_compile(text, target, opt_level, pass_level) for text, pass_level in requests]
-        waiting = deque(sorted(enumerate(requests), key=lambda item: -len(item[1][0])))  # the longest first
-        results: dict[int, bytes | BaseException] = {}
-        work = partial(_work_off, waiting, results, target, opt_level)
-        workers = [helper(work, "compiling") for _ in range(threads - 1)]
-        work()
-        for worker in workers:
-            if worker is not None:
-                worker.join()
-    for result in results.values():
-        if isinstance(result, BaseException):
-            raise result
-    return [content for _, content in sorted(results.items()) if isinstance(content, bytes)]
+        order = sorted(range(len(requests)), key=lambda k: -len(ir_texts[k]))  # the longest first
 
+        def compile_one(k: int) -> bytes:
+            return _compile(requests[k][0], target, opt_level, requests[k][1])
 
-def _work_off(
-    waiting: deque[tuple[int, tuple[str, int | None]]],
-    results: dict[int, bytes | BaseException],
-    target: Target,
-    opt_level: int,
-) -> None:
-    while True:
-        try:
-            index, (text, pass_level) = waiting.popleft()
-        except IndexError:
-            return
-        try:
-            late_interrupts.poll()
-            results[index] = _compile(text, target, opt_level, pass_level)
-        except CompileError as error:
-            results[index] = error
-        except BaseException as error:
-            results[index] = error
-            waiting.clear()  # who is stopped stops all
+        made = dict(zip(order, on_all_cores(compile_one, order, "compiling"), strict=True))
+        return [made[k] for k in range(len(requests))]
 
 
 def assembly(ir_text: str, target: Target, opt_level: int = 2) -> str:

@@ -54,7 +54,7 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a FI
 
 def object_key(ir_text: str, target: Target, opt_level: int = 2, pass_level: int | None = None) -> str:
     """SHA-256 (64 hex digits) over everything the object depends on; equal on every process of equal machines."""
-    parts = (
+    return key_of(
         ir_text,
         llvm_identity(),
         str(EMITTER_VERSION),
@@ -64,6 +64,10 @@ def object_key(ir_text: str, target: Target, opt_level: int = 2, pass_level: int
         str(opt_level),
         str(pass_level),
     )
+
+
+def key_of(*parts: str) -> str:
+    """SHA-256 (64 hex digits) over texts: the key of what is made of them."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from autojit.codegen.lowered import (
     Callback,
     Count,
     Counter,
+    DeviceRun,
     Entry,
     ErrorWords,
     Immediate,
@@ -38,6 +39,7 @@ from autojit.codegen.lowered import (
     Scratch,
     Sliced,
     Tape,
+    Transfer,
     Word,
     Words,
 )  # fmt: skip
@@ -46,10 +48,8 @@ from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
-from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_object, watch_signals
+from autojit.runtime.bodies import Loading, builtin_address, load_kernels, watch_signals
 from autojit.runtime.callbacks import computing, kept_address
-from autojit.runtime.diagnosis import Diagnosis, out_of_memory
-from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
 from autojit.runtime.faults import planted
 from autojit.runtime.memory import Arena, arena_at
@@ -61,6 +61,8 @@ from autojit.schedule.memory import is_late
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from autojit.runtime.device_plans import DevicePlans
 
 POLLED_FROM_NS = 1e6  # estimated time of a plan that a signal may stop
 WORD = 0xFFFFFFFFFFFFFFFF
@@ -109,6 +111,7 @@ class PlanBuilder:
         self.run = [lowered.entries[k] for k in run]
         self.may_fail = [lowered.may_fail[k] for k in run]
         self.writes = [lowered.writes[k] for k in run]
+        self.devices: DevicePlans | None = None  # what devices do for it
         self.stoppable, self.poll_mode = self._stoppable(lasting)
         self.may_stop = False  # whether a signal may stop the entry that is being written
 
@@ -120,7 +123,7 @@ class PlanBuilder:
                 table.setdefault(value, count + k)
         return table
 
-    def place(self, value: Value) -> int | None:
+    def late_slot(self, value: Value) -> int | None:
         """The slot of the address of a value in memory of symbolic size, where its size is late."""
         if not is_late(value, self.bounds):
             return None
@@ -227,7 +230,9 @@ class PlanBuilder:
         """The number of entries before the first that writes what outlives the call: behind it, none may fail."""
         writers = (k for k, values in enumerate(self.writes) if any(self.memory.home(v) in lasting for v in values))
         first = next(writers, len(self.writes))
-        assert not any(self.may_fail[first:]), "a kernel may fail when state has been written"
+        # A device guards what it writes behind a report, in one entry.
+        rest = first + int(first < len(self.run) and _is_device_run(self.run[first]))
+        assert not any(self.may_fail[rest:]), "a kernel may fail when state has been written"
         return first
 
     def _body(self, entry: Entry) -> int:
@@ -235,6 +240,8 @@ class PlanBuilder:
             runs = None if self.counter is None else self.nested.word(self.counter)
             self.failures.expect(entry.chunks, runs)
             return kept_address(computing(entry.body, self.failures, self.sizes), self.keep)
+        if entry.arguments and isinstance(entry.arguments[0], DeviceRun | Transfer):
+            return self._device_plans().body(entry.body[1:])
         if entry.body.startswith("@"):
             return builtin_address(entry.body[1:])
         (code,) = load_kernels((entry.body,))
@@ -242,12 +249,41 @@ class PlanBuilder:
         return code.address(entry.symbol)
 
     def _context(self, entry: Entry) -> int:
-        if entry.arguments and isinstance(entry.arguments[0], Recount):
+        first = entry.arguments[0] if entry.arguments else None
+        if isinstance(first, Recount):
             assert self.sizes is not None
-            return self.sizes.stage(entry.arguments[0].name)
+            return self.sizes.stage(first.name)
+        if isinstance(first, DeviceRun | Transfer):
+            return self._device_plans().context(first)
         block, base = self._zeros(max(len(entry.arguments), 1))
         block[:] = [self._argument(a, base + 8 * k) & WORD for k, a in enumerate(entry.arguments)] or 0
         return base
+
+    def _device_plans(self) -> DevicePlans:
+        if self.devices is None:
+            from autojit.runtime.device_plans import DevicePlans  # a process without devices needs none of it
+
+            self.devices = DevicePlans(self)
+        return self.devices
+
+    # -- where values are, as device plans ask
+
+    def word(self, argument: Value | Offset, slot: int) -> int:
+        """The address of a value, or 0 where calls write it to ``slot``."""
+        return self._argument(argument, slot)
+
+    def place(self, value: Value) -> Literal["own", "state", "argument", "result"]:
+        """Whose memory a value is in."""
+        home = self.home(value)
+        if home in self.fixed:
+            return "state"
+        if home not in self.table:
+            return "own"
+        return "argument" if self.table[home] < len(self.graph.inputs) else "result"
+
+    def home(self, value: Value) -> Value:
+        """The value whose memory it is in."""
+        return self.memory.home(value)
 
     def _zeros(self, count: int) -> tuple[NDArray[np.uint64], int]:
         """Words that live as long as the plan, and their address."""
@@ -380,6 +416,8 @@ class PlanBuilder:
         for slot, address in words:
             ctypes.c_uint64.from_address(slot).value = address
         self.fixed = fixed
+        if self.devices is not None and words:
+            self.devices.moved()
         return True
 
     def _in_region(self, region: int, offset: int, slot: int) -> int:
@@ -396,53 +434,5 @@ def _scratch_of(entry: Entry) -> list[Scratch]:
     return found + [a.base for a in entry.arguments if isinstance(a, Sliced) and isinstance(a.base, Scratch)]
 
 
-def build_executable(
-    lowered: LoweredStep,
-    fixed_inputs: Mapping[int, int],
-    fixed_outputs: Mapping[int, int],
-    lasting: Collection[int] = (),
-) -> Executable:
-    """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) move by `move_fixed` only.
-
-    Outputs ``lasting`` are in memory that a call which fails leaves as it was.
-    """
-    schedule = lowered.schedule
-    kept = {schedule.memory.home(schedule.outputs[k]) for k in lasting}
-    try:
-        builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs), lasting=kept)
-        plan = builder.plan()
-    except MemoryError as error:
-        raise out_of_memory(lowered, error, {}) from None
-    sizes = builder.sizes
-    specs = [
-        OutputSpec(v.type.shape, v.type.dtype.numpy, upper_bound(v.type.size, builder.bounds), place, v.type.device)
-        for v, place in zip(schedule.graph.outputs, map(builder.place, schedule.outputs), strict=True)
-    ]
-    executable = Executable(
-        plan_object(),
-        len(schedule.graph.inputs),
-        specs,
-        plan=plan,
-        failures=builder.failures,
-        sizes=sizes,
-        lowered=lowered,
-        keep=builder,
-    )
-    executable.diagnosis = builder.failures.diagnosis = Diagnosis(
-        lowered, executable.table, dict if sizes is None else sizes.values, lambda: builder.fixed
-    )
-    return executable
-
-
-def move_fixed(executable: Executable, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> bool:
-    """Let fixed inputs and outputs be elsewhere; False where the executable has to be built again. Not in a call."""
-    executable.gate.expect_mine()
-    builder = executable.keep
-    return isinstance(builder, PlanBuilder) and builder.move(_fixed(builder.lowered, inputs, outputs))
-
-
-def _fixed(lowered: LoweredStep, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> dict[Value, int]:
-    schedule = lowered.schedule
-    fixed = {schedule.graph.inputs[k]: address for k, address in inputs.items()}
-    fixed.update((schedule.outputs[k], address) for k, address in outputs.items())
-    return fixed
+def _is_device_run(entry: Entry | BandEntry | BatchEntry) -> bool:
+    return isinstance(entry, Entry) and bool(entry.arguments) and isinstance(entry.arguments[0], DeviceRun)

@@ -106,6 +106,12 @@ def meet_devices() -> None:
             switches["divert"] = now
 
 
+def computes_at_once() -> bool:
+    """Whether ops of this thread compute at once: nothing but the look at where operands are comes before."""
+    divert = state.divert
+    return divert is None or divert is State.elsewhere
+
+
 class Layer(abc.ABC):
     """Something between the user's ops and their computation: it gives tensors a second part (a tangent, a batch axis).
 

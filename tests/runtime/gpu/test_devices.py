@@ -97,6 +97,13 @@ def test_a_device_that_is_too_old_is_refused() -> None:
         target_of(DeviceProperties("V100", "sm_70", 1 << 30, 80, 1 << 17))
 
 
+def test_the_emulated_device_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOJIT_CUDA", "emulate")
+    assert device_count() == 1
+    found = cuda_device(0).properties
+    assert found.is_emulated and found.name == "emulated sm_90"
+
+
 def test_a_forked_child_is_told_to_be_spawned() -> None:
     library.set_library(FakeLibrary())
     cuda_device(0)

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
 from autojit.codegen.expressions import ExpressionPrinter, Memo
+from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText
 from autojit.codegen.piecewise import below
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
+from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.index import LoopVariable, Opaque
+from autojit.ir.index import Index, LoopVariable, Opaque
 from autojit.schedule.expressions import Expr, Guarded, Load
 
 
@@ -29,6 +31,7 @@ class Point:
         position: in the row; of one that is not inside, an element's that is.
         inside: the condition that it is an element of the row; None: it always is.
         memo: what has been computed of it.
+        base: a point from which it is ``shift`` elements away along the last loop, if there is one.
     """
 
     slot: int
@@ -36,6 +39,8 @@ class Point:
     position: str
     inside: str | None
     memo: Memo
+    base: Point | None = None
+    shift: int = 0
 
 
 class GridExpressions(CudaKernel, ExpressionPrinter):
@@ -44,6 +49,30 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
     def __init__(self, grid: Grid, walk: Walk, *, is_checked: bool) -> None:
         ExpressionPrinter.__init__(self, ModuleText(), "body", walk, is_checked=is_checked)
         self.run_by(grid)
+        self.point: Point | None = None  # the one whose expressions are being computed
+        self.shifted: dict[str, tuple[str, int]] = {}  # a position -> another one, and the elements between them
+
+    # -- addresses
+
+    def index(self, index: Index, memo: Memo, phase: int = 0) -> str:
+        """A position at the current point; of one that has a base, how far it is from the base's is kept."""
+        found = super().index(index, memo, phase)
+        point = self.point
+        if point is None or point.base is None or memo is not point.memo or found in self.shifted:
+            return found
+        start, last = point.base.memo.get(index), self.walk.inner[-1]
+        if start is not None and last not in index.divided_variables() and not _looks_up(index):
+            self.shifted[found] = start, point.shift * dict(index.terms).get(last, 0)
+        return found
+
+    def address(self, pointer: str, dtype: DType, position: Operand) -> str:
+        """The address of an element: a constant behind another's, where that is known.
+
+        Of a sum LLVM may make an ``or`` that no longer says so, and then it does not see that elements are neighbours.
+        """
+        start, shift = self.shifted.get(str(position), (position, 0))
+        first = super().address(pointer, dtype, start)
+        return super().address(first, dtype, shift) if shift else first
 
     # -- points
 
@@ -56,6 +85,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             is_whole: none of them can lie outside of the row.
         """
         count, points = self.walk.inner_count, list[Point]()
+        is_line = is_whole and len(self.walk.inner) == 1
         for slot in range(slots):
             start = self.offset(first, slot * step)
             inside = None if is_whole else self.test("ult", start, count)
@@ -63,7 +93,12 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
                 start = self.at_most(start, max(count - width, 0))
             self.set_counters(self.walk.inner, start)
             counters = {v: self.variables[v] for v in self.walk.inner}
-            points += [self._neighbour(slot, counters, start, inside, k) for k in range(width)]
+            vector = [self._neighbour(slot, counters, start, inside, k) for k in range(width)]
+            base, distance = (points[0], slot * step) if is_line and points else (vector[0], 0)
+            for k, point in enumerate(vector):
+                if point is not base:
+                    point.base, point.shift = base, distance + k
+            points += vector
         return points
 
     def _neighbour(
@@ -79,6 +114,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
     def at_point(self, point: Point, expr: Expr, phase: int) -> Scalar:
         """An expression at a point."""
         self.variables.update(point.counters)
+        self.point = point
         return self.expr(expr, point.memo, phase)
 
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
@@ -97,9 +133,9 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         def is_apart(expr: Expr) -> bool:
             return expr not in self.walk.varying or isinstance(expr, Guarded)
 
-        found = [
-            expr
-            for expr in below(roots, is_apart)
-            if isinstance(expr, Load) and not any(isinstance(term, Opaque) for term in expr.positions[0].walk())
-        ]
+        found = [expr for expr in below(roots, is_apart) if isinstance(expr, Load) and not _looks_up(expr.positions[0])]
         return sorted(found, key=lambda expr: expr.serial)
+
+
+def _looks_up(index: Index) -> bool:
+    return any(isinstance(term, Opaque) for term in index.walk())

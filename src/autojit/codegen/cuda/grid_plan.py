@@ -141,7 +141,7 @@ def _rows(walk: Walk, processors: int) -> GridPlan:
     slots, tiles = -(-vectors // group), 1
     is_long = slots * vector > MOST_ELEMENTS
     if is_long:
-        group, slots = LONG_THREADS, MOST_ELEMENTS // 2 // vector
+        group, slots = LONG_THREADS, max(1, MOST_ELEMENTS // 2 // vector)
         tiles = -(-vectors // (group * slots))
     threads = max(group, _within(_power_above(rows * group), WARP, ROW_THREADS))
     if not walk.program.accumulators:

@@ -23,7 +23,7 @@ from autojit.ops.composed import NllLoss, is_common
 from autojit.ops.composites_loss import pick
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.tensor import Tensor
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "multi_margin_loss",
@@ -126,7 +126,7 @@ def _names_classes(input: Tensor, target: Tensor) -> bool:
     """Whether each row of ``input`` has its class in ``target``, all concrete, so that one op computes the loss."""
     x, classes = input._array, target._array
     return (
-        state.divert is None
+        computes_at_once()
         and type(x) is np.ndarray
         and type(classes) is np.ndarray
         and x.ndim == 2

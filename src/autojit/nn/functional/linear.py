@@ -19,7 +19,7 @@ from autojit.history.op_node import rename_node
 from autojit.nn.functional.reduction import COMMON
 from autojit.ops.composed import ADDMM
 from autojit.tensor import Tensor
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once, state
 
 __all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
 
@@ -50,7 +50,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether all are matrices (the bias a vector), concrete, of one common dtype and fitting extents."""
     a, w, b = x._array, weight._array, bias._array
-    if state.divert is not None or type(a) is not np.ndarray or type(w) is not np.ndarray or type(b) is not np.ndarray:
+    if not (type(a) is np.ndarray and type(w) is np.ndarray and type(b) is np.ndarray and computes_at_once()):
         return False
     dtype = a.dtype
     return (

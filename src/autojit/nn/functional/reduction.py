@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import autojit as aj
+from autojit.core.device_array import is_concrete
 from autojit.core.errors import ArgumentError
 from autojit.core.user_warnings import warn
 from autojit.dispatch.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor import Tensor
-from autojit.tensor.state import state
+from autojit.tensor.state import computes_at_once
 
 COMMON = "fd"
 """NumPy's letters for float32 and float64, in which composed ops (``ops.composed``) compute."""
@@ -66,9 +65,9 @@ def at_hand(input: Tensor, target: Tensor) -> bool:
     """Whether a composed op can compute the loss at once: concrete elements, not none, of one common type."""
     x, y = input._array, target._array
     return (
-        state.divert is None
-        and type(x) is np.ndarray
-        and type(y) is np.ndarray
+        computes_at_once()
+        and is_concrete(x)
+        and type(y) is type(x)
         and x.dtype is y.dtype
         and x.dtype.char in COMMON
         and x.shape == y.shape

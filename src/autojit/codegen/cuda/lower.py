@@ -1,0 +1,225 @@
+"""Schedule -> LoweredStep: what devices are told and what the host does around it, for steps with values on GPUs.
+
+A step with values on a device is a plan of the host's like any other. Kernels of the device that follow each other
+are one entry ``@aj_device``; kernels of the host are lowered by its own code generator; copies between the two and ops
+without code for the device, which the host computes on copies, are entries too. The schedule has put what the device
+can do at once side by side (`fusion.execution_order`).
+
+How to read: `_Lowering.run` sorts the kernels by who runs them, `_launches` says what a device is told for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+
+from autojit.codegen.cuda.grid_loops import print_grid
+from autojit.codegen.cuda.products import print_product, shape_of
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import GridText
+from autojit.codegen.lowered import (
+    Callback,
+    DeviceCopy,
+    DeviceFill,
+    DeviceRun,
+    Entry,
+    Launch,
+    LoweredStep,
+    Reporter,
+    Transfer,
+)
+from autojit.codegen.lowering_errors import lowering_error
+from autojit.core.config import config
+from autojit.core.device import CPU, Device
+from autojit.core.errors import CompileError
+from autojit.core.records import record
+from autojit.ir.graph import Node, Value
+from autojit.schedule.kernels import (
+    CopyKernel,
+    Kernel,
+    LoopKernel,
+    MatmulKernel,
+    NestedKernel,
+    StructuredKernel,
+    device_of,
+)
+from autojit.schedule.loops import LoopProgram
+from autojit.schedule.schedule import Schedule
+
+Work = Launch | DeviceCopy | DeviceFill
+HostLowering = Callable[[Schedule, Sequence[Kernel]], LoweredStep]
+"""How the host's code generator lowers some kernels of a schedule."""
+
+LAUNCH_NS = 1_000.0  # to queue a kernel, as drivers are known to take; not measured here
+TRANSFER_NS = 10_000.0  # a copy that is waited for, likewise
+CALLBACK_NS = 20_000.0  # an op computed by NumPy, on top of its copies
+
+
+class _Lowering:
+    def __init__(self, schedule: Schedule, target: CudaTarget, host: LoweredStep, hosts: Sequence[Kernel]) -> None:
+        self.schedule = schedule
+        self.target = target
+        self.host = host
+        self.hosts = frozenset(hosts)
+        self.parts: list[_Part] = []
+        self.fallbacks = list(host.fallbacks)
+        self.reporters = list(host.reporters)
+        self.printed: dict[object, GridText] = {}
+        self.outputs = set(schedule.outputs)
+        self.has_failed = False  # whether a kernel in front may have reported an error
+
+    def run(self) -> LoweredStep:
+        for kernel in self.schedule.kernels:
+            assert isinstance(kernel, Kernel), "kernels of a device are neither sliced nor started together"
+            try:
+                self._lower(kernel)
+            except CompileError:
+                raise
+            except Exception as error:
+                raise lowering_error(kernel.nodes, self.schedule, error) from error
+        parts = self.parts
+        return LoweredStep(
+            self.schedule,
+            tuple([part.entry() for part in parts]),
+            self.host.gemm_dtypes,
+            tuple(self.fallbacks),
+            tuple(self.reporters),
+            tuple([tuple(part.nodes) for part in parts]),
+            tuple([tuple(part.writes) for part in parts]),
+            tuple([part.may_fail for part in parts]),
+        )
+
+    def _lower(self, kernel: Kernel) -> None:
+        may_fail = kernel in self.schedule.failing
+        self.has_failed = self.has_failed or may_fail
+        if kernel in self.hosts:
+            for entry in self._of_host(kernel):
+                self.parts.append(_Part(entry, list(kernel.nodes), kernel.writes(), may_fail))
+            return
+        work = None if _is_transfer(kernel) else self._launches(kernel)
+        if work is not None:
+            self._tell(kernel, work, may_fail)
+            return
+        if isinstance(kernel, StructuredKernel) and kernel.clears:
+            self._tell(kernel, [DeviceFill(v, v.type.size_bytes) for v in kernel.operands[:1]], False)
+        self.parts.append(_Part(self._by_the_host(kernel), list(kernel.nodes), kernel.writes(), may_fail))
+
+    def _tell(self, kernel: Kernel, work: Sequence[Work], may_fail: bool) -> None:
+        """Let a device do a kernel's work behind what it has been told."""
+        last = self.parts[-1] if self.parts else None
+        if last is None or not isinstance(last.made, Device) or last.made != device_of(kernel):
+            last = _Part(device_of(kernel), [], [], False)
+            self.parts.append(last)
+        last.nodes += kernel.nodes
+        last.writes += kernel.writes()
+        last.may_fail = last.may_fail or may_fail
+        last.work += work
+
+    def _of_host(self, kernel: Kernel) -> list[Entry]:
+        """What the host's code generator has made of a kernel: no two have the same nodes and results."""
+        mine = tuple(kernel.nodes), tuple(kernel.writes())
+        rows = zip(self.host.entries, self.host.origins, self.host.writes, strict=True)
+        return [entry for entry, *of in rows if tuple(of) == mine and isinstance(entry, Entry)]
+
+    def _by_the_host(self, kernel: Kernel) -> Entry:
+        """A copy between memories, or an op computed by its eager rule on copies of its operands."""
+        if isinstance(kernel, CopyKernel):
+            name = "copy_in" if kernel.target.type.device != CPU else "copy_out"
+            transfer = Transfer(kernel.target, kernel.source)
+            return Entry(f"@aj_{name}", "", (transfer,), 1, TRANSFER_NS, name.replace("_", " "))
+        assert isinstance(kernel, StructuredKernel | NestedKernel)
+        name = kernel.node.op.name
+        self.fallbacks.append(name)
+        called = StructuredKernel(kernel.node, kernel.operands)
+        arguments = (*called.operands, *kernel.node.outputs)
+        return Entry(Callback(called), "", arguments, 1, CALLBACK_NS + 2 * TRANSFER_NS, f"callback {name}")
+
+    def _launches(self, kernel: Kernel) -> list[Work] | None:
+        """What a device is told for a kernel; None: it has no code for it."""
+        commits = self.has_failed and not self.outputs.isdisjoint(kernel.writes())
+        if isinstance(kernel, LoopKernel):
+            return self._loops(kernel, commits)
+        if isinstance(kernel, MatmulKernel):
+            return self._product(kernel, commits)
+        if isinstance(kernel, CopyKernel):
+            return [DeviceCopy(kernel.target, kernel.source, kernel.target.type.size_bytes, commits)]
+        return None
+
+    def _loops(self, kernel: LoopKernel, commits: bool) -> list[Work]:
+        program = kernel.program
+        text = self._grid(program)
+        label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
+        buffers = (*program.loads, *kernel.writes())
+        return self._launch(text, buffers, label, kernel, program.lookup_nodes.values(), commits)
+
+    def _grid(self, program: LoopProgram) -> GridText:
+        """What is printed for equal programs; those of one form are known to be equal without comparing them."""
+        way = config.check, self.target, tuple(program.in_place.get(s.value) for s in program.stores)
+        found: GridText | None = program.form.texts.get(way)
+        if found is None:
+            key = program.structure()
+            if key not in self.printed:
+                self.printed[key] = print_grid(program, self.target)
+            found = program.form.texts[way] = self.printed[key]
+        return found
+
+    def _product(self, kernel: MatmulKernel, commits: bool) -> list[Work]:
+        key = shape_of(kernel), kernel.node.outputs[0].type.dtype, kernel.init is None
+        text = self.printed.get(key)
+        if text is None:
+            text = self.printed[key] = print_product(kernel, self.target)
+        a, b = (value.type.shape for value in kernel.node.inputs[:2])
+        label = f"matmul {a[-2]}x{a[-1]}x{b[-1]}"
+        return self._launch(text, (*kernel.reads(), *kernel.writes()), label, kernel, (), commits)
+
+    def _launch(
+        self,
+        text: GridText,
+        buffers: tuple[Value, ...],
+        label: str,
+        kernel: Kernel,
+        lookups: Iterable[Node],
+        commits: bool,
+    ) -> list[Work]:
+        """A kernel that is launched; what combines its partial results follows by itself."""
+        code = 0
+        if text.reports:
+            code = len(self.reporters)
+            self.reporters.append(Reporter(tuple(kernel.nodes), tuple(lookups), text.failing))
+        return [Launch(text, buffers, label, code, commits)]
+
+
+@record(eq=False, frozen=False)
+class _Part:
+    """An entry under construction: ``made``, or all that a device is told at a time; and what it is of."""
+
+    made: Entry | Device
+    nodes: list[Node]
+    writes: list[Value]
+    may_fail: bool
+    work: list[Work] = field(default_factory=list)
+
+    def entry(self) -> Entry:
+        """The finished entry."""
+        if isinstance(self.made, Entry):
+            return self.made
+        run = DeviceRun(self.made, tuple(self.work))
+        return Entry("@aj_device", "", (run,), 1, LAUNCH_NS * len(self.work), f"{len(self.work)} on {self.made}")
+
+
+def _is_transfer(kernel: Kernel) -> bool:
+    return isinstance(kernel, CopyKernel) and kernel.source.type.device != kernel.target.type.device
+
+
+def _is_of_host(kernel: Kernel) -> bool:
+    return not _is_transfer(kernel) and device_of(kernel) == CPU
+
+
+def lower(schedule: Schedule, target: CudaTarget, lower_on_host: HostLowering) -> LoweredStep:
+    """Lower every kernel of a step for a GPU; those on the CPU's values are lowered by ``lower_on_host``.
+
+    Raises:
+        CompileError: it names the op and carries the graph text.
+    """
+    hosts = [kernel for kernel in schedule.kernels if isinstance(kernel, Kernel) and _is_of_host(kernel)]
+    return _Lowering(schedule, target, lower_on_host(schedule, hosts), hosts).run()

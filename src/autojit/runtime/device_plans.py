@@ -1,0 +1,71 @@
+"""What devices do for one plan: their runs and transfers, bound to the memory of its step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autojit.codegen.lowered import DeviceRun, Entry, Transfer
+from autojit.core.device import Device
+from autojit.runtime.executable import DeviceCounts
+from autojit.runtime.gpu.channel import DeviceChannel, host_object
+from autojit.runtime.gpu.devices import cuda_device
+from autojit.runtime.gpu.plan import DevicePlan, TransferPlan
+
+if TYPE_CHECKING:
+    from autojit.runtime.plan import PlanBuilder
+
+
+class DevicePlans:
+    """Writes the contexts of a plan's entries that devices take part in, and keeps what they point to.
+
+    Args:
+        builder: writes the plan; it knows where values are.
+    """
+
+    def __init__(self, builder: PlanBuilder) -> None:
+        self._builder = builder
+        self._channels: dict[Device, DeviceChannel] = {}
+        self._nodes = {
+            entry.arguments[0]: nodes
+            for entry, nodes in zip(builder.lowered.entries, builder.lowered.origins, strict=True)
+            if isinstance(entry, Entry) and entry.arguments
+        }
+        self.runs: list[DevicePlan] = []
+        self._transfers: list[TransferPlan] = []
+
+    def _channel(self, device: Device) -> DeviceChannel:
+        """The way to a device: one for all entries of the plan."""
+        found = self._channels.get(device)
+        if found is None:
+            found = self._channels[device] = DeviceChannel(cuda_device(device.index or 0), self._builder.failures)
+        return found
+
+    def context(self, part: DeviceRun | Transfer) -> int:
+        """The address of the context of an entry."""
+        channel, nodes = self._channel(part.device), self._nodes[part]
+        if isinstance(part, DeviceRun):
+            run = DevicePlan(self._builder, part, channel, nodes)
+            self.runs.append(run)
+            return run.address
+        transfer = TransferPlan(self._builder, part.target, part.source, channel, nodes)
+        self._transfers.append(transfer)
+        return transfer.address
+
+    @staticmethod
+    def body(name: str) -> int:
+        """The address of the native code that an entry runs."""
+        return host_object().address(name)
+
+    def moved(self) -> None:
+        """State is elsewhere: the words that hold its addresses have been written."""
+        for run in self.runs:
+            run.moved()
+
+    def counts(self) -> DeviceCounts:
+        """What the runs have done so far."""
+        stats = [run.stats for run in self.runs]
+        return DeviceCounts(*map(sum, zip(*((s.runs, s.graph_launches, s.instantiations) for s in stats), strict=True)))
+
+    def texts(self, stage: str) -> list[str]:
+        """The kernels of the runs, each once, as LLVM gets them or gives them."""
+        return list(dict.fromkeys(text for run in self.runs for text in (run.ptx() if stage == "ptx" else run.texts())))

@@ -1,0 +1,204 @@
+"""A kernel of a run with its launch: parameters, entry point, and the memory it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
+from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.host_records import LaunchWords
+from autojit.codegen.grid_text import GridText
+from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
+from autojit.core.records import record
+from autojit.runtime.gpu.driver import KernelNode
+from autojit.runtime.gpu.memory import Held
+from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES, WORD_BYTES
+from autojit.runtime.gpu.order import Access, Effect
+from autojit.runtime.gpu.run_memory import ERROR_BYTES, BufferArgument, RunMemory
+
+
+@record(eq=False)
+class Work:
+    """A kernel of a run before it is bound.
+
+    Args:
+        kernel: gives it for buffers whose addresses are multiples of these numbers.
+        buffers: what it takes.
+        label: its name for users.
+        code: of its reports.
+        commits: it writes what lasts, so it does nothing once an error was reported.
+    """
+
+    kernel: Callable[[Sequence[int]], GridText]
+    buffers: tuple[BufferArgument, ...]
+    label: str
+    code: int
+    commits: bool
+
+    @property
+    def widest(self) -> GridText:
+        """The kernel for the best of addresses."""
+        return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
+
+
+def works_of(run: DeviceRun) -> Iterator[Work]:
+    """The kernels of a run in order; copies and fills are kernels too."""
+    for item in run.work:
+        if isinstance(item, Launch):
+            yield from _launched(item)
+        elif not item.size_bytes:
+            continue
+        elif isinstance(item, DeviceCopy):
+            yield Work(partial(_copy, item.size_bytes), (item.target, item.source), "copy", 0, item.commits)
+        else:
+            assert isinstance(item, DeviceFill)
+            yield Work(partial(_fill, item.size_bytes), (item.target,), "fill", 0, item.commits)
+
+
+def _launched(launch: Launch) -> Iterator[Work]:
+    kernel: GridText | None = launch.kernel
+    while kernel is not None:
+        if all(kernel.blocks):
+            yield Work(partial(_same, kernel), launch.buffers, launch.label, launch.code, launch.commits)
+        kernel = kernel.combine
+
+
+def _same(kernel: GridText, alignments: Sequence[int]) -> GridText:
+    return kernel
+
+
+def _copy(size_bytes: int, alignments: Sequence[int]) -> GridText:
+    return copy_kernel(size_bytes, access_bytes(size_bytes, *alignments))
+
+
+def _fill(size_bytes: int, alignments: Sequence[int]) -> GridText:
+    return fill_kernel(size_bytes, access_bytes(size_bytes, *alignments))
+
+
+class BoundKernel:
+    """See the module.
+
+    Args:
+        memory: that of the run.
+        work: the kernel.
+        partials: memory for its partial results, where it has any.
+    """
+
+    def __init__(self, memory: RunMemory, work: Work, partials: Held | None) -> None:
+        self._memory = memory
+        self.work = work
+        self._partials = partials
+        self.kernel = work.widest
+        self.function = 0
+        self._slots = {k: slot for k, b in enumerate(work.buffers) if (slot := memory.slot(b)) is not None}
+        self._moving: dict[int, int] = {}  # buffer -> the number of its alignment
+        self._places: dict[int, int] = {}  # buffer -> its place among the parameters
+        self._write_parameters()
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it does nothing once an error was reported."""
+        return self.work.commits and self._memory.errors is not None
+
+    def _write_parameters(self) -> None:
+        memory, buffers = self._memory, self.work.buffers
+        self._words = np.zeros(len(buffers) + 4, np.uint64)
+        base = int(self._words.__array_interface__["data"][0])
+        words: list[int] = []
+        if self._slots:
+            words.append(memory.moving.table_address)
+        for k, argument in enumerate(buffers):
+            here = base + WORD_BYTES * len(words)
+            if k in self._slots:
+                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument)
+                continue
+            if memory.moves(argument):
+                self._moving[k] = memory.expect(here, argument)
+            self._places[k] = len(words)
+            words.append(memory.address(argument, here))
+        words += self._further_parameters()
+        self._words[: len(words)] = words
+        self._pointers = np.array([base + WORD_BYTES * k for k in range(len(self._words))], np.uint64)
+        self.parameters = int(self._pointers.__array_interface__["data"][0])
+
+    def _further_parameters(self) -> list[int]:
+        words = [] if self._partials is None else [self._partials.address]
+        errors = self._memory.errors
+        if errors is not None and (self.kernel.reports or self.is_guarded):
+            words.append(errors.address)
+        if self.kernel.reports:
+            words.append(self.work.code)
+        return words
+
+    def _address(self, buffer: int) -> int:
+        return int(self._words[self._places[buffer]])
+
+    # -- its code
+
+    def _alignments(self) -> list[int]:
+        """What the address of each buffer is a multiple of, as far as accesses can use it."""
+        found = []
+        for k in range(len(self.work.buffers)):
+            if k in self._moving:
+                found.append(self._memory.moving_alignment(self._moving[k]))
+            else:
+                address = self._address(k) | WIDEST_ACCESS_BYTES
+                found.append(address & -address)
+        return found
+
+    def text(self) -> str:
+        """The module of the kernel for the present addresses."""
+        alignments = self._alignments()
+        self.kernel = self.work.kernel(alignments)
+        enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
+        return entry_text(self.kernel, enough, self._slots, guarded=self.is_guarded)
+
+    def row(self) -> LaunchWords:
+        """The launch as native code reads it."""
+        x, y, z = self.kernel.blocks
+        return LaunchWords(
+            function=self.function,
+            blocks_x=x,
+            blocks_y=y,
+            blocks_z=z,
+            threads=self.kernel.threads,
+            parameters=self.parameters,
+        )
+
+    def node(self, after: tuple[int, ...]) -> KernelNode:
+        """The launch in a graph."""
+        return KernelNode(self.function, self.kernel.blocks, self.kernel.threads, self.parameters, after)
+
+    # -- memory
+
+    def accesses(self) -> list[Access]:
+        """The memory it touches."""
+        found = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
+        for k, buffer in enumerate(self.kernel.buffers):
+            found.append(self._access(k, "reads" if buffer.role == "reads" else "writes"))
+        if self._partials is not None:
+            found.append(_own("writes", self._partials.address, self._partials.size_bytes))
+        errors = self._memory.errors
+        if errors is not None and (self.is_guarded or self.kernel.reports):
+            found.append(_own("writes" if self.kernel.reports else "reads", errors.address, ERROR_BYTES))
+        return found
+
+    def _access(self, k: int, effect: Effect) -> Access:
+        argument, memory = self.work.buffers[k], self._memory
+        if isinstance(argument, Scratch):
+            return _own(effect, self._address(k), argument.size_bytes)
+        value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
+        size_bytes = value.type.size_bytes - offset
+        if memory.is_number(argument):
+            return _own(effect, self._address(k), size_bytes)
+        place = memory.binding.place(value)
+        if k in self._moving:
+            return Access(place, effect, name=memory.binding.home(value))
+        return Access(place, effect, self._address(k), self._address(k) + size_bytes)
+
+
+def _own(effect: Effect, start: int, size_bytes: int) -> Access:
+    return Access("own", effect, start, start + size_bytes)

@@ -1,0 +1,72 @@
+"""Kernels of a device: LLVM's text -> PTX -> machine code -> a function that can be launched, each once.
+
+Both steps are in the object cache: PTX under what it was made from, as objects of the host are; machine code under the
+PTX, the driver's version and the device's architecture. So a second process asks neither compiler. The emulator's code
+is not kept on disk: it takes the text as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.core.config import config
+from autojit.runtime.background import on_all_cores
+from autojit.runtime.gpu.driver import Driver
+from autojit.runtime.loaded_texts import LoadedTexts
+from autojit.runtime.object_cache import default_cache, key_of
+
+ENTRY = "kernel"
+"""The name of every kernel in its module."""
+
+
+class DeviceKernels:
+    """The kernels of one device, by the text of their module.
+
+    Args:
+        driver: of the device.
+        number: of the device.
+        target: what LLVM generates code for.
+        architecture: what the driver's compiler makes code for.
+    """
+
+    def __init__(self, driver: Driver, number: int, target: CudaTarget, architecture: str) -> None:
+        self._driver = driver
+        self._number = number
+        self._target = target
+        self._architecture = architecture
+        self._functions = LoadedTexts(self._loaded)
+
+    def functions(self, texts: Sequence[str]) -> list[int]:
+        """The functions of kernels, compiled at most once per process and, on a machine, once per driver.
+
+        Raises:
+            CompileError: LLVM or the driver rejects a text.
+        """
+        return self._functions.get(texts, {})
+
+    def ptx(self, texts: Sequence[str]) -> list[str]:
+        """What LLVM makes of kernels.
+
+        Raises:
+            CompileError: it rejects a text.
+        """
+        return [text.decode() for text in default_cache().objects(texts, self._target, config.opt_level)]
+
+    def _loaded(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[int]:
+        driver = self._driver
+        ptx = self.ptx(texts)
+        codes = [self._assembled(text) for text in ptx] if driver.is_emulated else self._all_assembled(ptx)
+        driver.use(self._number)
+        return [driver.function(driver.load(code), ENTRY) for code in codes]
+
+    def _all_assembled(self, ptx: Sequence[str]) -> list[bytes]:
+        def code(text: str) -> bytes:
+            key = key_of("machine code", text, str(self._driver.version), self._architecture)
+            return default_cache().blob(key, lambda: self._assembled(text))
+
+        return on_all_cores(code, ptx, "assembling")
+
+    def _assembled(self, ptx: str) -> bytes:
+        self._driver.use(self._number)  # in a thread that helps, too
+        return self._driver.assemble(ptx, self._architecture)

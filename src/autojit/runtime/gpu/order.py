@@ -1,0 +1,96 @@
+"""What the launches of a run must wait for, from the memory they touch.
+
+An access is known by its place. Memory of the executable and of its state is at fixed addresses, so accesses to it
+conflict where their bytes overlap. Arguments are elsewhere in every call, and two of them, or one and the state, may be
+the same memory: they conflict with each other and with the state where one of them writes. Results have memory of their
+own, whatever the call.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from functools import reduce
+from itertools import chain
+from operator import or_
+from typing import Literal
+
+from autojit.core.records import record
+
+Place = Literal["own", "state", "argument", "result"]
+"""Of memory: the executable's; tensors that live on, at fixed addresses; what calls bring; what calls get."""
+
+Effect = Literal["reads", "writes"]
+"""What a launch does there."""
+
+
+@record
+class Access:
+    """Memory that a launch touches.
+
+    Args:
+        place: whose it is.
+        effect: what is done with it; a report of an error is a write, so that the first error is the program's first.
+        start: the first address, where it is fixed.
+        end: behind the last one.
+        name: of an argument or result: equal where the memory is.
+    """
+
+    place: Place
+    effect: Effect
+    start: int = 0
+    end: int = 0
+    name: Hashable = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its addresses are the same in every call."""
+        return self.place in ("own", "state")
+
+
+def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
+    """Of launches in an order that is right: those that each has to wait for, without those that these wait for."""
+    touched = _Pieces(accesses)
+    reads = [touched.pieces(one, "reads") for one in accesses]
+    writes = [touched.pieces(one, "writes") for one in accesses]
+    before: list[int] = []  # as bits, of each launch: all that come before it
+    found: list[tuple[int, ...]] = []
+    for number, (mine, changed) in enumerate(zip(reads, writes, strict=True)):
+        after: list[int] = []
+        known = 0
+        for earlier in range(number - 1, -1, -1):
+            if known >> earlier & 1:
+                continue
+            if changed & (reads[earlier] | writes[earlier]) or mine & writes[earlier]:
+                after.append(earlier)
+                known |= before[earlier] | 1 << earlier
+        before.append(known)
+        found.append(tuple(reversed(after)))
+    return found
+
+
+class _Pieces:
+    """Memory cut where accesses begin and end, a bit for each piece; then a bit for each result, one for arguments."""
+
+    def __init__(self, accesses: Sequence[Sequence[Access]]) -> None:
+        flat = list(chain.from_iterable(accesses))
+        fixed = [access for access in flat if access.is_fixed]
+        self._bounds = sorted({bound for access in fixed for bound in (access.start, access.end)})
+        names = dict.fromkeys(access.name for access in flat if access.place == "result")
+        self._results = {name: 1 << (len(self._bounds) + k) for k, name in enumerate(names)}
+        state = [self._between(access) for access in fixed if access.place == "state"]
+        arguments = 1 << (len(self._bounds) + len(names))
+        self._arguments = reduce(or_, (*state, *self._results.values()), arguments)
+
+    def _between(self, access: Access) -> int:
+        first, last = (bisect_left(self._bounds, bound) for bound in (access.start, access.end))
+        return (1 << last) - (1 << first)
+
+    def pieces(self, accesses: Sequence[Access], effect: Effect) -> int:
+        """The bits of what is touched in one way."""
+        return reduce(or_, (self._of(access) for access in accesses if access.effect == effect), 0)
+
+    def _of(self, access: Access) -> int:
+        if access.is_fixed:
+            return self._between(access)
+        return self._arguments if access.place == "argument" else self._results[access.name]

@@ -1,0 +1,136 @@
+"""The memory of one run: what moves, scratch, partial results, error words; and how addresses that move are aligned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autojit.codegen.cuda.host_records import MovingAddress
+from autojit.codegen.lowered import Offset, Scratch
+from autojit.core.errors import DeviceError
+from autojit.ir.graph import Value
+from autojit.runtime.gpu.devices import CudaDevice
+from autojit.runtime.gpu.memory import Held, PinnedMemory
+from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES, Binding, MovingBlock
+
+ERROR_BYTES = 16
+"""Two words: who found what, and where (`codegen.kernel_function`)."""
+
+BufferArgument = Value | Offset | Scratch
+
+
+class RunMemory:
+    """See the module.
+
+    Args:
+        binding: where the step's values are.
+        device: which does the run.
+        arguments: the buffers of all kernels.
+        uses_table: whether kernels load addresses that move from the table. Otherwise they are parameters of launches.
+        reports: whether a kernel may report an error.
+    """
+
+    def __init__(
+        self,
+        binding: Binding,
+        device: CudaDevice,
+        arguments: Sequence[BufferArgument],
+        *,
+        uses_table: bool,
+        reports: bool,
+    ) -> None:
+        self.binding = binding
+        self.device = device
+        self.uses_table = uses_table
+        self.moving = MovingBlock(binding, device)
+        self._scratch: dict[Scratch, Held] = {}
+        for argument in arguments:
+            if isinstance(argument, Scratch):
+                if argument not in self._scratch:
+                    self._scratch[argument] = self.hold(argument.size_bytes)
+            elif self.is_number(argument) or (uses_table and self.moves(argument)):
+                self.moving.want(argument)
+        self.moving.lay_out()
+        self.errors = self.hold(ERROR_BYTES) if reports else None
+        self.pinned_errors = None if self.errors is None else self._cleared(self.errors)
+        self._moving_addresses: list[tuple[int, int]] = []  # (the word, what it is surely a multiple of)
+        self._by_word: dict[int, int] = {}
+
+    def hold(self, size_bytes: int) -> Held:
+        """Memory of the device for as long as the run."""
+        return self.device.memory.hold(size_bytes, self.device.stream)
+
+    def _cleared(self, errors: Held) -> PinnedMemory:
+        self.device.use()
+        self.device.driver.fill(errors.address, 0, ERROR_BYTES, self.device.stream)
+        return PinnedMemory(self.device.driver, self.device.number, ERROR_BYTES)
+
+    # -- buffers
+
+    def is_number(self, argument: BufferArgument) -> bool:
+        """Whether kernels get it by value."""
+        return isinstance(argument, Value) and self.moving.is_number(argument)
+
+    def moves(self, argument: BufferArgument) -> bool:
+        """Whether its address is another in every call."""
+        return not isinstance(argument, Scratch) and not self.is_number(argument) and self.moving.moves(argument)
+
+    def slot(self, argument: BufferArgument) -> int | None:
+        """The table's slot that holds its address; None where a launch passes it."""
+        if isinstance(argument, Scratch) or not (self.uses_table and self.moves(argument)):
+            return None
+        return self.moving.slot(argument)
+
+    def address(self, argument: BufferArgument, word: int) -> int:
+        """Where a buffer is, for the parameter at ``word``; it is written there when it changes."""
+        if isinstance(argument, Scratch):
+            return self._scratch[argument].address
+        if isinstance(argument, Value) and self.moving.is_number(argument):
+            return self.moving.number_address(argument)
+        return self.binding.word(argument, word)
+
+    # -- alignment of what moves
+
+    def expect(self, word: int, argument: BufferArgument) -> int:
+        """An address that moves will be in a word; the number under which its alignment is known."""
+        found = self._by_word.get(word)
+        if found is None:
+            assert not isinstance(argument, Scratch)
+            value = argument.value if isinstance(argument, Offset) else argument
+            found = self._by_word[word] = len(self._moving_addresses)
+            self._moving_addresses.append((word, value.type.dtype.numpy.itemsize))
+        return found
+
+    def finish(self) -> None:
+        """All that moves is known."""
+        rows = [
+            MovingAddress(word=word, mask=max(least, WIDEST_ACCESS_BYTES) - 1) for word, least in self._moving_addresses
+        ]
+        self._rows = np.array(rows or [MovingAddress(word=0, mask=0)], np.uint64)
+
+    @property
+    def moving_addresses(self) -> tuple[int, int]:
+        """How many there are, and where native code finds them."""
+        return len(self._moving_addresses), int(self._rows.__array_interface__["data"][0])
+
+    def moving_alignment(self, number: int) -> int:
+        """What an address that moves was a multiple of in all calls so far."""
+        return int(self._rows[number, MovingAddress.mask.place]) + 1
+
+    def widen(self, words: Sequence[int]) -> None:
+        """Expect less of the addresses that are less aligned than any before.
+
+        Args:
+            words: what is in the words of `expect` now.
+        """
+        for row, word, (_, least) in zip(self._rows, words, self._moving_addresses, strict=True):
+            if word & int(row[MovingAddress.mask.place]):
+                if word % least:
+                    raise DeviceError("a buffer is not aligned to its elements", fix="copy it: x.clone()")
+                row[MovingAddress.mask.place] = least - 1
+
+    @property
+    def moving_words(self) -> list[int]:
+        """Where the addresses that move are."""
+        return [word for word, _ in self._moving_addresses]

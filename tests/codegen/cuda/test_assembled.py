@@ -1,0 +1,63 @@
+"""Every kernel that ops and steps become compiles, and assembles without spills, for four generations of GPUs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import GridText
+from autojit.ir import Graph
+from tests.codegen.cuda.kernel_texts import graphs_of_ops, graphs_of_steps, kernels_of, module_text
+from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
+
+PROGRAMS = ("mlp_adam", "softmax_layernorm", "embedding_bag", "pinn_f32", "black_scholes", "gpt")
+REGISTERS = 65536  # of a multiprocessor, and the most that the threads of a block may have together
+OTHERS = tuple(name for name in ARCHITECTURES if name != "sm_90")
+SHARED_BYTES = 48 * 1024  # that a block has without asking
+
+
+@pytest.fixture(scope="module")
+def graphs() -> list[Graph]:
+    return [*graphs_of_ops(), *graphs_of_steps(*PROGRAMS)]
+
+
+def texts_for(graphs: list[Graph], architecture: str) -> dict[str, GridText]:
+    target = CudaTarget(architecture, 132)
+    return {module_text(kernel): kernel for graph in graphs for kernel in kernels_of(graph, target)}
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_kernels_assemble_without_spills(graphs: list[Graph], architecture: str) -> None:
+    """All for one generation, every third for each of the others."""
+    turn = OTHERS.index(architecture) if architecture in OTHERS else None
+    texts = texts_for(graphs if turn is None else graphs[turn :: len(OTHERS)], architecture)
+    assert len(texts) > 40
+    ptx = ptx_of(list(texts), architecture)
+    assert not any(".extern .func" in text for text in ptx), "nothing links a library of functions"
+    for text, (module, kernel), found in zip(ptx, texts.items(), assemble(ptx, architecture), strict=True):
+        assert found.spilled_bytes == 0, text
+        assert found.registers * kernel.threads <= REGISTERS, module
+        assert found.shared_bytes <= SHARED_BYTES, module
+
+
+def global_bytes(ptx: str) -> tuple[int, int]:
+    """Bytes of the global accesses of a text, and of those that are 16 at once."""
+    whole = wide = 0
+    for vector, bits in re.findall(r"(?:ld|st)\.global(?:\.nc)?(?:\.v(\d))?\.[bfsu](\d+)", ptx):
+        size = int(vector or 1) * int(bits) // 8
+        whole += size
+        wide += size if size == 16 else 0
+    return whole, wide
+
+
+@pytest.mark.parametrize("workload", ["black_scholes"])
+def test_large_kernels_access_memory_in_pieces_of_16_bytes(workload: str) -> None:
+    target = CudaTarget("sm_90", 132)
+    kernels = [k for graph in graphs_of_steps(f"workload {workload}") for k in kernels_of(graph, target)]
+    texts = ptx_of([module_text(kernel) for kernel in kernels], "sm_90")
+    largest = max(texts, key=len)
+    whole, wide = global_bytes(largest)
+    assert wide >= 0.9 * whole, (wide, whole, largest)
