@@ -89,7 +89,9 @@ class _Entry:
         lines = ["entry:", *call]
         if guarded:
             test = [
-                f"  %reported = load i64, ptr {GLOBAL} %errors, align {WORD_BYTES}",
+                # atomic, because other blocks of this very kernel may be reporting
+                f"  %reported = load atomic i64, ptr {GLOBAL} %errors "
+                f'syncscope("device") monotonic, align {WORD_BYTES}',
                 "  %goes.on = icmp eq i64 %reported, 0",
                 "  br i1 %goes.on, label %run, label %leave",
             ]

@@ -1,9 +1,8 @@
-"""Who touched each byte last: the races of a launch, by the intervals between barriers.
+"""Who touched each byte of a memory last: the races of a launch.
 
-A stamp says which lane of which launch it was, and in which interval: that of its block, which a barrier ends, and that
-of its warp. Two lanes of a block are ordered if their intervals differ, lanes of different blocks never are. A table
-keeps the last writer and the last reader of each byte; a reader may also be "several lanes of a warp", "of a block",
-or "several blocks". Stamps of earlier launches are smaller than those of this one, so nothing is cleared in between.
+Most accesses of a launch meet no other: inputs are read, results written once. So an access is first only written down,
+with the range of its addresses; where a later one overlaps it and one of the two writes, both go into a table of the
+last writer and the last reader of each byte, and are compared there.
 """
 
 from __future__ import annotations
@@ -13,102 +12,53 @@ from typing import Literal
 import numpy as np
 
 from autojit.ir.op import Ndarray
-
-THREAD_BITS, WARP_BITS, INTERVAL_BITS, BLOCK_BITS = 11, 5, 10, 24
-WARP_SHIFT = THREAD_BITS
-INTERVAL_SHIFT = WARP_SHIFT + WARP_BITS
-BLOCK_SHIFT = INTERVAL_SHIFT + INTERVAL_BITS
-LAUNCH_SHIFT = BLOCK_SHIFT + BLOCK_BITS
-MOST_LAUNCHES = (1 << (63 - LAUNCH_SHIFT)) - 1
-"""After this many, the tables are cleared and the numbers begin again."""
-
-_THREADS = (1 << THREAD_BITS) - 1
-SEVERAL_BLOCKS = (1 << BLOCK_BITS) - 1
-_SEVERAL_OF_BLOCK = _THREADS
-_SEVERAL_OF_WARP = 1 << (THREAD_BITS - 1)  # plus the warp's number; threads are below
-_LANES = 5  # bits of a lane within its warp
+from autojit.runtime.gpu.emulator.stamps import ATOMIC, in_words, joined, parts_of, unordered
+from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 
 RaceKind = Literal["race within a block", "race between blocks"]
 
-
-def launch_stamp(launch: int) -> int:
-    """The least stamp of a launch."""
-    return launch << LAUNCH_SHIFT
-
-
-def next_interval(stamps: Ndarray) -> Ndarray:
-    """Stamps behind a barrier of the block."""
-    field = np.int64(((1 << INTERVAL_BITS) - 1) << INTERVAL_SHIFT)
-    return (stamps & ~field) | ((stamps + np.int64(1 << INTERVAL_SHIFT)) & field)
-
-
-def next_warp_interval(stamps: Ndarray) -> Ndarray:
-    """Stamps behind a barrier of the warp."""
-    field = np.int64(((1 << WARP_BITS) - 1) << WARP_SHIFT)
-    return (stamps & ~field) | ((stamps + np.int64(1 << WARP_SHIFT)) & field)
-
-
-def block_of(stamp: Ndarray) -> Ndarray:
-    """Which block."""
-    return (stamp >> BLOCK_SHIFT) & SEVERAL_BLOCKS
-
-
-def thread_of(stamp: int) -> str:
-    """Who, in words."""
-    thread, block = stamp & _THREADS, (stamp >> BLOCK_SHIFT) & SEVERAL_BLOCKS
-    if block == SEVERAL_BLOCKS:
-        return "threads of several blocks"
-    if thread >= _SEVERAL_OF_WARP:
-        return f"several threads of block {block}"
-    return f"thread {thread} of block {block}"
-
-
-def _warp(thread: Ndarray) -> Ndarray:
-    """A warp's number, from a lane or from "several of a warp"; -1 for "several of a block"."""
-    found = np.where(thread >= _SEVERAL_OF_WARP, thread - _SEVERAL_OF_WARP, thread >> _LANES)
-    return np.where(thread == _SEVERAL_OF_BLOCK, -1, found)
-
-
-def _unordered(before: Ndarray, now: Ndarray) -> Ndarray:
-    """Which pairs of stamps of one launch nothing orders; ``now`` are single lanes."""
-    differ = before ^ now
-    is_other_block = (differ >> BLOCK_SHIFT) & SEVERAL_BLOCKS != 0
-    is_other_interval = (differ >> INTERVAL_SHIFT) & ((1 << INTERVAL_BITS) - 1) != 0
-    is_other_turn = (differ >> WARP_SHIFT) & ((1 << WARP_BITS) - 1) != 0
-    is_other_thread = differ & _THREADS != 0
-    is_same_warp = _warp(before & _THREADS) == _warp(now & _THREADS)
-    is_open_inside = ~is_other_interval & is_other_thread & ~(is_same_warp & is_other_turn)
-    return np.where(is_other_block, True, is_open_inside)
-
-
-def _joined(before: Ndarray, now: Ndarray) -> Ndarray:
-    """The stamp for the readers of both, ``now`` being in the later interval; the larger stamp says more."""
-    threads, others = now & _THREADS, before & _THREADS
-    is_same_warp = _warp(others) == _warp(threads)
-    together = np.where(is_same_warp, _SEVERAL_OF_WARP + (threads >> _LANES), _SEVERAL_OF_BLOCK)
-    several = (now & ~np.int64(_THREADS)) | together
-    intervals = ((1 << INTERVAL_BITS) - 1) << INTERVAL_SHIFT
-    turns = ((1 << WARP_BITS) - 1) << WARP_SHIFT
-    is_later = ((before ^ now) & intervals != 0) | (is_same_warp & ((before ^ now) & turns != 0))
-    inside = np.where(is_later | (others == threads), now, several)
-    is_other_block = block_of(before) != block_of(now)
-    all_blocks = now | np.int64((SEVERAL_BLOCKS << BLOCK_SHIFT) | _SEVERAL_OF_BLOCK)
-    return np.where(is_other_block, all_blocks, inside)
+_MOST_HELD = 1 << 20
+"""Lanes of accesses that are only written down, 16 bytes each; more go into the table at once."""
 
 
 class Conflict(Exception):
     """Two lanes that nothing orders touch a byte, and one of them writes."""
 
-    def __init__(self, position: int, before: int, now: int, is_read_now: bool, was_read: bool) -> None:
+    def __init__(self, position: int, before: int, now: int, is_write: bool, was_write: bool) -> None:
         self.position = position
-        is_inside = (before ^ now) >> BLOCK_SHIFT & SEVERAL_BLOCKS == 0
-        self.kind: RaceKind = "race within a block" if is_inside else "race between blocks"
-        what = f"{'reads' if is_read_now else 'writes'} what {thread_of(before)} {'read' if was_read else 'wrote'}"
-        super().__init__(f"{thread_of(now)} {what}, and nothing orders the two")
+        are_apart = parts_of(before)[0] != parts_of(now)[0]
+        self.kind: RaceKind = "race between blocks" if are_apart else "race within a block"
+        what = f"{'writes' if is_write else 'reads'} what {in_words(before)} {'wrote' if was_write else 'read'}"
+        super().__init__(f"{in_words(now)} {what}, and nothing orders the two")
+
+
+class _Access:
+    """Lanes that touch aligned pieces of ``size`` bytes, one row of the table each.
+
+    ``step``: all pieces are apart by multiples of this power of two. Four stores of every fourth element each have one
+    range of addresses, but meet nowhere.
+    """
+
+    __slots__ = ("begin", "end", "is_write", "rows", "size", "stamps", "step")
+
+    def __init__(self, rows: Ndarray, size: int, stamps: Ndarray, is_write: bool) -> None:
+        self.rows, self.size, self.stamps, self.is_write = rows, size, stamps, is_write
+        self.begin = int(rows.min()) * size
+        self.end = (int(rows.max()) + 1) * size
+        varying = int(np.bitwise_or.reduce(rows ^ rows[0]))
+        self.step = (varying & -varying) * size or 1 << 62
+
+    def may_meet(self, other: _Access) -> bool:
+        """Whether the two touch a common byte, as far as ranges and steps tell."""
+        if self.begin >= other.end or other.begin >= self.end:
+            return False
+        step = min(self.step, other.step)
+        distance = (other.begin - self.begin) % step
+        return distance < self.size or step - distance < other.size
 
 
 class AccessTable:
-    """The last writer and reader of each byte of a memory.
+    """What was touched in one launch.
 
     Args:
         writers: a table of zeros, a word of 64 bits for each byte.
@@ -116,55 +66,107 @@ class AccessTable:
     """
 
     def __init__(self, writers: Ndarray, readers: Ndarray) -> None:
-        self._writers = {size: writers.reshape(-1, size) for size in (1, 2, 4, 8, 16, 32) if len(writers) % size == 0}
-        self._readers = {size: readers.reshape(-1, size) for size in (1, 2, 4, 8, 16, 32) if len(readers) % size == 0}
+        sizes = [size for size in (1, 2, 4, 8, 16, 32) if len(writers) % size == 0]
+        self._writers = {size: writers.reshape(-1, size) for size in sizes}
+        self._readers = {size: readers.reshape(-1, size) for size in sizes}
+        self.begin(0, None)
 
-    def read(self, rows: Ndarray, size: int, stamps: Ndarray, least: int) -> None:
-        """Lanes read aligned pieces of ``size`` bytes, one row of the table each.
+    def begin(self, least_stamp: int, order: Synchronisation | None) -> None:
+        """A launch begins whose stamps are not below this; ``order`` knows which blocks wait for each other."""
+        self._least, self._order = least_stamp, order
+        self._held: list[_Access] = []
+        self._held_lanes = 0
+        self._settled: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+
+    def note(self, rows: Ndarray, size: int, stamps: Ndarray, *, is_write: bool, is_atomic: bool) -> None:
+        """Lanes touch pieces of the memory.
 
         Raises:
-            Conflict: another lane wrote one of the bytes.
+            Conflict: another lane touched one of the bytes, or does so in the same instruction.
         """
+        access = _Access(rows, size, stamps | ATOMIC if is_atomic else stamps, is_write)
+        meets = self._settle_rivals(access)
+        if meets or (is_write and not is_atomic and not _all_differ(rows)):
+            self._settle(access)
+            return
+        self._held.append(access)
+        self._held_lanes += len(rows)
+        if self._held_lanes > _MOST_HELD:
+            for held in self._held:
+                self._settle(held)
+            self._held, self._held_lanes = [], 0
+
+    def _settle_rivals(self, access: _Access) -> bool:
+        """Let those that overlap an access, one of the two writing, into the table; whether there were any ever."""
+        begin, end = access.begin, access.end
+        meets = False
+        for is_write in (True, False) if access.is_write else (True,):
+            meets |= any(begin < last and first < end for first, last in self._settled[is_write])
+        rivals = [held for held in self._held if (access.is_write or held.is_write) and access.may_meet(held)]
+        if rivals:
+            self._held = [held for held in self._held if not any(held is rival for rival in rivals)]
+            for held in rivals:
+                self._held_lanes -= len(held.rows)
+                self._settle(held)
+        return meets or bool(rivals)
+
+    def _settle(self, access: _Access) -> None:
+        """Compare an access with the table, and put it in."""
+        if access.is_write:
+            self._write(access)
+        else:
+            self._read(access)
+        begin, end = access.begin, access.end
+        ranges = self._settled[access.is_write]
+        apart = [(first, last) for first, last in ranges if last < begin or end < first]
+        if len(apart) < len(ranges):
+            together = [each for each in ranges if each not in apart]
+            begin, end = min(begin, *(first for first, _ in together)), max(end, *(last for _, last in together))
+        self._settled[access.is_write] = [*apart, (begin, end)]
+
+    def _read(self, access: _Access) -> None:
+        rows, size, stamps = access.rows, access.size, access.stamps
         written = self._writers[size][rows]
-        if written.max() >= least:
-            self._compare(written, stamps, least, is_read_now=True, was_read=False)
+        if written.max() >= self._least:
+            self._compare(written, access, was_write=True)
         table = self._readers[size]
         before = table[rows]
         now = stamps[:, None]
-        if before.max() >= least:
-            is_mixed = (before >= least) & (before != now)
+        if before.max() >= self._least:
+            is_mixed = (before >= self._least) & (before != now)
             if is_mixed.any():
-                now = np.where(is_mixed, _joined(before, now), now)
+                now = np.where(is_mixed, joined(before, now), now)
         table[rows] = now
-        first = table[rows, 0]
-        behind = np.flatnonzero(first != now[:, 0])
+        behind = np.flatnonzero(table[rows, 0] != now[:, 0])
         if len(behind):  # several lanes read one place at once
-            joined = _joined(first[behind], stamps[behind])
-            order = np.argsort(joined)
-            table[rows[behind[order]]] = joined[order, None]
+            both = joined(table[rows[behind], 0], stamps[behind])
+            order = np.argsort(both)
+            table[rows[behind[order]]] = both[order, None]
 
-    def write(self, rows: Ndarray, size: int, stamps: Ndarray, least: int) -> None:
-        """Lanes write, likewise.
-
-        Raises:
-            Conflict: another lane wrote or read one of the bytes, or does so in the same instruction.
-        """
+    def _write(self, access: _Access) -> None:
+        rows, size, stamps = access.rows, access.size, access.stamps
         table = self._writers[size]
-        for before, was_read in ((table[rows], False), (self._readers[size][rows], True)):
-            if before.max() >= least:
-                self._compare(before, stamps, least, is_read_now=False, was_read=was_read)
+        for before, was_write in ((table[rows], True), (self._readers[size][rows], False)):
+            if before.max() >= self._least:
+                self._compare(before, access, was_write=was_write)
         table[rows] = stamps[:, None]
-        first = table[rows, 0]
-        if not np.array_equal(first, stamps):
-            position = int(np.flatnonzero(first != stamps)[0])
-            raise Conflict(position, int(first[position]), int(stamps[position]), False, False)
+        found = table[rows, 0]
+        differing = np.flatnonzero(found != stamps)
+        if len(differing) and not int(stamps[0]) & int(ATOMIC):
+            position = int(differing[0])
+            raise Conflict(position, int(found[position]), int(stamps[position]), True, True)
 
-    def _compare(self, before: Ndarray, stamps: Ndarray, least: int, *, is_read_now: bool, was_read: bool) -> None:
-        now = stamps[:, None]
-        found = (before >= least) & (before != now)
+    def _compare(self, before: Ndarray, access: _Access, *, was_write: bool) -> None:
+        now = access.stamps[:, None]
+        found = (before >= self._least) & (before != now) & (before & now & ATOMIC == 0)
         if not found.any():
             return
-        found &= _unordered(before, now)
-        if found.any():
-            position, byte = (int(k) for k in np.argwhere(found)[0])
-            raise Conflict(position, int(before[position, byte]), int(stamps[position]), is_read_now, was_read)
+        found &= unordered(before, now)
+        for position, byte in np.argwhere(found):
+            earlier, later = int(before[position, byte]), int(access.stamps[position])
+            if self._order is None or not self._order.has_ordered(earlier, later):
+                raise Conflict(int(position), earlier, later, access.is_write, was_write)
+
+
+def _all_differ(rows: Ndarray) -> bool:
+    return bool((rows[1:] > rows[:-1]).all()) or len(np.unique(rows)) == len(rows)

@@ -1,8 +1,8 @@
 """One range of addresses for a device's memory, which the host cannot touch, and its bytes elsewhere.
 
 A forgotten read of device memory by the host is then a fault of the process, as on hardware, and never a number. The
-bytes are at a constant distance from the addresses. Pinned memory of the host is a part of the same range: there the
-host reads and writes at the address itself, since the same pages are mapped at both places.
+range is in three parts: addresses of the device, which nobody can touch; the bytes that belong to them; and pinned
+memory of the host, whose bytes are at its addresses. The second and third part are one array.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import tempfile
 
 import numpy as np
 
@@ -36,8 +35,8 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _map(address: int, size_bytes: int, protection: int, flags: int, file: int = -1) -> int:
-    found = _libc().mmap(address or None, size_bytes, protection, flags, file, 0)
+def _map(address: int, size_bytes: int, protection: int, flags: int) -> int:
+    found = _libc().mmap(address or None, size_bytes, protection, flags, -1, 0)
     if found in (None, _FAILED):
         raise OutOfMemoryError(
             "the emulated device's memory cannot be reserved",
@@ -76,39 +75,53 @@ class ZeroPages:
 
 
 class AddressSpace:
-    """The range, and ``content``: its bytes as an array.
+    """The range, and ``content``: its bytes as an array, those of the device first.
 
     Args:
-        device_bytes: memory of the device, first in the range; a multiple of the page size.
-        pinned_bytes: memory of the host that the device reaches, behind it.
+        device_bytes: addresses of the device; a multiple of the page size.
+        pinned_bytes: memory of the host that the device reaches.
     """
 
     def __init__(self, device_bytes: int, pinned_bytes: int) -> None:
         self.size_bytes = device_bytes + pinned_bytes
         self.device_bytes = device_bytes
         private = mmap.MAP_PRIVATE | mmap.MAP_ANON | _NO_RESERVE
-        self.base = _map(0, 2 * self.size_bytes, _PROT_NONE, private)
-        self.distance = self.size_bytes
-        content = self.base + self.distance
-        _map(content, device_bytes, _READ_WRITE, private | _MAP_FIXED)
-        with tempfile.TemporaryFile() as file:
-            os.truncate(file.fileno(), pinned_bytes)
-            for place in (self.base, content):
-                shared = mmap.MAP_SHARED | _NO_RESERVE | _MAP_FIXED
-                _map(place + device_bytes, pinned_bytes, _READ_WRITE, shared, file.fileno())
-        self.content = _bytes_at(content, self.size_bytes)
+        self._mapped_bytes = device_bytes + self.size_bytes
+        self.base = _map(0, self._mapped_bytes, _PROT_NONE, private)
+        _map(self.base + device_bytes, self.size_bytes, _READ_WRITE, private | _MAP_FIXED)
+        self.content = _bytes_at(self.base + device_bytes, self.size_bytes)
 
-    def holds(self, address: int) -> bool:
+    def address(self, position: int) -> int:
+        """Of a byte of the content."""
+        return self.base + position + (self.device_bytes if position >= self.device_bytes else 0)
+
+    def position(self, address: int) -> int:
+        """Where in the content the byte of an address is; -1 for addresses that are not of the range."""
+        offset = address - self.base
+        if 0 <= offset < self.device_bytes:
+            return offset
+        return offset - self.device_bytes if 2 * self.device_bytes <= offset < self._mapped_bytes else -1
+
+    def positions(self, addresses: Ndarray) -> Ndarray:
+        """The same for many."""
+        offsets: Ndarray = (addresses - np.uint64(self.base)).view("i8")
+        if len(offsets) == 0 or (offsets.max() < self.device_bytes and offsets.min() >= 0):
+            return offsets
+        is_pinned = (offsets >= 2 * self.device_bytes) & (offsets < self._mapped_bytes)
+        is_device = (offsets >= 0) & (offsets < self.device_bytes)
+        return np.where(is_pinned, offsets - self.device_bytes, np.where(is_device, offsets, -1))
+
+    def is_device(self, address: int) -> bool:
         """Whether an address is of the device's memory, which the host cannot reach."""
         return 0 <= address - self.base < self.device_bytes
 
     def forget(self, start: int, size_bytes: int) -> None:
-        """Give back the memory behind whole pages of a part of the device's; ``start`` counts from the base."""
+        """Give back the memory of whole pages of a part of the device's content."""
         first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
         last = (start + size_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         if last > first:
-            _libc().madvise(self.base + self.distance + first, last - first, _MADV_DONTNEED)
+            _libc().madvise(self.base + self.device_bytes + first, last - first, _MADV_DONTNEED)
 
     def close(self) -> None:
         """Give the address space back; nobody may hold the content any more."""
-        _libc().munmap(self.base, 2 * self.size_bytes)
+        _libc().munmap(self.base, self._mapped_bytes)

@@ -211,6 +211,10 @@ class Translator:
     def _next_blocks(self) -> str:
         """For conditional ends: the next block of each lane, -1 for those that return."""
         end = self.block.end
+        if end is not None and end.opcode[0] == "brx":
+            self.mask = None
+            table = self.emit(f"np.array({list(self.block.targets)})")
+            return f"{table}[{self.get(end.operands[0], 'u4')}]"
         if end is None or end.predicate is None or end.opcode[0] not in ("bra", "ret", "exit", "trap"):
             return "None"
         self.mask = None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autojit.core.errors import ArgumentError, DeviceError
+from autojit.core.locks import new_lock
 from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.driver import CopyNode, DeviceProperties, FillNode, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
@@ -63,6 +64,7 @@ class EmulatedDriver:
         self._streams: set[int] = {0}
         self._events: set[int] = set()
         self._native = NativeInterface(self)
+        self._lock = new_lock()  # one launch or copy at a time, whoever asks
 
     # -- devices
 
@@ -119,26 +121,30 @@ class EmulatedDriver:
     def copy_in(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Host to device."""
         self._in_stream(stream)
-        self.counts["copies in"] += 1
-        self.memory.copy_in(target, source, size_bytes)
+        with self._lock:
+            self.counts["copies in"] += 1
+            self.memory.copy_in(target, source, size_bytes)
 
     def copy_out(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Device to host."""
         self._in_stream(stream)
-        self.counts["copies out"] += 1
-        self.memory.copy_out(target, source, size_bytes)
+        with self._lock:
+            self.counts["copies out"] += 1
+            self.memory.copy_out(target, source, size_bytes)
 
     def copy_within(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Device to device."""
         self._in_stream(stream)
-        self.counts["copies within"] += 1
-        self.memory.copy_within(target, source, size_bytes)
+        with self._lock:
+            self.counts["copies within"] += 1
+            self.memory.copy_within(target, source, size_bytes)
 
     def fill(self, target: int, byte: int, size_bytes: int, stream: int) -> None:
         """One byte everywhere."""
         self._in_stream(stream)
-        self.counts["fills"] += 1
-        self.memory.fill(target, byte, size_bytes)
+        with self._lock:
+            self.counts["fills"] += 1
+            self.memory.fill(target, byte, size_bytes)
 
     def read(self, address: int, dtype: str, shape: tuple[int, ...]) -> Ndarray:
         """Elements of the device's memory, for tests."""
@@ -213,8 +219,9 @@ class EmulatedDriver:
     ) -> None:
         """Run a kernel whose blocks have several axes, or shared memory beyond what it declares."""
         self._in_stream(stream)
-        self.counts["launches"] += 1
-        self.run(function, blocks, threads, self.arguments(function, parameters), shared_bytes)
+        with self._lock:
+            self.counts["launches"] += 1
+            self._run(function, blocks, threads, self.arguments(function, parameters), shared_bytes)
 
     def arguments(self, function: int, parameters: int) -> bytes:
         """The bytes of a launch's arguments, from the address of the words that hold their addresses."""
@@ -225,7 +232,7 @@ class EmulatedDriver:
             content[begin : begin + size] = ctypes.string_at(self.memory.host_address(address, size), size)
         return bytes(content)
 
-    def run(
+    def _run(
         self,
         function: int,
         blocks: tuple[int, int, int],
@@ -352,15 +359,16 @@ class EmulatedDriver:
             EmulatedFault: a node failed, or an edge is missing.
         """
         self._in_stream(stream)
-        self.counts["graph launches"] += 1
-        self._launches += 1
-        chance = None if self._seed is None else np.random.default_rng(self._seed + self._launches)
-        self._graphs[number].run(self._run_node, self._node_name, chance)
+        with self._lock:
+            self.counts["graph launches"] += 1
+            self._launches += 1
+            chance = None if self._seed is None else np.random.default_rng(self._seed + self._launches)
+            self._graphs[number].run(self._run_node, self._node_name, chance)
 
     def _run_node(self, number: int, node: GraphNode, footprint: Footprint | None) -> None:
         if isinstance(node, KernelNode):
             arguments = self._node_arguments[number]
-            self.run(node.function, node.blocks, (node.threads, 1, 1), arguments, footprint=footprint)
+            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, footprint=footprint)
             return
         if footprint is not None:
             footprint.add_range(node.target, node.size_bytes, True)
@@ -402,6 +410,10 @@ class EmulatedDriver:
             DeviceError: the emulated device has none of this name.
         """
         return self._native.address(name)
+
+    def answers(self) -> int:
+        """Where native calls that have come to their end are counted: a signal may leave one out."""
+        return self._native.answers_address
 
     def take_failure(self) -> BaseException | None:
         """What made the last call of a native function fail; asked once."""

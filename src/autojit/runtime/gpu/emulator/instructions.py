@@ -94,18 +94,36 @@ def _simple(template: str, count: int, floats: str = "", bfloats: str = "") -> H
     return handler
 
 
-def _add(t: Translator, instruction: Instruction) -> None:
-    is_clipped = "sat" in instruction.opcode and instruction.opcode[-1] == "s32"
-    if not is_clipped and "cc" in instruction.opcode:
-        raise UnknownInstructionError(instruction.text, "a carry")
-    _typed(t, instruction, "a.clipped_sum({0}, {1})" if is_clipped else "{0} + {1}", 2)
+def _sum(sign: str, clipped: str) -> Handler:
+    """Sums and differences: wrapped, clipped, with a carry out."""
+
+    def handler(t: Translator, instruction: Instruction) -> None:
+        opcode = instruction.opcode
+        kind = KINDS.get(opcode[-1], "")
+        is_clipped = "sat" in opcode and kind == "i4"
+        if "cc" in opcode or opcode[0] in ("addc", "subc"):
+            _with_carry(t, instruction, sign)
+            return
+        _typed(t, instruction, clipped if is_clipped else f"{{0}} {sign} {{1}}", 2)
+
+    return handler
 
 
-def _subtract(t: Translator, instruction: Instruction) -> None:
-    is_clipped = "sat" in instruction.opcode and instruction.opcode[-1] == "s32"
-    if not is_clipped and "cc" in instruction.opcode:
-        raise UnknownInstructionError(instruction.text, "a carry")
-    _typed(t, instruction, "a.clipped_difference({0}, {1})" if is_clipped else "{0} - {1}", 2)
+def _with_carry(t: Translator, instruction: Instruction, sign: str) -> None:
+    """A part of a longer number: the carry goes from one instruction to the next."""
+    opcode = instruction.opcode
+    kind = KINDS[opcode[-1]].replace("i", "u")
+    carry = t.module.passed("", "carry", 0, "?")
+    x, y = (t.get(operand, kind) for operand in instruction.operands[1:3])
+    given = f"{t.get(carry, '?')}.astype({kind!r})" if opcode[0][-1] == "c" else f"np.zeros(n, {kind!r})"
+    before = t.emit(given)
+    total = t.emit(f"{x} {sign} {y}")
+    result = t.emit(f"{total} {sign} {before}")
+    out = f"({total} < {x}) | ({result} < {total})" if sign == "+" else f"({x} < {y}) | ({total} < {before})"
+    overflow = t.emit(out)
+    t.put(instruction.operands[0], kind, result)
+    if "cc" in opcode:
+        t.put(carry, "?", overflow, False)
 
 
 def _multiply(t: Translator, instruction: Instruction) -> None:
@@ -389,7 +407,8 @@ def _nothing(t: Translator, instruction: Instruction) -> None:
 HANDLERS: dict[str, Handler] = {
     **MEMORY_HANDLERS,
     "abs": _simple("np.abs({0})", 1),
-    "add": _add,
+    "add": _sum("+", "a.clipped_sum({0}, {1})"),
+    "addc": _sum("+", ""),
     "and": _simple("{0} & {1}", 2),
     "bfe": _field,
     "bfi": _insert,
@@ -431,7 +450,8 @@ HANDLERS: dict[str, Handler] = {
     "shr": _shift("shifted_right"),
     "sin": _function("np.sin({0})"),
     "sqrt": _simple("np.sqrt({0})", 1),
-    "sub": _subtract,
+    "sub": _sum("-", "a.clipped_difference({0}, {1})"),
+    "subc": _sum("-", ""),
     "tanh": _function("np.tanh({0})"),
     "testp": _test,
     "xor": _simple("{0} ^ {1}", 2),

@@ -14,6 +14,7 @@ from autojit.runtime.gpu.emulator.accesses import AccessTable, Conflict
 from autojit.runtime.gpu.emulator.atomics import combine
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.memory import ALLOCATED, RELEASED, WRITTEN, DeviceMemory
+from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 
 if TYPE_CHECKING:
     from autojit.runtime.gpu.emulator.graphs import Footprint
@@ -68,6 +69,7 @@ class LaneMemory:
     Attributes:
         variables: addresses of the module's own variables.
         footprint: where it is written down what global memory is touched.
+        order: what the blocks of the launch know of each other.
     """
 
     def __init__(self, wave: Wave, memory: DeviceMemory, variables: dict[str, np.uint64]) -> None:
@@ -75,6 +77,7 @@ class LaneMemory:
         self._device = memory
         self.variables = variables
         self.footprint: Footprint | None = None
+        self.order: Synchronisation | None = None
         self._global = Space("global", memory.content, memory.state, memory.table)
         self._shared, self._stride = _shared_memory(wave)
         self._local: Space | None = None
@@ -110,8 +113,7 @@ class LaneMemory:
             at, who = (address, lanes) if chosen is None else (address[chosen], lanes[chosen])
             memory, position = self._positions(name, at, who, width * parts, instruction)
             rows = self._check(memory, at, position, who, width * parts, instruction, "load")
-            if memory.table is not None:
-                self._ordered(memory, at, rows, width * parts, who, instruction, is_read=True)
+            self._note(memory, at, rows, width * parts, who, instruction, order, writes=False)
             words = memory.words(kind)
             for k in range(parts):
                 values = words[position // width + k]
@@ -142,8 +144,7 @@ class LaneMemory:
             at, who = (address, lanes) if chosen is None else (address[chosen], lanes[chosen])
             memory, position = self._positions(name, at, who, size, instruction)
             rows = self._check(memory, at, position, who, size, instruction, "store")
-            if memory.table is not None:
-                self._ordered(memory, at, rows, size, who, instruction, is_read=False)
+            self._note(memory, at, rows, size, who, instruction, order, reads=False)
             memory.states(size)[rows] = _PATTERNS[min(size, 8)][0]
             words = memory.words(kind)
             for k, value in enumerate(values):
@@ -176,7 +177,8 @@ class LaneMemory:
             at, who = (address, lanes) if chosen is None else (address[chosen], lanes[chosen])
             memory, position = self._positions(name, at, who, width * parts, instruction)
             self._check(memory, at, position, who, width * parts, instruction, "load")
-            self._check(memory, at, position, who, width * parts, instruction, "store")
+            rows = self._check(memory, at, position, who, width * parts, instruction, "store")
+            self._note(memory, at, rows, width * parts, who, instruction, order)
             words = memory.words(f"u{width}")
             turns = self._wave.turns(len(who))
             for k in range(parts):
@@ -192,7 +194,9 @@ class LaneMemory:
         return _placed(np.zeros(n, found.dtype), live, found)
 
     def fence(self, ix: Ndarray | None, is_of_block: bool) -> None:
-        """Order what a lane did before what it does behind."""
+        """Order what lanes did before what they do behind; within a block nothing here needs it."""
+        if self.order is not None and not is_of_block:
+            self.order.fence(self._wave.stamps if ix is None else self._wave.stamps[ix])
 
     # -- copies that land later
 
@@ -214,15 +218,15 @@ class LaneMemory:
         taken = np.full(len(lanes), size) if filled is None else np.broadcast_to(filled, n)[live].astype("i8")
         memory, position = self._positions("shared", target, lanes, size, instruction)
         rows = self._check(memory, target, position, lanes, size, instruction, "store")
-        self._ordered(memory, target, rows, size, lanes, instruction, is_read=False)
+        self._note(memory, target, rows, size, lanes, instruction, "", reads=False)
         memory.states(size)[rows] = _PATTERNS[min(size, 8)][1]
         reads = np.flatnonzero(taken > 0)
-        begin = (source - np.uint64(self._device.base)).view("i8")
+        begin = self._device.positions(source)
         if len(reads):
             at, who = source[reads], lanes[reads]
             there = self._check(self._global, at, begin[reads], who, size, instruction, "load")
-            self._ordered(self._global, at, there, size, who, instruction, is_read=True)
-        self._copies.append(_Copy(lanes, self._groups[lanes].copy(), position, begin, taken, size))
+            self._note(self._global, at, there, size, who, instruction, "", writes=False)
+        self._copies.append(_Copy(lanes, self._groups[lanes].copy(), position, begin, taken, size, instruction))
 
     def commit(self, ix: Ndarray | None) -> None:
         """End a group of copies."""
@@ -252,8 +256,8 @@ class LaneMemory:
         self._shared.content[copy.target[:, None] + offsets] = content
         rows = copy.target >> _SHIFTS[copy.size]
         self._shared.states(copy.size)[rows] = _PATTERNS[min(copy.size, 8)][0]
-        assert self._shared.table is not None
-        self._shared.table.write(rows, copy.size, self._wave.stamps[copy.lanes], self._wave.least_stamp)
+        address = copy.target % self._stride
+        self._note(self._shared, address, rows, copy.size, copy.lanes, copy.instruction, "", reads=False)
 
     # -- from addresses to bytes
 
@@ -281,7 +285,7 @@ class LaneMemory:
     ) -> tuple[Space, Ndarray]:
         """The memory, and where in its bytes; a place that no lane may reach is below zero."""
         if space == "global":
-            return self._global, (address - np.uint64(self._device.base)).view("i8")
+            return self._global, self._device.positions(address)
         offset = (address & np.uint64((1 << 56) - 1)).view("i8")
         if space == "shared":
             memory, stride = self._shared, self._stride
@@ -370,21 +374,31 @@ class LaneMemory:
             what = f"{action} of {size} bytes of {memory.name} memory"
             self.fail(kind, what, int(lanes[k]), instruction, int(address[k]))
 
-    def _ordered(
-        self, memory: Space, address: Ndarray, rows: Ndarray, size: int, lanes: Ndarray, instruction: int, is_read: bool
+    def _note(
+        self,
+        memory: Space,
+        address: Ndarray,
+        rows: Ndarray,
+        size: int,
+        lanes: Ndarray,
+        instruction: int,
+        order: str,
+        *,
+        reads: bool = True,
+        writes: bool = True,
     ) -> None:
-        table = memory.table
-        assert table is not None
-        stamps, least = self._wave.stamps[lanes], self._wave.least_stamp
+        """Compare an access with those of other lanes; ``order``: how an atomic one orders others, or nothing."""
+        if memory.table is None:
+            return
+        stamps = self._wave.stamps[lanes]
         try:
-            if is_read:
-                table.read(rows, size, stamps, least)
-            else:
-                table.write(rows, size, stamps, least)
+            memory.table.note(rows, size, stamps, is_write=writes, is_atomic=order != "")
         except Conflict as conflict:
             k = conflict.position
             what = f"{memory.name} memory: {conflict}"
             self.fail(conflict.kind, what, int(lanes[k]), instruction, int(address[k]))
+        if order and self.order is not None and memory is self._global:
+            self.order.touch(address, stamps, order, reads=reads, writes=writes)
 
     def fail(self, kind: FindingKind, detail: str, lane: int, instruction: int, address: int | None = None) -> NoReturn:
         """Raise what was found."""
@@ -410,13 +424,20 @@ class LaneMemory:
 class _Copy:
     """Copies of some lanes that are on their way."""
 
-    __slots__ = ("groups", "lanes", "size", "source", "taken", "target")
+    __slots__ = ("groups", "instruction", "lanes", "size", "source", "taken", "target")
 
     def __init__(
-        self, lanes: Ndarray, groups: Ndarray, target: Ndarray, source: Ndarray, taken: Ndarray, size: int
+        self,
+        lanes: Ndarray,
+        groups: Ndarray,
+        target: Ndarray,
+        source: Ndarray,
+        taken: Ndarray,
+        size: int,
+        instruction: int,
     ) -> None:
         self.lanes, self.groups, self.target, self.source = lanes, groups, target, source
-        self.taken, self.size = taken, size
+        self.taken, self.size, self.instruction = taken, size, instruction
 
     def part(self, chosen: Ndarray) -> _Copy:
         """Those of some lanes alone."""
@@ -427,6 +448,7 @@ class _Copy:
             self.source[chosen],
             self.taken[chosen],
             self.size,
+            self.instruction,
         )
 
 
@@ -445,4 +467,5 @@ def _shared_memory(wave: Wave) -> tuple[Space, int]:
     state = np.tile(row, wave.block_count)
     content = np.full(len(state), 0xFF, "u1")
     table = AccessTable(np.zeros(len(state), "i8"), np.zeros(len(state), "i8"))
+    table.begin(wave.least_stamp, None)
     return Space("shared", content, state, table), stride

@@ -14,7 +14,6 @@ import numpy as np
 
 from autojit.core.records import record
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.accesses import BLOCK_SHIFT, SEVERAL_BLOCKS, next_interval, next_warp_interval
 from autojit.runtime.gpu.emulator.block_code import BlockFunction
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
@@ -22,8 +21,11 @@ from autojit.runtime.gpu.emulator.instructions import function_of
 from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
 from autojit.runtime.gpu.emulator.memory import DeviceMemory
 from autojit.runtime.gpu.emulator.ptx_text import WARP_OPERATIONS, FunctionText, Instruction, Module
+from autojit.runtime.gpu.emulator.stamps import next_interval, next_warp_interval, stamps_of
+from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 from autojit.runtime.gpu.emulator.warp_operations import WARP, WarpGroup, mask_operand, run_together
 
+_WHOLE_WARPS = ("-1", "0xffffffff", "4294967295")
 RUNNING, AT_BARRIER, AT_WARP, GONE = range(4)
 _MOST_LANES = 8192
 """Of a wave. More at once would be faster by a few percent, and take memory for every register of every lane."""
@@ -61,12 +63,13 @@ def run(launch: Launch, memory: DeviceMemory, footprint: Footprint | None = None
     Raises:
         EmulatedFault: the kernel did what it must not do.
     """
-    least = memory.next_launch()
+    order = Synchronisation() if launch.module.synchronises else None
+    least = memory.begin_launch(order)
     chance = None if launch.seed is None else np.random.default_rng(launch.seed)
     with np.errstate(all="ignore"):
         for blocks in _waves(launch, chance):
             wave = Wave(launch, blocks, least, memory, chance)
-            wave.memory.footprint = footprint
+            wave.memory.footprint, wave.memory.order = footprint, order
             wave.run()
 
 
@@ -87,7 +90,7 @@ class Wave:
     Attributes:
         count: of lanes.
         blocks: of each lane, in the grid; ``block_rows``: within the wave.
-        threads: of each lane, within its block.
+        threads: of each lane, within its block; ``places``: within its warp.
         stamps: who and when, for races.
     """
 
@@ -108,11 +111,12 @@ class Wave:
         self.block_rows = self.lanes // per_block
         self.threads = self.lanes % per_block
         self.blocks = numbers[self.block_rows]
+        self.places = self.threads % WARP
         self.warps = self.block_rows * -(-per_block // WARP) + self.threads // WARP
         self.warp_count = len(numbers) * -(-per_block // WARP)
         self.least_stamp = least_stamp
-        self.stamps = (least_stamp | ((self.blocks % SEVERAL_BLOCKS) << BLOCK_SHIFT) | self.threads).astype("i8")
-        self.special = _special_registers(launch, self)
+        self.stamps = stamps_of(least_stamp, self.blocks, self.threads)
+        self.special = _SpecialRegisters(launch, self)
         self.at = np.full(self.count, launch.function.first)
         self.state = np.zeros(self.count, "i1")
         self.registers: dict[int, Ndarray] = {}
@@ -122,12 +126,8 @@ class Wave:
         self._prepare()
 
     def _prepare(self) -> None:
-        live = 0
-        for block in self.module.blocks:
-            live |= block.live_in | block.keeps
-        for register, kind in enumerate(self.module.registers):
-            if live >> register & 1:
-                self.registers[register] = np.zeros(self.count, kind)
+        for register in self.module.lasting:
+            self.registers[register] = np.zeros(self.count, self.module.registers[register])
 
     def register(self, number: int) -> Ndarray:
         """A register of all lanes."""
@@ -146,7 +146,7 @@ class Wave:
         """For each lane that runs, which lanes of its warp do."""
         lanes = self.lanes if ix is None else ix
         found = np.zeros(self.warp_count, "u4")
-        np.bitwise_or.at(found, self.warps[lanes], np.uint32(1) << (self.threads[lanes] % WARP).astype("u4"))
+        np.bitwise_or.at(found, self.warps[lanes], np.uint32(1) << self.places[lanes].astype("u4"))
         result: Ndarray = found[self.warps[lanes]]
         return result
 
@@ -246,9 +246,12 @@ class Wave:
         """Those groups of lanes at one warp operation go on of which all are there."""
         end = self.module.blocks[number].end
         assert end is not None
-        everyone = WarpGroup(self, lanes, np.arange(len(lanes)), len(lanes))
-        masks = everyone.each(mask_operand(end), "u4")
-        own = np.uint32(1) << (self.threads[lanes] % WARP).astype("u4")
+        operand = mask_operand(end)
+        if len(lanes) == self.count and operand in _WHOLE_WARPS:
+            self._go_on_together(number, lanes, self.warps, self.warp_count)
+            return True
+        masks = WarpGroup(self, lanes, np.arange(len(lanes)), len(lanes)).each(operand, "u4")
+        own = np.uint32(1) << self.places[lanes].astype("u4")
         outside = np.flatnonzero(masks & own == 0)
         if len(outside):
             detail = "a lane runs it that its mask does not name"
@@ -263,11 +266,16 @@ class Wave:
             return False
         renumbered = np.cumsum(is_whole) - 1
         chosen = is_whole[rows]
-        going = lanes[chosen]
-        run_together(end, WarpGroup(self, going, renumbered[rows[chosen]], int(is_whole.sum())))
-        self.state[going] = RUNNING
-        self.at[going] = number + 1
+        self._go_on_together(number, lanes[chosen], renumbered[rows[chosen]], int(is_whole.sum()))
         return True
+
+    def _go_on_together(self, number: int, lanes: Ndarray, rows: Ndarray, count: int) -> None:
+        """Groups of lanes do what they came for."""
+        end = self.module.blocks[number].end
+        assert end is not None
+        run_together(end, WarpGroup(self, lanes, rows, count))
+        self.state[lanes] = RUNNING
+        self.at[lanes] = number + 1
 
     def _existing(self, lanes: Ndarray) -> Ndarray:
         """The lanes of a warp that the block has: its last warp may be short."""
@@ -323,37 +331,38 @@ class Wave:
         return self.memory.fault(kind, detail, lane, end.number if end is not None else 0)
 
 
-def _special_registers(launch: Launch, wave: Wave) -> dict[str, Ndarray]:
-    """What ``%tid.x`` and its like are for each lane."""
-    found: dict[str, Ndarray] = {}
-    for number, extents, each, all_of in (
-        (wave.threads, launch.extents, "tid", "ntid"),
-        (wave.blocks, launch.grid, "ctaid", "nctaid"),
-    ):
-        left = number
-        for axis, extent in zip("xyz", extents):
-            found[f"%{each}.{axis}"] = (left % extent).astype("u4")
-            found[f"%{all_of}.{axis}"] = np.full(wave.count, extent, "u4")
-            left = left // extent
-    lane = (wave.threads % WARP).astype("u4")
-    own = np.uint32(1) << lane
-    below = own - np.uint32(1)
-    found.update(
-        {
-            "%laneid": lane,
-            "%warpid": (wave.threads // WARP).astype("u4"),
-            "%nwarpid": np.full(wave.count, -(-wave.threads_per_block // WARP), "u4"),
-            "%lanemask_eq": own,
-            "%lanemask_lt": below,
-            "%lanemask_le": below | own,
-            "%lanemask_gt": ~(below | own),
-            "%lanemask_ge": ~below,
-            "%clock": np.zeros(wave.count, "u4"),
-            "%clock64": np.zeros(wave.count, "u4"),
-            "%globaltimer": np.zeros(wave.count, "u4"),
+class _SpecialRegisters(dict[str, Ndarray]):
+    """What ``%tid.x`` and its like are for each lane; made as they are asked for."""
+
+    def __init__(self, launch: Launch, wave: Wave) -> None:
+        super().__init__()
+        self._launch, self._wave = launch, wave
+
+    def __missing__(self, name: str) -> Ndarray:
+        found = self[name] = np.broadcast_to(self._value(name), self._wave.count).astype("u4")
+        return found
+
+    def _value(self, name: str) -> Ndarray | int:
+        wave, launch = self._wave, self._launch
+        word, _, axis = name[1:].partition(".")
+        if axis:
+            number, extents = (wave.blocks, launch.grid) if "cta" in word else (wave.threads, launch.extents)
+            k = "xyz".index(axis)
+            if word[0] == "n":
+                return extents[k]
+            return number // int(np.prod(extents[:k], dtype=np.int64)) % extents[k]
+        own = np.int64(1) << wave.places
+        values: dict[str, Ndarray | int] = {
+            "laneid": wave.places,
+            "warpid": wave.threads // WARP,
+            "nwarpid": -(-wave.threads_per_block // WARP),
+            "lanemask_eq": own,
+            "lanemask_lt": own - 1,
+            "lanemask_le": 2 * own - 1,
+            "lanemask_gt": (1 << WARP) - 2 * own,
+            "lanemask_ge": (1 << WARP) - own,
         }
-    )
-    return found
+        return values.get(word, 0)  # clocks stand still
 
 
 _functions: WeakKeyDictionary[Module, dict[int, BlockFunction]] = WeakKeyDictionary()

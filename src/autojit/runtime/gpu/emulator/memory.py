@@ -13,10 +13,13 @@ from collections import deque
 import numpy as np
 
 from autojit.core.errors import ArgumentError, OutOfMemoryError
+from autojit.core.locks import new_lock
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.accesses import MOST_LAUNCHES, AccessTable, launch_stamp
+from autojit.runtime.gpu.emulator.accesses import AccessTable
 from autojit.runtime.gpu.emulator.address_space import AddressSpace, ZeroPages
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
+from autojit.runtime.gpu.emulator.stamps import MOST_LAUNCHES, launch_stamp
+from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 
 ALIGNMENT = 256  # what cuMemAlloc promises
 ALLOCATED, WRITTEN, RELEASED = 1, 2, 4
@@ -26,11 +29,15 @@ _LEAST_ZONE, _MOST_ZONE = 256, 4096  # bytes behind a block: a quarter of it wit
 _HELD_BACK = 4096  # released blocks that wait before their memory may be used again
 
 
+def _rounded(size_bytes: int) -> int:
+    return -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
 class DeviceMemory:
     """Memory of the device and pinned memory of the host, at addresses of one range.
 
     Attributes:
-        content: the bytes, from ``base`` on.
+        content: the bytes.
         state: what is known of each.
         table: who touched each byte last in this launch.
     """
@@ -40,14 +47,16 @@ class DeviceMemory:
         self.limit_bytes = device_bytes
         # Twice the memory as addresses: released blocks rest in one half while the other is used.
         self._pages = AddressSpace(2 * -(-device_bytes // page) * page, -(-pinned_bytes // page) * page)
-        self.base, self.content = self._pages.base, self._pages.content
+        self.content = self._pages.content
         size = self._pages.size_bytes
         self._state, self._writers, self._readers = ZeroPages(size), ZeroPages(8 * size), ZeroPages(8 * size)
         self.state = self._state.content
         self.table = AccessTable(self._writers.content.view("i8"), self._readers.content.view("i8"))
         self.launch = 0
-        self.used_bytes = 0
+        self._used_bytes = 0
+        self._lock = new_lock()
         self._owned: dict[int, int] = {}
+        self._released: deque[tuple[int, int]] = deque()
         self._resting: deque[tuple[int, int]] = deque()
         self._free = [(ALIGNMENT, self._pages.device_bytes - ALIGNMENT)]
         self._free_pinned = [(self._pages.device_bytes + ALIGNMENT, size - ALIGNMENT)]
@@ -60,27 +69,21 @@ class DeviceMemory:
         Raises:
             OutOfMemoryError: the device has not as much.
         """
-        rounded = -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT
-        if self.used_bytes + rounded > self.limit_bytes:
-            raise OutOfMemoryError(
-                "emulated device: out of memory",
-                facts={"asked": size_bytes, "used": self.used_bytes, "all": self.limit_bytes},
-                fix="free tensors, or give the emulated device more memory",
-            )
-        begin = self._cut(self._free, rounded)
-        if begin is None:
-            while self._resting:
-                self._reuse(*self._resting.popleft())
+        rounded = _rounded(size_bytes)
+        with self._lock:
+            self._take_back()
+            if self._used_bytes + rounded > self.limit_bytes:
+                raise self._exhausted("out of memory", size_bytes)
             begin = self._cut(self._free, rounded)
-        if begin is None:
-            raise OutOfMemoryError(
-                "emulated device: its memory is in pieces",
-                facts={"asked": size_bytes, "used": self.used_bytes, "all": self.limit_bytes},
-                fix="allocate large blocks first",
-            )
-        self.used_bytes += rounded
-        self._own(begin, size_bytes, ALLOCATED)
-        return self.base + begin
+            if begin is None:
+                while self._resting:
+                    self._reuse(*self._resting.popleft())
+                begin = self._cut(self._free, rounded)
+            if begin is None:
+                raise self._exhausted("its memory is in pieces", size_bytes)
+            self._used_bytes += rounded
+            self._own(begin, size_bytes, ALLOCATED)
+        return self._pages.address(begin)
 
     def allocate_pinned(self, size_bytes: int) -> int:
         """The address of a fresh block of the host's memory, all of which counts as written.
@@ -88,34 +91,55 @@ class DeviceMemory:
         Raises:
             OutOfMemoryError: there is not as much.
         """
-        begin = self._cut(self._free_pinned, -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT)
-        if begin is None:
-            raise OutOfMemoryError("emulated device: no pinned memory is left", facts={"asked": size_bytes})
-        self._own(begin, size_bytes, ALLOCATED | WRITTEN)
-        return self.base + begin
+        with self._lock:
+            self._take_back()
+            begin = self._cut(self._free_pinned, _rounded(size_bytes))
+            if begin is None:
+                raise OutOfMemoryError("emulated device: no pinned memory is left", facts={"asked": size_bytes})
+            self._own(begin, size_bytes, ALLOCATED | WRITTEN)
+        return self._pages.address(begin)
+
+    def _exhausted(self, what: str, size_bytes: int) -> OutOfMemoryError:
+        facts = {"asked": size_bytes, "used": self._used_bytes, "all": self.limit_bytes}
+        fix = "free tensors, or give the emulated device more memory"
+        return OutOfMemoryError(f"emulated device: {what}", facts=facts, fix=fix)
 
     def release(self, address: int) -> None:
         """Take a block back, pinned or not.
 
+        Takes no lock, because a finalizer may call it in the middle of anything.
+
         Raises:
             ArgumentError: no block begins there.
         """
-        begin = address - self.base
+        begin = self._pages.position(address)
         size = self._owned.pop(begin, None)
         if size is None:
             raise ArgumentError("emulated device: no block begins at this address", facts={"address": hex(address)})
         self.state[begin : begin + size] = RELEASED
-        rounded = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
-        if begin >= self._pages.device_bytes:
-            self._give(self._free_pinned, begin, rounded)
-            return
-        self.used_bytes -= rounded
-        self._pages.forget(begin, size)
-        self._writers.forget(8 * begin, 8 * size)
-        self._readers.forget(8 * begin, 8 * size)
-        self._resting.append((begin, rounded))
-        if len(self._resting) > _HELD_BACK:
-            self._reuse(*self._resting.popleft())
+        self._released.append((begin, size))
+
+    @property
+    def used_bytes(self) -> int:
+        """In blocks of the device, each a multiple of 256."""
+        with self._lock:
+            self._take_back()
+            return self._used_bytes
+
+    def _take_back(self) -> None:
+        """Do with released blocks what the lists of free ones are needed for."""
+        while self._released:
+            begin, size = self._released.popleft()
+            if begin >= self._pages.device_bytes:
+                self._give(self._free_pinned, begin, _rounded(size))
+                continue
+            self._used_bytes -= _rounded(size)
+            self._pages.forget(begin, size)
+            self._writers.forget(8 * begin, 8 * size)
+            self._readers.forget(8 * begin, 8 * size)
+            self._resting.append((begin, _rounded(size)))
+            if len(self._resting) > _HELD_BACK:
+                self._reuse(*self._resting.popleft())
 
     def _own(self, begin: int, size: int, state: int) -> None:
         self._owned[begin] = size
@@ -156,20 +180,26 @@ class DeviceMemory:
 
     # -- launches
 
-    def next_launch(self) -> int:
-        """The least stamp of a new launch."""
+    def begin_launch(self, order: Synchronisation | None) -> int:
+        """The least stamp of a new launch; ``order`` knows which of its blocks wait for each other."""
         self.launch += 1
         if self.launch > MOST_LAUNCHES:
             self._writers.clear()
             self._readers.clear()
             self.launch = 1
-        return launch_stamp(self.launch)
+        least = launch_stamp(self.launch)
+        self.table.begin(least, order)
+        return least
 
     # -- the host's side
 
     def holds(self, address: int) -> bool:
-        """Whether an address is in the range, be it of the device or pinned."""
-        return 0 <= address - self.base < self._pages.size_bytes
+        """Whether an address is the device's or pinned."""
+        return self._pages.position(address) >= 0
+
+    def positions(self, addresses: Ndarray) -> Ndarray:
+        """Where in the content the bytes of addresses are; -1 for those of no memory."""
+        return self._pages.positions(addresses)
 
     def part(self, address: int, size_bytes: int, what: str) -> slice:
         """The positions of a block's bytes, for a copy.
@@ -177,15 +207,14 @@ class DeviceMemory:
         Raises:
             EmulatedFault: they are not all of one block.
         """
-        begin = address - self.base
         if size_bytes == 0:
             return slice(0, 0)
-        inside = self.holds(address) and self.holds(address + size_bytes - 1)
-        states = self.state[begin : begin + size_bytes] if inside else None
+        begin, last = self._pages.position(address), self._pages.position(address + size_bytes - 1)
+        is_known = begin >= 0 and last == begin + size_bytes - 1
+        states = self.state[begin : begin + size_bytes] if is_known else None
         if states is None or not (states & ALLOCATED).all():
             first = 0 if states is None else int(np.flatnonzero((states & ALLOCATED) == 0)[0])
-            kind = self.kind_of_fault(begin + first)
-            raise EmulatedFault(kind, f"{what} of {size_bytes} bytes", address=address)
+            raise EmulatedFault(self.kind_of_fault(begin + first), f"{what} of {size_bytes} bytes", address=address)
         return slice(begin, begin + size_bytes)
 
     def kind_of_fault(self, position: int) -> FindingKind:
@@ -212,7 +241,7 @@ class DeviceMemory:
         Raises:
             EmulatedFault: it is of the device's memory.
         """
-        if self._pages.holds(address):
+        if self._pages.is_device(address):
             raise EmulatedFault("out of bounds", f"{size_bytes} bytes of the host are the device's", address=address)
         return address
 

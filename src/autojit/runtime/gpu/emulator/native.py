@@ -63,6 +63,7 @@ class NativeInterface:
         self._driver = driver
         self._callbacks: dict[str, tuple[object, int]] = {}
         self._failure: BaseException | None = None
+        self._answers = ctypes.c_int64(0)
         self._bodies: dict[str, Callable[..., None]] = {
             "cuCtxSetCurrent": self._make_current,
             "cuLaunchKernel": self._launch,
@@ -89,6 +90,11 @@ class NativeInterface:
             self._callbacks[name] = (callback, ctypes.cast(callback, ctypes.c_void_p).value or 0)
         return self._callbacks[name][1]
 
+    @property
+    def answers_address(self) -> int:
+        """The address of the word that counts the calls that have come to their end."""
+        return ctypes.addressof(self._answers)
+
     def take_failure(self) -> BaseException | None:
         """What the last call that failed raised, once."""
         failure, self._failure = self._failure, None
@@ -101,6 +107,8 @@ class NativeInterface:
             except BaseException as error:
                 self._failure = error
                 return result_code(error)
+            finally:
+                self._answers.value += 1
             return SUCCESS
 
         return callback

@@ -16,10 +16,11 @@ from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS, Declared, parameter_offsets
 
 WARP_OPERATIONS = frozenset({"shfl", "vote", "match", "redux", "mma", "ldmatrix", "elect"})
-_ENDS = WARP_OPERATIONS | {"bra", "ret", "exit", "bar", "barrier", "call", "trap"}
+_ENDS = WARP_OPERATIONS | {"bra", "brx", "ret", "exit", "bar", "barrier", "call", "trap"}
 _NO_RESULT = _ENDS - WARP_OPERATIONS | frozenset(
     {"st", "red", "membar", "fence", "cp", "prefetch", "prefetchu", "discard", "nanosleep", "griddepcontrol"}
 )
+_ORDERS = frozenset({"acquire", "release", "acq_rel"})
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file)\b[^\n]*", re.MULTILINE | re.DOTALL)
 _STATEMENT = re.compile(r"\s*(?:([$%\w]+):(?!:)|([{}])|(\.[^;]*);|([@a-z][^;]*);)")
 _INSTRUCTION = re.compile(r"(?:@(!?)([%$\w]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
@@ -75,17 +76,19 @@ class Block:
 
     Attributes:
         target: the block that a branch goes to, or the first of the function that is called.
+        targets: where a jump by a number goes.
         live_in: registers that are read from here on, as bits.
         keeps: registers that this block defines and a later one reads, as bits.
     """
 
-    __slots__ = ("end", "function", "instructions", "keeps", "live_in", "number", "target")
+    __slots__ = ("end", "function", "instructions", "keeps", "live_in", "number", "target", "targets")
 
     def __init__(self, number: int, function: FunctionText) -> None:
         self.number, self.function = number, function
         self.instructions: list[Instruction] = []
         self.end: Instruction | None = None
         self.target = -1
+        self.targets: tuple[int, ...] = ()
         self.live_in = 0
         self.keeps = 0
 
@@ -118,9 +121,13 @@ class Module:
         blocks: of all functions.
         functions: by name.
         declared: its variables.
+        lasting: registers that hold a value from one block to another.
+        synchronises: whether anything in it orders what blocks do.
     """
 
     def __init__(self) -> None:
+        self.lasting: list[int] = []
+        self.synchronises = False
         self.registers: list[str] = []
         self.instructions: list[Instruction] = []
         self.blocks: list[Block] = []
@@ -223,6 +230,8 @@ class _Body:
         module.functions[function.name] = self.function
         self.named: dict[str, int] = {}
         self.labels: dict[str, int] = {}
+        self.jump_tables: dict[str, list[str]] = {}
+        self._last_label = ""
         self.stored: dict[str, list[tuple[Instruction, int]]] = {}
         self.returned: dict[str, str] = {}
         self.block = self._begin()
@@ -235,11 +244,15 @@ class _Body:
                 self._instruction(instruction)
             elif label is not None:
                 self.labels[label] = self._begin().number
+                self._last_label = label
             elif directive is not None:
                 self._directive(directive)
         for block in self.module.blocks[self.function.first :]:
             if block.end is not None and block.end.opcode[0] == "bra":
                 block.target = self.labels[str(block.end.operands[0])]
+            if block.end is not None and block.end.opcode[0] == "brx":
+                table = self.jump_tables[str(block.end.operands[1])]
+                block.targets = tuple(self.labels[label] for label in table)
 
     def _begin(self) -> Block:
         self.block = Block(len(self.module.blocks), self.function)
@@ -258,6 +271,8 @@ class _Body:
                     self.named[each] = self.module.new_register(stored)
         elif words[0] in (".shared", ".local"):
             self.module.declared.add(" ".join(text.split()))
+        elif words[0] == ".branchtargets":
+            self.jump_tables[self._last_label] = [word.strip() for word in text.split(None, 1)[1].split(",")]
 
     def _operand(self, text: str) -> Operand:
         found = self.named.get(text)
@@ -287,12 +302,17 @@ class _Body:
             made.predicate, made.is_negated = self.named[predicate], bool(negated)
         self.module.instructions.append(made)
         name = made.opcode[0]
+        self.module.synchronises |= name in ("fence", "membar") or not _ORDERS.isdisjoint(made.opcode)
         if name in ("ld", "st") and made.opcode[1] == "param":
             self._passing(made)
         if name == "call":
             self._call(made)
         made.find_registers()
-        if name in _ENDS and not (name == "bar" and "warp" in made.opcode and made.predicate is not None):
+        if name in ("addc", "subc", "madc"):
+            made.uses |= {self.module.passed("", "carry", 0, "?")}
+        if "cc" in made.opcode:
+            made.defines |= {self.module.passed("", "carry", 0, "?")}
+        if name in _ENDS:
             self.block.end = made
             self._begin()
         else:
@@ -364,6 +384,7 @@ def _connect(module: Module) -> None:
             found = reads[number] | (after & ~defines[number])
             if found != live[number]:
                 live[number], changed = found, True
+    lasting = 0
     for block in module.blocks:
         block.live_in = live[block.number]
         after = 0
@@ -371,12 +392,16 @@ def _connect(module: Module) -> None:
             after |= live[k]
         in_the_end = 0 if block.end is None else _bits(block.end.uses)
         block.keeps = defines[block.number] & (after | in_the_end)
+        lasting |= block.live_in | block.keeps
+    module.lasting = [register for register in range(len(module.registers)) if lasting >> register & 1]
 
 
 def _following(block: Block, returns: dict[str, list[int]], count: int) -> list[int]:
     name = "" if block.end is None else block.end.opcode[0]
     onward = [block.number + 1] if block.number + 1 < count else []
     is_certain = block.end is None or block.end.predicate is None
+    if name == "brx":
+        return list(block.targets)
     if name == "bra":
         return [block.target] if is_certain else [block.target, *onward]
     if name in ("ret", "exit", "trap"):

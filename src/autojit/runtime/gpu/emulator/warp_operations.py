@@ -35,12 +35,16 @@ class WarpGroup:
 
     def __init__(self, wave: Wave, lanes: Ndarray, rows: Ndarray, count: int) -> None:
         self.wave, self.lanes, self.rows, self.count = wave, lanes, rows, count
-        self.places = wave.threads[lanes] % WARP
-        self.is_there = np.zeros((count, WARP), "?")
-        self.is_there[rows, self.places] = True
+        self.places = wave.places[lanes]
+        self.is_whole = len(lanes) == count * WARP  # then the lanes are in the order of the rows
+        self.is_there = np.full((count, WARP), self.is_whole)
+        if not self.is_whole:
+            self.is_there[rows, self.places] = True
 
     def values(self, operand: Operand, kind: str) -> Ndarray:
         """An operand's values, a row of 32 for each group."""
+        if self.is_whole:
+            return self.each(operand, kind).reshape(self.count, WARP)
         found = np.zeros((self.count, WARP), kind)
         found[self.rows, self.places] = self.each(operand, kind)
         return found
@@ -63,7 +67,7 @@ class WarpGroup:
             return
         assert isinstance(operand, int)
         register = self.wave.register(operand)
-        own = values[self.rows, self.places]
+        own = values.reshape(-1) if self.is_whole else values[self.rows, self.places]
         if register.dtype != own.dtype:
             own = np.ascontiguousarray(own).view(f"u{own.dtype.itemsize}").astype(register.dtype)
         register[self.lanes] = own
@@ -108,14 +112,20 @@ def _shuffle(instruction: Instruction, group: WarpGroup) -> None:
         raise UnknownInstructionError(instruction.text)
     is_inside = source >= edge if mode == "up" else source <= edge
     source = np.where(is_inside, source, lane)
+    if not group.is_whole:
+        _refuse_missing(instruction, group, source)
+    group.put(first, np.take_along_axis(values, source, 1))
+    group.put(second, is_inside)
+
+
+def _refuse_missing(instruction: Instruction, group: WarpGroup, source: Ndarray) -> None:
+    """No lane may read one that takes no part."""
     is_missing = ~np.take_along_axis(group.is_there, source, 1) & group.is_there
     if is_missing.any():
         row, place = (int(k) for k in np.argwhere(is_missing)[0])
-        lane_of = group.lanes[(group.rows == row) & (group.places == place)][0]
+        lane = group.lanes[(group.rows == row) & (group.places == place)][0]
         detail = f"it reads lane {int(source[row, place])}, which takes no part"
-        group.wave.memory.fail("lane missing at a warp operation", detail, int(lane_of), instruction.number)
-    group.put(first, np.take_along_axis(values, source, 1))
-    group.put(second, is_inside)
+        group.wave.memory.fail("lane missing at a warp operation", detail, int(lane), instruction.number)
 
 
 def _vote(instruction: Instruction, group: WarpGroup) -> None:
