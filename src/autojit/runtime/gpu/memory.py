@@ -10,6 +10,7 @@ past the end of a tensor and reads of what nobody has written.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import deque
@@ -175,12 +176,16 @@ class DeviceMemory:
     def reserve(self, size_bytes: int) -> Reservation:
         """Memory from the driver, which gets all free blocks back first if it has none.
 
+        So it does those of compiled steps that nobody has any more: they refer to themselves, and Python's collector
+        does not know how much of a device they hold.
+
         Raises:
             OutOfMemoryError: that was not enough.
         """
         try:
             made = Reservation(self, size_bytes)
         except MemoryError:
+            gc.collect()
             self.empty_cache()
             try:
                 made = Reservation(self, size_bytes)
