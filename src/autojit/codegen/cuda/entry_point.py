@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autojit.codegen.cuda.grid_function import GLOBAL
+from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
 from autojit.codegen.grid_text import Buffer, GridText
 
 WORD_BYTES = 8  # of a slot of the device table
@@ -26,7 +26,8 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
         alignments: what the address of each buffer is a multiple of, at least the size of its elements. From 16 on
             LLVM makes one access of four.
         moving: of buffers whose addresses change from call to call, the slots of the device table that hold them.
-        guarded: return at once if an error has been reported, because the kernel writes what outlives the step.
+        guarded: return at once if an error has been reported, because the kernel writes what outlives the step. Nothing
+            else that runs at the same time reports; where the kernel itself does, each block goes or stays whole.
     """
     writer = _Entry(kernel, alignments, moving)
     for number, buffer in enumerate(kernel.buffers):
@@ -86,18 +87,31 @@ class _Entry:
         """The function and the nodes of metadata that it names."""
         threads = self.kernel.threads
         call = [*self.loads, f"  call void @body({', '.join(self.arguments)})", "  ret void"]
-        lines = ["entry:", *call]
+        lines, shared = ["entry:", *call], list[str]()
         if guarded:
-            test = [
-                # atomic, because other blocks of this very kernel may be reporting
-                f"  %reported = load atomic i64, ptr {GLOBAL} %errors "
-                f'syncscope("device") monotonic, align {WORD_BYTES}',
-                "  %goes.on = icmp eq i64 %reported, 0",
-                "  br i1 %goes.on, label %run, label %leave",
-            ]
-            lines = ["entry:", *test, "run:", *call, "leave:", "  ret void"]
+            read = _WORD_OF_BLOCK if self.kernel.reports else [f"  %reported = load i64, {_ERRORS}"]
+            shared = [_SHARED_WORD] if self.kernel.reports else []
+            test = ["  %goes.on = icmp eq i64 %reported, 0", "  br i1 %goes.on, label %run, label %leave"]
+            lines = ["entry:", *read, *test, "run:", *call, "leave:", "  ret void"]
         head = f'define ptx_kernel void @kernel({", ".join(self.parameters)}) "nvvm.maxntid"="{threads}" {{'
-        return [head, *lines, "}", *self.nodes]
+        return [*shared, head, *lines, "}", *self.nodes]
 
 
 _FIRST_NODE = 1 << 30  # metadata of kernels has lower numbers
+_ERRORS = f"ptr {GLOBAL} %errors, align {WORD_BYTES}"
+_BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+
+_SHARED_WORD = f"@reported = internal {SHARED} global i64 undef, align {WORD_BYTES}"
+# The word may change while a kernel runs that itself reports. Its blocks go or stay whole: one thread reads for all.
+_WORD_OF_BLOCK = [
+    "  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
+    "  %is.first = icmp eq i32 %thread, 0",
+    "  br i1 %is.first, label %read, label %meet",
+    "read:",
+    f'  %word = load atomic i64, ptr {GLOBAL} %errors syncscope("device") monotonic, align {WORD_BYTES}',
+    f"  store i64 %word, ptr {SHARED} @reported, align {WORD_BYTES}",
+    "  br label %meet",
+    "meet:",
+    _BARRIER,
+    f"  %reported = load i64, ptr {SHARED} @reported, align {WORD_BYTES}",
+]
