@@ -28,6 +28,7 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
+from autojit.schedule.epilogues import fuse_epilogues
 from autojit.schedule.expressions import Load
 from autojit.schedule.forms import Forms, KnownForms
 from autojit.schedule.fusion import Fuser, execution_order
@@ -136,6 +137,9 @@ class Scheduler:
             self._copy_back(position)
         # Not before all copies are known: the kernel that computes a copied output overwrites nothing.
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
+        if self.machine.epilogue_expressions:
+            kept = {*self.outputs, *(copy.source for copy in self.copies)}
+            kernels = fuse_epilogues(kernels, kept, overwritten, frozenset(failing), self.machine)
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]

@@ -1,0 +1,96 @@
+"""Epilogues: a product and the loops over its elements that alone read it become one kernel.
+
+The product's elements are then never stored: the thread that holds one goes on with it (a bias, an activation, a mask,
+an update of what the product is the gradient of). That saves a launch, and the product's way to memory and back. It
+happens before memory is planned, because other values are alive at a time then.
+
+A product is computed where the loops were, later than it was. That is refused where something in between overwrites an
+operand; so is whatever the loops overwrite of the operands themselves, for other threads still read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from autojit.core.machine import Machine
+from autojit.core.sizes import surely_equal
+from autojit.ir.graph import Value
+from autojit.ir.index import Index
+from autojit.schedule.expressions import Load
+from autojit.schedule.kernels import Epilogue, Kernel, LoopKernel, MatmulKernel, device_of
+from autojit.schedule.loops import LoopProgram
+
+
+def fuse_epilogues(
+    kernels: Sequence[Kernel],
+    kept: Collection[Value],
+    overwritten: Mapping[Value, Value],
+    failing: Collection[Kernel],
+    machine: Machine,
+) -> list[Kernel]:
+    """The kernels with products that go on with the loops which read them.
+
+    Preserves results: products of halves are rounded as they are when stored. Time O(reads and writes of kernels).
+
+    Args:
+        kept: values that need memory whoever reads them.
+        overwritten: result -> the input whose memory it takes.
+        failing: kernels that may fail, which stay as they are.
+        machine: says how long an epilogue may be, of which every element of a thread's part has its own copy.
+    """
+    readers: dict[Value, list[int]] = {}
+    for place, kernel in enumerate(kernels):
+        for value in set(kernel.reads()):
+            readers.setdefault(value, []).append(place)
+    found: list[Kernel | None] = list(kernels)
+    for place, kernel in enumerate(kernels):
+        if not isinstance(kernel, MatmulKernel):
+            continue
+        (product,) = kernel.node.outputs
+        reading = readers.get(product, [])
+        if product in kept or len(reading) != 1:
+            continue
+        loops = found[reading[0]]
+        if not isinstance(loops, LoopKernel) or loops in failing or not _suits(loops, product, machine):
+            continue
+        operands = kernel.reads()
+        between = (k for k in found[place + 1 : reading[0] + 1] if k is not None)
+        if overwritten_by(between, overwritten).isdisjoint(operands):
+            slot = loops.program.loads.index(product)
+            epilogue = Epilogue(loops.program, slot, tuple(loops.nodes))
+            found[reading[0]] = MatmulKernel(kernel.node, kernel.a, kernel.b, kernel.init, epilogue)
+            found[place] = None
+    return [kernel for kernel in found if kernel is not None]
+
+
+def overwritten_by(kernels: Iterable[Kernel], overwritten: Mapping[Value, Value]) -> set[Value]:
+    """The inputs whose memory kernels write."""
+    return {overwritten[value] for kernel in kernels for value in kernel.writes() if value in overwritten}
+
+
+def _suits(loops: LoopKernel, product: Value, machine: Machine) -> bool:
+    """Whether loops are over a product's elements, one by one, in its order."""
+    program = loops.program
+    if not program.is_flat or program.reductions or program.accumulators or program.lookups:
+        return False
+    if len(program.exprs) > machine.epilogue_expressions or device_of(loops) != product.type.device:
+        return False
+    slot = program.loads.index(product)
+    reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
+    own = _own_position(program)
+    return surely_equal(_points(program), product.type.size) and all(e.positions[0] == own for e in reads)
+
+
+def _points(program: LoopProgram) -> int:
+    count: int = 1
+    for variable in (*program.rows, *program.inner):
+        count *= variable.extent
+    return count
+
+
+def _own_position(program: LoopProgram) -> Index:
+    """The row-major position among all loops."""
+    position = Index()
+    for variable in (*program.rows, *program.inner):
+        position = position * variable.extent + Index.of(variable)
+    return position
