@@ -30,8 +30,8 @@ from autojit.runtime.gpu.memory import Held
 from autojit.runtime.gpu.moving import Binding
 from autojit.runtime.gpu.run_memory import RunMemory
 
-GRAPH_FROM_KERNELS = 3
-"""Fewer are launched one by one, addresses that move being parameters: a graph would need one launch more for them."""
+GRAPH_FROM_KERNELS = 2
+"""One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
 
 
 @record
