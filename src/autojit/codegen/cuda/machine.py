@@ -27,5 +27,6 @@ CUDA_MACHINE = Machine(
     turned_steps=16,
     bands=None,  # rows are spread over the processors, not sliced for a cache
     batch_bytes=NEVER,  # independent kernels are launches of their own
+    epilogue_expressions=96,  # a thread may hold 32 elements of a product: 3,000 lines of text
     opens_sizes=False,  # grids, launches and graphs are written for their sizes
 )
