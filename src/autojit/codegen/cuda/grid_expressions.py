@@ -42,6 +42,11 @@ class Point:
     base: Point | None = None
     shift: int = 0
 
+    @property
+    def start(self) -> Point:
+        """The base, or itself."""
+        return self.base or self
+
 
 class GridExpressions(CudaKernel, ExpressionPrinter):
     """A kernel on a GPU whose threads compute expressions of a program."""
@@ -63,6 +68,14 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         start, last = point.base.memo.get(index), self.walk.inner[-1]
         if start is not None and last not in index.divided_variables() and not _looks_up(index):
             self.shifted[found] = start, point.shift * dict(index.terms).get(last, 0)
+        return found
+
+    def behind(self, position: str, shift: int) -> str:
+        """A position this many elements behind another."""
+        if not shift:
+            return position
+        found = self.offset(position, shift)
+        self.shifted[found] = position, shift
         return found
 
     def address(self, pointer: str, dtype: DType, position: Operand) -> str:
