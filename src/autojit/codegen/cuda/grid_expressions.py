@@ -135,7 +135,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         return None if self.point is None else self.point.inside
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
-        """An element of a buffer. Of one that is overwritten, surplus lanes read nothing: it may be written meanwhile."""
+        """An element of a buffer; surplus lanes read none of one that is overwritten, by others and meanwhile."""
         present = self.presence() if argument in self.program.in_place.values() else None
         if present is None:
             return super().read(argument, dtype, position)
