@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import field
 from functools import cached_property
 
 from autojit.core.device import CPU
@@ -56,7 +57,7 @@ from autojit.schedule.memory import MemoryPlan, plan_memory
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
-    Outputs in ``overwriting`` take an input's memory. ``failing`` are the kernels that may fail;
+    Outputs in ``overwriting`` take an input's memory, which ``taken`` names. ``failing`` are the kernels that may fail;
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
     """
 
@@ -67,6 +68,7 @@ class Schedule:
     machine: Machine
     failing: frozenset[Kernel] = frozenset()
     checked: frozenset[Node] = frozenset()
+    taken: Mapping[Value, Value] = field(default_factory=dict, compare=False)
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -145,7 +147,14 @@ class Scheduler:
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
         overwriting = frozenset(self.outputs[position] for position in self.donated)
         return Schedule(
-            self.graph, tuple(items), tuple(self.outputs), overwriting, self.machine, apart.failing, self.checked
+            self.graph,
+            tuple(items),
+            tuple(self.outputs),
+            overwriting,
+            self.machine,
+            apart.failing,
+            self.checked,
+            overwritten,
         )
 
     def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:

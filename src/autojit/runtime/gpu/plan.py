@@ -24,6 +24,7 @@ from autojit.ir.graph import Node, Value
 from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
+from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import Binding
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import works_of
@@ -180,7 +181,7 @@ class DevicePlan:
             graph.destroy()
 
     def __del__(self) -> None:
-        if getattr(self, "_graph", None) is not None:
+        if getattr(self, "_graph", None) is not None and not is_at_its_end():
             with suppress(DeviceError):  # the process or the device is at its end
                 self._drop_graph()
 
