@@ -70,7 +70,7 @@ def test_what_is_updated_in_place_may_be_another_buffer() -> None:
 def test_a_guarded_kernel_reads_the_error_word_first() -> None:
     ptx = _ptx(entry_text(_doubling(), [16, 16], {}, guarded=True))
     first = next(line for line in ptx.splitlines() if ".global.b" in line or ".global.nc" in line)
-    assert "ld.relaxed.gpu.global.b64" in first
+    assert "ld.global.b64" in first
     assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", ptx)) == 3
 
 

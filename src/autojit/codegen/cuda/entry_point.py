@@ -98,7 +98,7 @@ class _Entry:
         call = [*self.loads, f"  call void @body({', '.join(self.arguments)})", "  ret void"]
         lines, shared = ["entry:", *call], list[str]()
         if guarded:
-            read = _WORD_OF_BLOCK if self.kernel.reports else [f"  %reported = {_READ_WORD}"]
+            read = _WORD_OF_BLOCK if self.kernel.reports else [f"  %reported = load i64, {_ERRORS}, align {WORD_BYTES}"]
             shared = [_SHARED_WORD] if self.kernel.reports else []
             test = ["  %goes.on = icmp eq i64 %reported, 0", "  br i1 %goes.on, label %run, label %leave"]
             lines = ["entry:", *read, *test, "run:", *call, "leave:", "  ret void"]
@@ -107,7 +107,7 @@ class _Entry:
 
 
 _FIRST_NODE = 1 << 30  # metadata of kernels has lower numbers
-_READ_WORD = f'load atomic i64, ptr {GLOBAL} %errors syncscope("device") monotonic, align {WORD_BYTES}'
+_ERRORS = f"ptr {GLOBAL} %errors"
 _BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 
 _SHARED_WORD = f"@reported = internal {SHARED} global i64 undef, align {WORD_BYTES}"
@@ -117,7 +117,7 @@ _WORD_OF_BLOCK = [
     "  %is.first = icmp eq i32 %thread, 0",
     "  br i1 %is.first, label %read, label %meet",
     "read:",
-    f"  %word = {_READ_WORD}",
+    f'  %word = load atomic i64, {_ERRORS} syncscope("device") monotonic, align {WORD_BYTES}',
     f"  store i64 %word, ptr {SHARED} @reported, align {WORD_BYTES}",
     "  br label %meet",
     "meet:",

@@ -130,6 +130,21 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         self.point = point
         return self.expr(expr, point.memo, phase)
 
+    def presence(self) -> str | None:
+        """The condition that the current point is one that this lane is for; None: it always is."""
+        return None if self.point is None else self.point.inside
+
+    def read(self, argument: int, dtype: DType, position: str) -> Scalar:
+        """An element of a buffer; surplus lanes read none of one that is overwritten, by others and meanwhile."""
+        present = self.presence() if argument in self.program.in_place.values() else None
+        if present is None:
+            return super().read(argument, dtype, position)
+        slot = self.slot(dtype)
+        self.put(slot, self.emit.constant(0, dtype))
+        with self.when(present):
+            self.put(slot, super().read(argument, dtype, position))
+        return self.get(slot, dtype)
+
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""
         reads = self._plain_reads(roots, phase)

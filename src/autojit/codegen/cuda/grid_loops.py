@@ -70,6 +70,10 @@ class GridPrinter(GridFolds):
         ]
         return [*loads, *stores, *(Buffer("writes", a.value.type.dtype.size_bytes) for a in program.accumulators)]
 
+    def presence(self) -> str | None:
+        """The condition that the current point is one that this lane is for: surplus rows are others' rows."""
+        return self.all_of(super().presence(), self.alive)
+
     # -- flat programs
 
     def _flat_turns(self) -> None:
