@@ -42,6 +42,11 @@ class Point:
     base: Point | None = None
     shift: int = 0
 
+    @property
+    def start(self) -> Point:
+        """The base, or itself."""
+        return self.base or self
+
 
 class GridExpressions(CudaKernel, ExpressionPrinter):
     """A kernel on a GPU whose threads compute expressions of a program."""
@@ -63,6 +68,14 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         start, last = point.base.memo.get(index), self.walk.inner[-1]
         if start is not None and last not in index.divided_variables() and not _looks_up(index):
             self.shifted[found] = start, point.shift * dict(index.terms).get(last, 0)
+        return found
+
+    def behind(self, position: str, shift: int) -> str:
+        """A position this many elements behind another."""
+        if not shift:
+            return position
+        found = self.offset(position, shift)
+        self.shifted[found] = position, shift
         return found
 
     def address(self, pointer: str, dtype: DType, position: Operand) -> str:
@@ -116,6 +129,21 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         self.variables.update(point.counters)
         self.point = point
         return self.expr(expr, point.memo, phase)
+
+    def presence(self) -> str | None:
+        """The condition that the current point is one that this lane is for; None: it always is."""
+        return None if self.point is None else self.point.inside
+
+    def read(self, argument: int, dtype: DType, position: str) -> Scalar:
+        """An element of a buffer; surplus lanes read none of one that is overwritten, by others and meanwhile."""
+        present = self.presence() if argument in self.program.in_place.values() else None
+        if present is None:
+            return super().read(argument, dtype, position)
+        slot = self.slot(dtype)
+        self.put(slot, self.emit.constant(0, dtype))
+        with self.when(present):
+            self.put(slot, super().read(argument, dtype, position))
+        return self.get(slot, dtype)
 
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""

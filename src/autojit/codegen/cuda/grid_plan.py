@@ -116,7 +116,7 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
 def _flat(walk: Walk, processors: int) -> GridPlan:
     count, vector = walk.inner_count, _vector(walk)
     folds = bool(walk.program.accumulators)
-    while vector > 1 and count < vector * processors * BUSY_THREADS:
+    while not folds and vector > 1 and count < vector * processors * BUSY_THREADS:
         vector //= 2
     threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
     slots = 1
