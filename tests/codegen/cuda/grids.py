@@ -66,7 +66,7 @@ def launches(grid: GridText) -> Iterator[GridText]:
         kernel = kernel.combine
 
 
-class _Memory:
+class Memory:
     """Arrays on the device, for one kernel."""
 
     def __init__(self, driver: EmulatedDriver) -> None:
@@ -94,7 +94,7 @@ class _Memory:
 
 def run(program: LoopProgram, known: Known, target: CudaTarget = LARGE, order: int | None = None) -> Ran:
     """Launch a program's kernel, and what combines its partial results, on arrays."""
-    grid, memory = print_grid(program, target), _Memory(device(order))
+    grid, memory = print_grid(program, target), Memory(device(order))
     try:
         addresses = [memory.put(known[value]) for value in program.loads]
         written = [s.value for s in program.stores] + [a.value for a in program.accumulators]
@@ -119,7 +119,14 @@ def run(program: LoopProgram, known: Known, target: CudaTarget = LARGE, order: i
 
 def launch(driver: EmulatedDriver, kernel: GridText, target: CudaTarget, arguments: Sequence[int]) -> None:
     """Run a kernel whose buffers do not move and begin at multiples of 256 bytes."""
-    text = ptx_of(entry_text(kernel, [256] * len(kernel.buffers), {}), target)
+    launch_entry(driver, kernel, entry_text(kernel, [256] * len(kernel.buffers), {}), target, arguments)
+
+
+def launch_entry(
+    driver: EmulatedDriver, kernel: GridText, entry: str, target: CudaTarget, arguments: Sequence[int]
+) -> None:
+    """Run a kernel by an entry point of its own."""
+    text = ptx_of(entry, target)
     module = driver.load(driver.assemble(text, driver.architecture))
     try:
         words = (ctypes.c_uint64 * max(len(arguments), 1))(*arguments)

@@ -154,3 +154,20 @@ def test_pinned_memory_goes_back_with_its_object() -> None:
     assert library.used_bytes == 0
     with pytest.raises(OutOfMemoryError, match="pinned"):
         PinnedMemory(LibCuda(library), 0, 1 << 40)
+
+
+def test_memory_of_what_only_refers_to_itself_is_found_before_there_is_none() -> None:
+    """As compiled steps do that nobody has any more."""
+    memory = memory_of(FakeLibrary(memory_bytes=64 * MIB))
+
+    class Step:
+        def __init__(self) -> None:
+            self.me, self.arena = self, memory.hold(40 * MIB, 1)
+
+    gc.disable()
+    try:
+        Step()
+        assert memory.stats().allocated >= 40 * MIB
+        assert memory.take(50 * MIB, 2).size_bytes >= 50 * MIB
+    finally:
+        gc.enable()

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from autojit.ir.op import Ndarray
-from autojit.runtime.gpu.emulator.stamps import ATOMIC, in_words, joined, parts_of, unordered
+from autojit.runtime.gpu.emulator.stamps import ATOMIC, in_words, is_read_only, joined, parts_of, unordered
 from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 
-RaceKind = Literal["race within a block", "race between blocks"]
+RaceKind = Literal["race within a block", "race between blocks", "read-only memory written"]
 
 _MOST_HELD = 1 << 20
 """Lanes of accesses that are only written down, 16 bytes each; more go into the table at once."""
@@ -28,6 +28,8 @@ class Conflict(Exception):
         self.position = position
         are_apart = parts_of(before)[0] != parts_of(now)[0]
         self.kind: RaceKind = "race between blocks" if are_apart else "race within a block"
+        if is_read_only(before) or is_read_only(now):
+            self.kind = "read-only memory written"
         what = f"{'writes' if is_write else 'reads'} what {in_words(before)} {'wrote' if was_write else 'read'}"
         super().__init__(f"{in_words(now)} {what}, and nothing orders the two")
 

@@ -97,6 +97,10 @@ class Translator:
 
     def place(self, name: str) -> str | None:
         """The address, in its own space, of a variable, a shared or local array or a parameter."""
+        name, _, offset = name.partition("+")
+        if offset:
+            place = self.place(name)
+            return place and self.emit(f"{place} + np.uint64({int(offset, 0)})")
         declared = self.module.declared
         if name in declared.shared:
             return self.constant(np.uint64(declared.shared[name][0]))

@@ -18,7 +18,8 @@ from autojit.runtime.gpu.emulator.graphs import EmulatedGraph, Footprint
 from autojit.runtime.gpu.emulator.machine import Launch, run
 from autojit.runtime.gpu.emulator.memory import DeviceMemory
 from autojit.runtime.gpu.emulator.native import NativeInterface
-from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module, parse
+from autojit.runtime.gpu.emulator.ptx_reader import parse
+from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module
 
 _MAGIC = b"autojit emulated code 1\n"
 _MOST_THREADS = 1024

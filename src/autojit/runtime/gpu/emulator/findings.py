@@ -13,6 +13,7 @@ FindingKind = Literal[
     "uninitialised read",
     "race within a block",
     "race between blocks",
+    "read-only memory written",
     "divergent barrier",
     "lane missing at a warp operation",
     "deadlock",

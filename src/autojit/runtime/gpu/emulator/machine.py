@@ -14,6 +14,7 @@ import numpy as np
 
 from autojit.core.records import record
 from autojit.ir.op import Ndarray
+from autojit.runtime.gpu.emulator.barriers import Barriers
 from autojit.runtime.gpu.emulator.block_code import BlockFunction
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
@@ -21,6 +22,7 @@ from autojit.runtime.gpu.emulator.instructions import function_of
 from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
 from autojit.runtime.gpu.emulator.memory import DeviceMemory
 from autojit.runtime.gpu.emulator.ptx_text import WARP_OPERATIONS, FunctionText, Instruction, Module
+from autojit.runtime.gpu.emulator.special_registers import SpecialRegisters
 from autojit.runtime.gpu.emulator.stamps import next_interval, next_warp_interval, stamps_of
 from autojit.runtime.gpu.emulator.synchronisation import Synchronisation
 from autojit.runtime.gpu.emulator.warp_operations import WARP, WarpGroup, mask_operand, run_together
@@ -31,6 +33,8 @@ _MOST_LANES = 8192
 """Of a wave. More at once would be faster by a few percent, and take memory for every register of every lane."""
 _MOST_STEPS = 4_000_000
 """Basic blocks of one wave, after which it is taken to hang; a minute and more."""
+_DEEPEST = 16
+"""Calls within calls. Functions do not recurse: their registers are the lane's, once."""
 _FAIR_TURN = 64
 """Every so many steps the low order lets others than the lowest go, so that who spins does not spin forever."""
 
@@ -116,13 +120,14 @@ class Wave:
         self.warp_count = len(numbers) * -(-per_block // WARP)
         self.least_stamp = least_stamp
         self.stamps = stamps_of(least_stamp, self.blocks, self.threads)
-        self.special = _SpecialRegisters(launch, self)
+        self.special = SpecialRegisters(launch, self)
         self.at = np.full(self.count, launch.function.first)
         self.state = np.zeros(self.count, "i1")
         self.registers: dict[int, Ndarray] = {}
         self.memory = LaneMemory(self, memory, dict(launch.variables))
         self._code = _block_functions(launch.module)
-        self._returns: dict[int, list[int]] = {}
+        self._returns = np.zeros((0, self.count), "i8")
+        self._depth = np.zeros(self.count, "i8")
         self._prepare()
 
     def _prepare(self) -> None:
@@ -167,7 +172,7 @@ class Wave:
                 continue
             block, lanes = self._choose(running, step)
             self._execute(block, None if len(lanes) == self.count else lanes)
-        raise self._fault("deadlock", f"no end after {_MOST_STEPS} basic blocks", int(running[0]))
+        raise self.fault("deadlock", f"no end after {_MOST_STEPS} basic blocks", int(running[0]))
 
     def _choose(self, running: Ndarray, step: int) -> tuple[int, Ndarray]:
         places = self.at[running]
@@ -208,8 +213,7 @@ class Wave:
             self.state[lanes] = AT_WARP if name in WARP_OPERATIONS or "warp" in block.end.opcode else AT_BARRIER
             self.at[lanes] = number
         elif name == "call":
-            for lane in self.lanes[lanes]:
-                self._returns.setdefault(int(lane), []).append(number + 1)
+            self._call(self.lanes[lanes], number + 1)
             self.at[lanes] = block.target
         else:
             self.at[lanes] = number + 1
@@ -219,15 +223,21 @@ class Wave:
         assert end is not None
         if end.opcode[0] == "trap":
             self.memory.fail("trap", "the kernel stops itself", int(lanes[0]), end.number)
-        if end.opcode[0] == "exit" or not self._returns:
-            self.state[lanes] = GONE
-            return
-        for lane in lanes:
-            waiting = self._returns.get(int(lane))
-            if waiting:
-                self.at[lane] = waiting.pop()
-            else:
-                self.state[lane] = GONE
+        inside = lanes[self._depth[lanes] > 0] if end.opcode[0] == "ret" else lanes[:0]
+        self._depth[inside] -= 1
+        self.at[inside] = self._returns[self._depth[inside], inside]
+        self.state[lanes] = GONE
+        self.state[inside] = RUNNING
+
+    def _call(self, lanes: Ndarray, onward: int) -> None:
+        """Lanes go into a function, and on at a block when they return."""
+        depth = self._depth[lanes]
+        if depth.max() >= _DEEPEST:
+            raise self.fault("deadlock", f"calls are nested more than {_DEEPEST} deep", int(lanes[0]))
+        if not len(self._returns):
+            self._returns = np.zeros((_DEEPEST, self.count), "i8")
+        self._returns[depth, lanes] = onward
+        self._depth[lanes] += 1
 
     # -- meeting
 
@@ -255,7 +265,7 @@ class Wave:
         outside = np.flatnonzero(masks & own == 0)
         if len(outside):
             detail = "a lane runs it that its mask does not name"
-            raise self._fault("lane missing at a warp operation", detail, int(lanes[outside[0]]), end)
+            raise self.fault("lane missing at a warp operation", detail, int(lanes[outside[0]]), end)
         masks = masks & self._existing(lanes)
         key = self.warps[lanes].astype("u8") << np.uint64(32) | masks
         groups, rows = np.unique(key, return_inverse=True)
@@ -283,35 +293,15 @@ class Wave:
         return ((np.uint64(1) << left.astype("u8")) - np.uint64(1)).astype("u4")
 
     def _blocks_go_on(self) -> bool:
-        """Blocks all of whose lanes wait at their barrier go on."""
+        """Those blocks go on whose barrier is complete."""
         waiting = np.flatnonzero(self.state == AT_BARRIER)
         if not len(waiting):
             return False
-        here = np.bincount(self.block_rows[waiting], minlength=self.block_count)
-        gone = np.bincount(self.block_rows[self.state == GONE], minlength=self.block_count)
-        needed = self.threads_per_block
-        left = np.flatnonzero((here > 0) & (here < needed) & (here + gone == needed))
-        if len(left):
-            lane = int(waiting[self.block_rows[waiting] == left[0]][0])
-            detail = f"{int(here[left[0]])} threads wait, {int(gone[left[0]])} have ended"
-            raise self._fault("divergent barrier", detail, lane, self.module.blocks[self.at[lane]].end)
-        whole = here == needed
-        if not whole.any():
-            return False
-        going = waiting[whole[self.block_rows[waiting]]]
-        first = np.full(self.block_count, len(self.module.blocks))
-        last = np.full(self.block_count, -1)
-        np.minimum.at(first, self.block_rows[going], self.at[going])
-        np.maximum.at(last, self.block_rows[going], self.at[going])
-        differing = np.flatnonzero(whole & (first != last))
-        if len(differing):
-            lane = int(going[self.block_rows[going] == differing[0]][0])
-            end = self.module.blocks[self.at[lane]].end
-            raise self._fault("divergent barrier", "threads of one block wait at different barriers", lane, end)
+        going = Barriers(self, waiting).going()
         self.stamps[going] = next_interval(self.stamps[going])
         self.state[going] = RUNNING
         self.at[going] += 1
-        return True
+        return len(going) > 0
 
     def _stuck(self) -> None:
         """Nobody will ever go on."""
@@ -323,46 +313,20 @@ class Wave:
             ended = [int(k) % WARP for k in self.threads[same & (self.state == GONE)]]
             detail = f"lanes {ended} have ended" if ended else f"lanes {elsewhere} wait elsewhere"
             end = self.module.blocks[self.at[lane]].end
-            raise self._fault("lane missing at a warp operation", detail, lane, end)
+            raise self.fault("lane missing at a warp operation", detail, lane, end)
         lane = int(np.flatnonzero(self.state == AT_BARRIER)[0])
-        raise self._fault("deadlock", "lanes wait for ever", lane, self.module.blocks[self.at[lane]].end)
+        detail = "threads of one block wait at different barriers, none of which is complete"
+        raise self.fault("divergent barrier", detail, lane, self.module.blocks[self.at[lane]].end)
 
-    def _fault(self, kind: FindingKind, detail: str, lane: int, end: Instruction | None = None) -> EmulatedFault:
+    @property
+    def is_gone(self) -> Ndarray:
+        """Which lanes have ended."""
+        result: Ndarray = self.state == GONE
+        return result
+
+    def fault(self, kind: FindingKind, detail: str, lane: int, end: Instruction | None = None) -> EmulatedFault:
+        """What was found, with the place."""
         return self.memory.fault(kind, detail, lane, end.number if end is not None else 0)
-
-
-class _SpecialRegisters(dict[str, Ndarray]):
-    """What ``%tid.x`` and its like are for each lane; made as they are asked for."""
-
-    def __init__(self, launch: Launch, wave: Wave) -> None:
-        super().__init__()
-        self._launch, self._wave = launch, wave
-
-    def __missing__(self, name: str) -> Ndarray:
-        found = self[name] = np.broadcast_to(self._value(name), self._wave.count).astype("u4")
-        return found
-
-    def _value(self, name: str) -> Ndarray | int:
-        wave, launch = self._wave, self._launch
-        word, _, axis = name[1:].partition(".")
-        if axis:
-            number, extents = (wave.blocks, launch.grid) if "cta" in word else (wave.threads, launch.extents)
-            k = "xyz".index(axis)
-            if word[0] == "n":
-                return extents[k]
-            return number // int(np.prod(extents[:k], dtype=np.int64)) % extents[k]
-        own = np.int64(1) << wave.places
-        values: dict[str, Ndarray | int] = {
-            "laneid": wave.places,
-            "warpid": wave.threads // WARP,
-            "nwarpid": -(-wave.threads_per_block // WARP),
-            "lanemask_eq": own,
-            "lanemask_lt": own - 1,
-            "lanemask_le": 2 * own - 1,
-            "lanemask_gt": (1 << WARP) - 2 * own,
-            "lanemask_ge": (1 << WARP) - own,
-        }
-        return values.get(word, 0)  # clocks stand still
 
 
 _functions: WeakKeyDictionary[Module, dict[int, BlockFunction]] = WeakKeyDictionary()

@@ -222,6 +222,20 @@ class DeviceMemory:
         known = 0 <= position < len(self.state)
         return "use after release" if known and self.state[position] & RELEASED else "out of bounds"
 
+    def neighbours(self, address: int) -> str:
+        """Where an address is, seen from the nearest blocks, for messages."""
+        position = self._pages.position(address)
+        before = max((begin for begin in self._owned if begin <= position), default=None)
+        behind = min((begin for begin in self._owned if begin > position), default=None)
+        words: list[str] = []
+        if before is not None:
+            distance, size = position - before, self._owned[before]
+            place = f"byte {distance} of" if distance < size else f"{distance - size} bytes behind"
+            words.append(f"{place} a block of {size} bytes")
+        if behind is not None and (before is None or position - before >= self._owned[before]):
+            words.append(f"{behind - position} bytes before one of {self._owned[behind]} bytes")
+        return f", {', '.join(words)}" if words and position >= 0 else ", far from all blocks"
+
     def copy_in(self, target: int, source: int, size_bytes: int) -> None:
         """Bytes of the host."""
         part = self.part(target, size_bytes, "copy to the device")

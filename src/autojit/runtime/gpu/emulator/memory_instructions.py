@@ -32,16 +32,20 @@ def _bits_kind(opcode: tuple[str, ...]) -> str:
     return KINDS[opcode[-1]].replace("bf", "u2")
 
 
-def _is_volatile(opcode: tuple[str, ...]) -> str:
-    """How an access orders others: with acquire or release, not at all but without tearing, or weakly."""
+def _order(opcode: tuple[str, ...]) -> str:
+    """How an access orders others: by acquire or release, not at all but without tearing, or nothing of that."""
     for word in ("acquire", "release", "relaxed", "volatile"):
         if word in opcode:
             return word
-    return ""
+    return "constant" if "nc" in opcode else ""
 
 
 def _parts(operand: Operand) -> tuple[Operand, ...]:
     return operand if isinstance(operand, tuple) else (operand,)
+
+
+def _lanes(t: Translator) -> str:
+    return "M.lanes(ix)" if t.mask is None else f"M.lanes(ix, {t.mask})"
 
 
 def _load(t: Translator, instruction: Instruction) -> None:
@@ -56,8 +60,8 @@ def _load(t: Translator, instruction: Instruction) -> None:
             t.put(target, kind, f"M.parameter({begin + k * int(kind[1])}, {kind!r}, n)", False)
         return
     address = t.address(place)
-    call = f"M.load({space!r}, {address}, {kind!r}, {len(targets)}, ix, n, {t.mask}, {instruction.number}"
-    values = t.emit(f"{call}, {_is_volatile(opcode)!r})", False)
+    call = f"M.load({_lanes(t)}, {space!r}, {address}, {kind!r}, {len(targets)}, {instruction.number}"
+    values = t.emit(f"{call}, {_order(opcode)!r})", False)
     for k, target in enumerate(targets):
         if target != "_":
             t.put(target, kind, f"{values}[{k}]", False)
@@ -67,8 +71,8 @@ def _store(t: Translator, instruction: Instruction) -> None:
     opcode = instruction.opcode
     kind, sources = _bits_kind(opcode), _parts(instruction.operands[1])
     values = ", ".join(t.get(source, kind) for source in sources)
-    call = f"M.store({_space(opcode)!r}, {t.address(instruction.operands[0])}, ({values},), {kind!r}, ix, n, {t.mask}"
-    t.statement(f"{call}, {instruction.number}, {_is_volatile(opcode)!r})")
+    call = f"M.store({_lanes(t)}, {_space(opcode)!r}, {t.address(instruction.operands[0])}, ({values},), {kind!r}"
+    t.statement(f"{call}, {instruction.number}, {_order(opcode)!r})")
 
 
 def _atomic(t: Translator, instruction: Instruction) -> None:
@@ -85,8 +89,8 @@ def _atomic(t: Translator, instruction: Instruction) -> None:
     values = ", ".join(f"({', '.join(t.get(part, word) for part in _parts(operand))},)" for operand in operands[1:])
     how = f"{operation!r}, {kind!r}, {packed}"
     order = next((word for word in ("acq_rel", "acquire", "release", "relaxed") if word in opcode), "relaxed")
-    call = f"M.atomic({_space(opcode)!r}, {t.address(operands[0])}, ({values},), {how}, ix, n, {t.mask}"
-    call += f", {instruction.number}, {order!r}, {target != '_'})"
+    call = f"M.atomic({_lanes(t)}, {_space(opcode)!r}, {t.address(operands[0])}, ({values},), {how}"
+    call += f", {instruction.number}, {order!r})"
     if target == "_":
         t.statement(call)
     else:
@@ -99,16 +103,16 @@ def _copy(t: Translator, instruction: Instruction) -> None:
     if "bulk" in opcode or opcode[1] != "async" or "mbarrier" in opcode:
         raise UnknownInstructionError(instruction.text)
     if "commit_group" in opcode:
-        t.statement("M.commit(ix)")
+        t.statement("M.copies.commit(ix)")
     elif "wait_group" in opcode:
-        t.statement(f"M.wait(ix, {int(str(operands[0]), 0)})")
+        t.statement(f"M.copies.wait(ix, {int(str(operands[0]), 0)})")
     elif "wait_all" in opcode:
-        t.statement("M.commit(ix); M.wait(ix, 0)")
+        t.statement("M.copies.commit(ix); M.copies.wait(ix, 0)")
     else:
         size = int(str(operands[2]), 0)
         filled = t.get(operands[3], "u4") if len(operands) > 3 else "None"
         places = f"{t.address(operands[0])}, {t.address(operands[1])}"
-        t.statement(f"M.copy_later({places}, {size}, {filled}, ix, n, {t.mask}, {instruction.number})")
+        t.statement(f"M.copies.start({_lanes(t)}, {places}, {size}, {filled}, {instruction.number})")
 
 
 def _to_space(t: Translator, instruction: Instruction) -> None:

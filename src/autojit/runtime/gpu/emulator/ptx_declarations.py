@@ -33,6 +33,7 @@ KINDS = {
 SHARED_GAP = 64
 """Bytes between two shared arrays that belong to neither."""
 
+_MOST_ALIGNMENT = 128  # of shared memory that a launch adds
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr[^%$_,]*?\s)?([%$\w]+)(?:\[(\d+)\])?\s*(?:,|$)"
 )
@@ -93,11 +94,19 @@ class Declared:
             self.variables[name] = Variable(name, alignment, size, content)
 
     def _add_shared(self, name: str, alignment: int, size: int) -> None:
-        begin = -(-self.shared_bytes // alignment) * alignment
         if size == 0:
             self.growing = name
+            return
+        begin = -(-self.shared_bytes // alignment) * alignment
         self.shared[name] = (begin, size)
         self.shared_bytes = begin + size + SHARED_GAP
+
+    def finish(self) -> None:
+        """All is declared: what a launch may extend comes last."""
+        if self.growing is not None:
+            begin = -(-self.shared_bytes // _MOST_ALIGNMENT) * _MOST_ALIGNMENT
+            self.shared[self.growing] = (begin, 0)
+            self.shared_bytes = begin
 
 
 def _content(statement: str, values: str, kind: str, size: int) -> bytes:

@@ -28,6 +28,7 @@ _THREADS = (1 << _THREAD_BITS) - 1
 _INTERVALS = (1 << _INTERVAL_BITS) - 1
 _TURNS = (1 << _WARP_BITS) - 1
 SEVERAL_BLOCKS = (1 << _BLOCK_BITS) - 1
+_READ_ONLY = SEVERAL_BLOCKS - 1
 _SEVERAL_OF_BLOCK = _THREADS
 _SEVERAL_OF_WARP = 1 << (_THREAD_BITS - 1)
 """Plus the warp's number; single threads are below."""
@@ -42,8 +43,13 @@ def launch_stamp(launch: int) -> int:
 
 def stamps_of(least: int, blocks: Ndarray, threads: Ndarray) -> Ndarray:
     """Of lanes that begin."""
-    result: Ndarray = (least | ((blocks % SEVERAL_BLOCKS) << _BLOCK_SHIFT) | threads).astype("i8")
+    result: Ndarray = (least | ((blocks % _READ_ONLY) << _BLOCK_SHIFT) | threads).astype("i8")
     return result
+
+
+def read_only(stamps: Ndarray) -> Ndarray:
+    """Of reads through the read-only path: whoever writes there in the same launch, it is wrong."""
+    return (stamps & ~np.int64((SEVERAL_BLOCKS << _BLOCK_SHIFT) | _THREADS)) | np.int64(_READ_ONLY << _BLOCK_SHIFT)
 
 
 def next_interval(stamps: Ndarray) -> Ndarray:
@@ -67,11 +73,18 @@ def parts_of(stamp: int) -> tuple[int, int, int]:
     return (stamp >> _BLOCK_SHIFT) & SEVERAL_BLOCKS, (stamp >> _INTERVAL_SHIFT) & _INTERVALS, stamp & _THREADS
 
 
+def is_read_only(stamp: int) -> bool:
+    """Whether it is of a read through the read-only path."""
+    return parts_of(stamp)[0] == _READ_ONLY
+
+
 def in_words(stamp: int) -> str:
     """Who."""
     block, _, thread = parts_of(stamp)
     if block == SEVERAL_BLOCKS:
         return "threads of several blocks"
+    if block == _READ_ONLY:
+        return "a thread that promises that it is only read"
     if thread >= _SEVERAL_OF_WARP:
         return f"several threads of block {block}"
     return f"thread {thread} of block {block}"

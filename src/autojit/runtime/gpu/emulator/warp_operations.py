@@ -211,9 +211,8 @@ def _load_matrix(instruction: Instruction, group: WarpGroup) -> None:
         address = np.full(len(group.lanes), begin, "u8")
     for k, target in enumerate(targets):
         chosen = np.flatnonzero(group.places // 8 == k)
-        words = wave.memory.load(
-            "shared", address[chosen], "u4", 4, group.lanes[chosen], len(chosen), None, instruction.number, ""
-        )
+        lanes = wave.memory.lanes(group.lanes[chosen])
+        words = wave.memory.load(lanes, "shared", address[chosen], "u4", 4, instruction.number, "")
         tile = np.zeros((group.count, 8, 4), "u4")
         for part, word in enumerate(words):
             tile[group.rows[chosen], group.places[chosen] % 8, part] = word
