@@ -89,7 +89,9 @@ def _assemble(texts: Sequence[str], architecture: str, first: int) -> list[Assem
     with tempfile.TemporaryDirectory() as folder:
         names = [f"{number}.ptx" for number in range(len(texts))]
         for number, text in enumerate(texts):
-            (Path(folder) / names[number]).write_text(re.sub(r"\bkernel\b", f"kernel_{number}", text))
+            # functions of equal names in several texts make the assembler corrupt its memory
+            apart = re.sub(r"\bkernel\b", f"kernel_{number}", text).replace("aj_$_", f"aj_{number}_$_")
+            (Path(folder) / names[number]).write_text(apart)
         command = [str(assembler), "-v", f"-arch={architecture}", *names, "-o", "/dev/null"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S)
     if done.returncode:

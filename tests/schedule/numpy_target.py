@@ -5,7 +5,7 @@ It takes a `Schedule` as the CPU's code generator does and shares nothing with i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -32,19 +32,27 @@ from autojit.schedule.schedule import Schedule
 Array = NDArray[Any]
 
 
-def run(found: Schedule, inputs: Sequence[Array]) -> list[Array]:
-    """The results of a schedule; every value has memory of its own."""
+Loops = Callable[[LoopProgram, Mapping[Value, Array]], Mapping[Value, Array]]
+"""What a loop program stores and accumulates."""
+
+
+def run(found: Schedule, inputs: Sequence[Array], loops: Loops | None = None) -> list[Array]:
+    """The results of a schedule; every value has memory of its own.
+
+    Args:
+        loops: another way to run loop programs.
+    """
     memory = {v: np.array(x).reshape(-1) for v, x in zip(found.graph.inputs, inputs, strict=True)}
     with np.errstate(all="ignore"):
         for item in found.kernels:
             for kernel in getattr(item, "kernels", [item]):
-                _run_kernel(kernel, memory)
+                _run_kernel(kernel, memory, loops or (lambda program, known: _Nest(program, known).run()))
     return [memory[s].reshape(v.type.shape) for s, v in zip(found.outputs, found.graph.outputs, strict=True)]
 
 
-def _run_kernel(kernel: Kernel, memory: dict[Value, Array]) -> None:
+def _run_kernel(kernel: Kernel, memory: dict[Value, Array], loops: Loops) -> None:
     if isinstance(kernel, LoopKernel):
-        memory |= _Nest(kernel.program, memory).run()
+        memory |= loops(kernel.program, memory)
         return
     if isinstance(kernel, CopyKernel):
         memory[kernel.target] = memory[kernel.source].copy()

@@ -19,6 +19,13 @@ Scan = Cumulative | CumulativeExtreme | LinearRecurrence
 State = tuple[Scalar, ...]
 
 
+def around_axis(node: Node) -> tuple[int, int, int]:
+    """(outer, length, inner) of a scan."""
+    assert isinstance(node.op, Scan)
+    shape, axis = node.outputs[0].type.shape, node.op.axis
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
 class ScanSteps:
     """What a kernel computes at each step of a scan; its buffers are the operands and the results."""
 
@@ -26,9 +33,7 @@ class ScanSteps:
         assert isinstance(node.op, Scan)
         self.function, self.node = function, node
         self.op: Scan = node.op
-        shape = node.outputs[0].type.shape
-        axis = node.op.axis
-        self.outer, self.length, self.inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+        self.outer, self.length, self.inner = around_axis(node)
         self.first_result = len(node.inputs)
         self.is_reversed = getattr(node.op, "reverse", False)
         self.kept = [v.type.dtype for v in node.outputs]  # what the state is kept in
@@ -44,10 +49,10 @@ class ScanSteps:
         return f.add(f.add(start, row), column)
 
     def write(self, place: str, state: State) -> None:
+        """Store a state as the results of its step."""
         for k, value in enumerate(state):
-            self.function.write(
-                self.first_result + k, self.function.emit.cast(value, self.node.outputs[k].type.dtype), place
-            )
+            result = self.function.emit.cast(value, self.node.outputs[k].type.dtype)
+            self.function.write(self.first_result + k, result, place)
 
     def _operand(self, number: int, place: str) -> Scalar:
         dtype = self.node.inputs[number].type.dtype
@@ -58,18 +63,29 @@ class ScanSteps:
         """The state after the first element."""
         if isinstance(self.op, LinearRecurrence):
             return (self._operand(1, place),)
-        x = self._operand(0, place)
-        return (x, self.function.emit.constant(0, int64)) if isinstance(self.op, CumulativeExtreme) else (x,)
+        return self.alone(place, "0")
 
     def next(self, place: str, step: str, state: State) -> State:
-        emit, op = self.function.emit, self.op
+        """The state after one more element."""
+        if isinstance(self.op, LinearRecurrence):
+            emit = self.function.emit
+            return (emit.add(emit.mul(self._operand(0, place), state[0]), self._operand(1, place)),)
+        return self.joined(state, self.alone(place, step))
+
+    def alone(self, place: str, step: str) -> State:
+        """The state of one step without those before it."""
         x = self._operand(0, place)
-        if isinstance(op, LinearRecurrence):
-            return (emit.add(emit.mul(x, state[0]), self._operand(1, place)),)
+        return (x, Scalar(step, int64)) if isinstance(self.op, CumulativeExtreme) else (x,)
+
+    def joined(self, before: State, after: State) -> State:
+        """The state of some steps and those that follow them; of a linear recurrence there is none."""
+        emit, op = self.function.emit, self.op
+        x = after[0]
         if isinstance(op, CumulativeExtreme):
-            best = emit.maximum(state[0], x) if op.kind == "max" else emit.minimum(state[0], x)
+            best = emit.maximum(before[0], x) if op.kind == "max" else emit.minimum(before[0], x)
             reaches = emit.logical_or(emit.eq(x, best), emit.isnan(x))
-            return best, emit.select(reaches, Scalar(step, int64), state[1])
+            return best, emit.select(reaches, after[1], before[1])
+        assert isinstance(op, Cumulative), "a recurrence is not a fold"
         if op.kind == "logsumexp":
-            return (Op.registry["logaddexp"]().lower(emit, state[0], x),)
-        return (emit.add(state[0], x) if op.kind == "sum" else emit.mul(state[0], x),)
+            return (Op.registry["logaddexp"]().lower(emit, before[0], x),)
+        return (emit.add(before[0], x) if op.kind == "sum" else emit.mul(before[0], x),)

@@ -175,6 +175,15 @@ def require_available(target: Device) -> Device:
     return target
 
 
+def is_available(kind: str) -> bool:
+    """Whether autojit can compute on a device of a kind."""
+    try:
+        require_available(Device(kind))
+    except DeviceError:
+        return False
+    return True
+
+
 _FIX = "pass device='cpu'; without a GPU, AUTOJIT_CUDA=emulate in the environment makes an emulated one"
 
 

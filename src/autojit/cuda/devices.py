@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from autojit.core.device import Device, current_index, is_in_use, require_available, set_current_index, space_at
 from autojit.core.device import device as parsed
+from autojit.core.device import is_available as _is_available
 from autojit.core.errors import ArgumentError, DeviceError
 from autojit.core.records import record
 from autojit.runtime.gpu import devices as found_devices
@@ -35,11 +36,7 @@ def is_available() -> bool:
         >>> import autojit as aj
         >>> device = "cuda" if aj.cuda.is_available() else "cpu"
     """
-    try:
-        require_available(_ANY)
-    except DeviceError:
-        return False
-    return True
+    return _is_available("cuda")
 
 
 def device_count() -> int:

@@ -11,8 +11,7 @@ import numpy as np
 from autojit.core.device import Device
 from autojit.core.device_array import Array, DeviceArray, first_address, share_memory
 from autojit.core.user_warnings import warn
-from autojit.dispatch import device_kernels
-from autojit.dispatch.device_kernels import are_alike, is_packed
+from autojit.dispatch.device_kernels import DeviceKernels, are_alike, is_packed
 from autojit.ir.op import Op
 from autojit.runtime.gpu.devices import cuda_device
 from autojit.runtime.memory import array_at
@@ -41,6 +40,7 @@ class CudaSpace:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.gpu = cuda_device(device.index or 0)
+        self._kernels = DeviceKernels(self)
         if self.gpu.driver.is_emulated and str(device) not in _warned:
             _warned.add(str(device))
             warn(
@@ -101,16 +101,16 @@ class CudaSpace:
             copy = self.gpu.driver.copy_within if type(source) is DeviceArray else self.gpu.driver.copy_in
             copy(first_address(target), first_address(source), target.nbytes, self.gpu.stream)
         else:
-            device_kernels.write(target, source)
+            self._kernels.write(target, source)
 
     def add(self, total: DeviceArray, part: DeviceArray) -> None:
         """See `Space`."""
-        device_kernels.add_to(total, part)
+        self._kernels.add(total, part)
 
     def apply(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
         """See `Space`."""
         self.gpu.use()
-        return device_kernels.compute(self, op, arrays)
+        return self._kernels.compute(op, arrays)
 
 
 def _packed(array: NDArray[Any]) -> tuple[NDArray[Any], Sequence[int] | None]:

@@ -58,34 +58,34 @@ class Stream:
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
-        self._gpu = gpu_of(device, "Stream")
-        pool = _pool_of(self._gpu)
+        self.gpu = gpu_of(device, "Stream")
+        pool = _pool_of(self.gpu)
         number = options.pop("_number", None)
-        self.cuda_stream: int = pool.take(self._gpu) if number is None else number
+        self.cuda_stream: int = pool.take(self.gpu) if number is None else number
         self.priority = priority
         self._before: list[int] = []
 
     @property
     def device(self) -> Device:
         """Where the queue is."""
-        return Device("cuda", self._gpu.number)
+        return Device("cuda", self.gpu.number)
 
     @property
     def device_index(self) -> int:
         """The ordinal of the device."""
-        return self._gpu.number
+        return self.gpu.number
 
     stream_id = property(lambda self: self.cuda_stream, doc="A number that tells queues apart.")
 
     def synchronize(self) -> None:
         """Wait until the queue is empty."""
-        self._gpu.use()
-        self._gpu.driver.synchronize(self.cuda_stream)
+        self.gpu.use()
+        self.gpu.driver.synchronize(self.cuda_stream)
 
     def query(self) -> bool:
         """Whether the queue is empty."""
-        self._gpu.use()
-        return self._gpu.driver.is_idle(self.cuda_stream)
+        self.gpu.use()
+        return self.gpu.driver.is_idle(self.cuda_stream)
 
     def wait_event(self, event: Event) -> None:
         """Let what is queued from now on wait for a mark."""
@@ -102,18 +102,18 @@ class Stream:
         return found
 
     def __enter__(self) -> Stream:
-        _pool_of(self._gpu)  # notes the device's own stream before another is put in its place
-        self._before.append(self._gpu.set_stream(self.cuda_stream))
+        _pool_of(self.gpu)  # notes the device's own stream before another is put in its place
+        self._before.append(self.gpu.set_stream(self.cuda_stream))
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._gpu.set_stream(self._before.pop())
+        self.gpu.set_stream(self._before.pop())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and (self._gpu, self.cuda_stream) == (other._gpu, other.cuda_stream)
+        return isinstance(other, Stream) and (self.gpu, self.cuda_stream) == (other.gpu, other.cuda_stream)
 
     def __hash__(self) -> int:
-        return hash((self._gpu.number, self.cuda_stream))
+        return hash((self.gpu.number, self.cuda_stream))
 
     def __repr__(self) -> str:
         return f"<autojit.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
@@ -216,7 +216,7 @@ def default_stream(device: Any = None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     """Put work in another queue from now on; None changes nothing."""
     if stream is not None:
-        stream._gpu.set_stream(stream.cuda_stream)
+        stream.gpu.set_stream(stream.cuda_stream)
 
 
 class StreamContext:

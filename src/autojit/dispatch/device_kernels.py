@@ -27,6 +27,7 @@ from autojit.core.undivided_work import undivided
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op, bind
 from autojit.ops.elementwise_arithmetic import Cast, add, cast, where
+from autojit.ops.loop_orders import in_order_of
 from autojit.ops.reinterpret import AsStrided
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import Full
@@ -84,30 +85,73 @@ class Kernel(NamedTuple):
             _compiled(self.graph).run_with(operands, results)
 
 
-def compute(space: Space, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
-    """The results of an op on arrays in a space, and numbers (arrays of rank 0) on the host."""
-    if type(op) is Full:
-        return [_filled(space, op)]
-    if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
-        return [_copied(arrays[0])]
-    if op.needs_elements:
-        found = quietly(op.eager, *map(host_copy, arrays))
-        return [space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
-    memories = tuple([memory_of(array) for array in arrays])
-    kernel = _op_kernel(op, memories) if _has_hash(op) else _made_op_kernel(op, memories)
-    made = [space.allocate(result.shape, result.dtype.numpy) for result in kernel.results]
-    if any(array.size for array in made) or op.may_fail(*[memory.type for memory in memories]):
-        kernel.run([base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)], made)
-    return [
-        array if result.places is None else array.transpose(result.places)
-        for array, result in zip(made, kernel.results, strict=True)
-    ]
+class DeviceKernels:
+    """The kernels of eager mode in one space, and what is computed by them.
 
+    Args:
+        space: where the arrays are; it keeps this object.
+    """
 
-def _copied(array: Array) -> DeviceArray:
-    """A copy, which needs no kernel where the elements fill their memory."""
-    assert type(array) is DeviceArray
-    return array.copy("K")
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._of_op = lru_cache(KEPT)(_op_kernel)
+        self._of_write = lru_cache(KEPT)(_write_kernel)
+        self._of_sum = lru_cache(KEPT)(_sum_kernel)
+
+    def compute(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
+        """The results of an op on arrays in the space, and numbers (arrays of rank 0) on the host."""
+        if type(op) is Full:
+            return [self._filled(op)]
+        if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
+            return [self._copied(arrays[0])]
+        if op.needs_elements:
+            found = quietly(op.eager, *map(host_copy, arrays))
+            return [self._space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
+        memories = tuple([memory_of(array) for array in arrays])
+        kernel = self._of_op(op, memories) if _has_hash(op) else _op_kernel(op, memories)
+        made = [self._space.allocate(result.shape, result.dtype.numpy) for result in kernel.results]
+        if any(array.size for array in made) or op.may_fail(*[memory.type for memory in memories]):
+            kernel.run([base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)], made)
+        return [
+            array if result.places is None else array.transpose(result.places)
+            for array, result in zip(made, kernel.results, strict=True)
+        ]
+
+    def write(self, target: DeviceArray, source: Array) -> None:
+        """Replace the elements of an array by those of another, here or on the host, broadcast and converted."""
+        if not target.size:
+            return
+        if type(source) is not DeviceArray:
+            source = self._space.copied_in(source)
+        elif share_memory(target, source):
+            source = source.copy("K")
+        into, read = memory_of(target), memory_of(source)
+        base, operand = base_of(target, into), base_of(source, read)
+        self._of_write(into, read).run([operand] if into.steps is None else [base, operand], [base])
+
+    def add(self, total: DeviceArray, part: DeviceArray) -> None:
+        """Add an array to another of its shape and dtype, in the memory of that."""
+        if not total.size:
+            return
+        if share_memory(total, part):
+            part = part.copy("K")
+        into, read = memory_of(total), memory_of(part)
+        base = base_of(total, into)
+        self._of_sum(into, read).run([base, base_of(part, read)], [base])
+
+    def _copied(self, array: Array) -> DeviceArray:
+        """A copy laid out as a loop's result; it needs no kernel where the elements fill their memory."""
+        layout = layout_in_memory(array)
+        order = order_of(in_order_of([layout], layout.dtype))
+        made: DeviceArray = self._space.allocate(layout.shape, layout.dtype, order)
+        self._space.write(made, array)
+        return made
+
+    def _filled(self, op: Full) -> DeviceArray:
+        """One number for all elements: an operand of the kernel, so that all numbers have the same."""
+        made: DeviceArray = self._space.allocate(op.shape, op.dtype.numpy)
+        self._space.write(made, np.full((), op.value, op.dtype.numpy))
+        return made
 
 
 def are_alike(target: DeviceArray, source: Array) -> bool:
@@ -124,30 +168,6 @@ def is_packed(layout: NDArray[Any]) -> bool:
     """Whether elements fill their memory without gaps, in any order of the axes."""
     order = order_of(layout)
     return order is None or order[:1] != ("strides",)
-
-
-def write(target: DeviceArray, source: Array) -> None:
-    """Replace the elements of an array by those of another, here or on the host, broadcast and converted."""
-    if not target.size:
-        return
-    if type(source) is not DeviceArray:
-        source = target.space.copied_in(source)
-    elif share_memory(target, source):
-        source = source.copy("K")
-    into, read = memory_of(target), memory_of(source)
-    base, operand = base_of(target, into), base_of(source, read)
-    _write_kernel(into, read).run([operand] if into.steps is None else [base, operand], [base])
-
-
-def add_to(total: DeviceArray, part: DeviceArray) -> None:
-    """Add an array to another of its shape and dtype, in the memory of that."""
-    if not total.size:
-        return
-    if share_memory(total, part):
-        part = part.copy("K")
-    into, read = memory_of(total), memory_of(part)
-    base = base_of(total, into)
-    _add_kernel(into, read).run([base, base_of(part, read)], [base])
 
 
 def memory_of(array: Array) -> Memory:
@@ -183,13 +203,6 @@ def _span(memory: Memory) -> int:
     return 1 + sum((n - 1) * abs(step) for n, step in zip(memory.type.shape, memory.steps, strict=True))
 
 
-def _filled(space: Space, op: Full) -> DeviceArray:
-    """One number for all elements: an operand of the kernel, so that all numbers have the same."""
-    made: DeviceArray = space.allocate(op.shape, op.dtype.numpy)
-    space.write(made, np.full((), op.value, op.dtype.numpy))
-    return made
-
-
 def _has_hash(op: Op) -> bool:
     try:
         hash(op)
@@ -201,7 +214,7 @@ def _has_hash(op: Op) -> bool:
 # -- graphs
 
 
-def _made_op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
+def _op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
     builder = GraphBuilder()
     operands = [_shown(builder, memory) for memory in memories]
     values = builder.apply(op, [operand.value for operand in operands])
@@ -220,10 +233,6 @@ def _made_op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
     return _kernel(builder, outputs, results=tuple(results))
 
 
-_op_kernel = lru_cache(KEPT)(_made_op_kernel)
-
-
-@lru_cache(KEPT)
 def _write_kernel(into: Memory, read: Memory) -> Kernel:
     """The target's memory, if it has gaps, and the source -> that memory with the source's elements in it."""
     builder = GraphBuilder()
@@ -234,8 +243,7 @@ def _write_kernel(into: Memory, read: Memory) -> Kernel:
     return _kernel(builder, [_overwritten(base, piece, into)], in_place=True)
 
 
-@lru_cache(KEPT)
-def _add_kernel(into: Memory, read: Memory) -> Kernel:
+def _sum_kernel(into: Memory, read: Memory) -> Kernel:
     """The total's memory and the addend -> that memory with the sum in it."""
     builder = GraphBuilder()
     if into.steps is not None:

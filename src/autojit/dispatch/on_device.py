@@ -8,12 +8,13 @@ that have the CPU alone never enter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
-from autojit.core.device_array import Array, DeviceArray, host_copy, layout_in_memory, on_layout
+from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, completed
@@ -49,7 +50,9 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
 
 
 def _place(op: Op, types: Sequence[TensorType]) -> Device:
-    """Where the results of an op are."""
+    """Where an op computes; what is compiled for its operands may have them in several places."""
+    if op.is_compiled:
+        return next((t.device for t in types if t.device != CPU), CPU)
     if types and not op.moves:
         return common_device(op.name, types)
     place: Device = op.device  # type: ignore[attr-defined]  # a source, or a move, says where
@@ -77,15 +80,24 @@ def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: 
             out = quietly(op.eager, *arrays)
             return [out] if op.n_outputs == 1 else list(out)
         shown = _shown(op, arrays[0]) if op.is_view else None
-        return space_at(place).apply(op, arrays) if shown is None else [shown]
+        return _applied(op, arrays, space_at(place)) if shown is None else [shown]
     except Exception as error:
         raise refusal(op, operands, error) from None
+
+
+def _applied(op: Op, arrays: Sequence[Any], space: Space) -> Sequence[Any]:
+    """What a device makes of an op; who observes the thread is told as of an eager rule's call."""
+    if state.observer is None:
+        return space.apply(op, arrays)
+    rule = MethodType(lambda op, *arrays: space.apply(op, arrays), op)
+    found: Sequence[Any] = quietly(rule, *arrays)
+    return found
 
 
 def _shown(op: Op, array: DeviceArray) -> Any:
     """What a view shows of an array, by the rule for layouts; None where strides do not allow a view."""
     layout = array.layout
-    return None if op.copies(layout) else on_layout(array, op.eager(layout))
+    return None if op.copies(layout) else on_layout(array, quietly(op.eager, layout))
 
 
 def moved(x: Tensor, place: Device | str | int) -> Tensor:

@@ -81,14 +81,17 @@ def tolist(self: Tensor) -> Any:
 
 
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
-    """The array itself, sharing memory; a tensor that requires gradients must be detached first (or ``force``)."""
+    """The array itself, sharing memory; a tensor that requires gradients must be detached first.
+
+    ``force``: detached, and from another device than the CPU as a copy.
+    """
     if state.grad_enabled and not force and wants_grad(self):
         raise UsageError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             fix="x.detach().numpy()",
         )
     place = type_of(self).device
-    if place != CPU and not space_at(place).copies_for_numpy:
+    if place != CPU and not (force or space_at(place).copies_for_numpy):
         raise TypeError(
             f"can't convert {place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."
@@ -195,7 +198,7 @@ def _wanted(args: Sequence[object], options: dict[str, Any]) -> _Wanted:
 def to(self: Tensor, *args: object, **options: Any) -> Tensor:
     """In another dtype or on another device: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``.
 
-    ``non_blocking`` and ``copy`` follow, by name or place. Copies to a device do not wait for it, those to the host do.
+    ``non_blocking`` and ``copy`` follow, by name or place. A copy to the host always waits for its elements.
     """
     place, dtype, copies = _wanted(args, options)
     there = self if place is None else moved(self, place)

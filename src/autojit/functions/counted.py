@@ -13,6 +13,7 @@ from typing import Any, Literal, SupportsIndex, overload
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, UsageError
 from autojit.core.sizes import agree, as_extent, seems_equal
@@ -239,7 +240,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise UnsupportedDTypeError(f'"bincount" not implemented for {spec.dtype}', {"input": input})
     if minlength < 0:
         raise UsageError("minlength should be >= 0", {"minlength": minlength})
-    array = input._array if state.trace is None else None
+    array = host_copy(input._array) if state.trace is None and input._array is not None else None
     if spec.ndim != 1:
         raise ShapeError(_NEGATIVE_COUNTS, {"input": input})
     if array is not None and array.size and int(array.min()) < 0:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from autojit.core.device import DeviceLike
+from autojit.core.device import Device, DeviceLike, is_cpu_alone, require_available, with_index
 from autojit.core.device_array import first_address, host_copy, layout_in_memory
 from autojit.core.dtypes import DType, default_dtype
-from autojit.core.errors import TraceError, UsageError
+from autojit.core.errors import DeviceError, TraceError, UsageError
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.top_level import top_level
 from autojit.dispatch.composite_nodes import in_one_node
@@ -268,20 +268,45 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 def is_pinned(self: Tensor) -> bool:
     """Whether the memory is page-locked for a GPU; never on the CPU alone."""
-    return False
+    if is_cpu_alone() or type(self._array) is not np.ndarray:
+        return False
+    from autojit.runtime.gpu import pinned  # of CUDA nothing is imported before it is used
+
+    return pinned.is_pinned(self._array)
+
+
+def pinned(x: Tensor) -> Tensor:
+    """A copy of a tensor on the CPU in memory that a GPU reads directly; the tensor itself if it is there.
+
+    Raises:
+        RuntimeError: there is no GPU to read it, or the tensor is not on the CPU.
+    """
+    try:
+        place = with_index(require_available(Device("cuda")))
+    except DeviceError:
+        raise UsageError("Cannot access accelerator device when none is available.", {"tensor": x}) from None
+    if type(x._array) is not np.ndarray:
+        raise UsageError(f"cannot pin '{x.type()}' only dense CPU tensors can be pinned", {"tensor": x})
+    if is_pinned(x):
+        return x
+    from autojit.runtime.gpu.pinned import pinned_copy  # of CUDA nothing is imported before it is used
+
+    return wrap(pinned_copy(x._array, place.index or 0))
 
 
 def is_shared(self: Tensor) -> bool:
-    """Whether other processes see the memory; never."""
-    return False
+    """Whether other processes see the memory: never, but a GPU's counts as such, as in torch."""
+    return type_of(self).device.type == "cuda"
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Memory that other processes see is not offered.
+    """Memory that other processes see is not offered; a GPU's counts as such, as in torch.
 
     Raises:
-        RuntimeError: always.
+        RuntimeError: on the CPU, always.
     """
+    if type_of(self).device.type == "cuda":
+        return self
     raise UsageError("share_memory_: tensors cannot be shared between processes", {"tensor": self}, "send a copy")
 
 

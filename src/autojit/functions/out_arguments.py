@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import CO_VARARGS, unwrap
 from typing import Any
 
+from autojit.core.device import is_available
 from autojit.core.device_array import share_memory
 from autojit.core.errors import UsageError, out_of_memory
 from autojit.core.layout import strided
@@ -20,6 +21,7 @@ from autojit.dispatch.declared import PLAIN_OUT, Out
 from autojit.dispatch.inplace import copy_into
 from autojit.dispatch.promotion import Operand
 from autojit.functions.argument_errors import raise_for_kinds
+from autojit.functions.memory import pinned
 from autojit.functions.method_forms import F, called_like, in_our_names, parameter_names
 from autojit.functions.other_memory import resize_
 from autojit.history.recording import shows_grad
@@ -104,7 +106,9 @@ def _into(
 
 
 def with_layout(function: F) -> F:
-    """The factory with the keywords ``layout`` (a sparse one converts the result) and ``pin_memory`` (no effect).
+    """The factory with the keywords ``layout`` (a sparse one converts the result) and ``pin_memory``.
+
+    Pinned memory is had where there is a device that reaches it; without one the keyword has no effect.
 
     Example:
         >>> import autojit as aj
@@ -113,20 +117,26 @@ def with_layout(function: F) -> F:
     """
 
     def making(*arguments: object, **options: object) -> Any:
-        layout = _layout_among(options) if options else None
-        try:
-            found = function(*arguments, **options)
-        except MemoryError as error:
-            raise out_of_memory(error) from None
-        return found if layout is None else found.to_sparse(layout=layout)
+        return _made(function, arguments, options)
 
     relay(making)
     return called_like(function, making)
 
 
+def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: dict[str, Any]) -> Any:
+    """What a factory makes, in the layout and the memory that its keywords ask for."""
+    is_pinned = bool(options and options.pop("pin_memory", False)) and is_available("cuda")
+    layout = _layout_among(options) if options else None
+    try:
+        found = function(*arguments, **options)
+    except MemoryError as error:
+        raise out_of_memory(error) from None
+    found = pinned(found) if is_pinned else found
+    return found if layout is None else found.to_sparse(layout=layout)
+
+
 def _layout_among(options: dict[str, Any]) -> Any:
     """The sparse layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
-    options.pop("pin_memory", None)
     if options.get("names", True) is None:
         del options["names"]
     layout = options.pop("layout", None)
@@ -148,12 +158,7 @@ def making_out(function: F, out: Out) -> F:
         if lists_extents and "size" in options:
             arguments = (options.pop("size"),)
         if out is None:
-            layout = _layout_among(options) if options else None
-            try:
-                found = function(*arguments, **options)
-            except MemoryError as error:
-                raise out_of_memory(error) from None
-            return found if layout is None else found.to_sparse(layout=layout)
+            return _made(function, arguments, options)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
         return _into(out, rule, function, arguments, options)

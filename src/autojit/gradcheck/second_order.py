@@ -49,7 +49,8 @@ def _random_like(output: Tensor, strided: bool) -> Tensor:
     if not t.dtype.is_differentiable:
         raise DifferentiationError(f"gradgradcheck: an output of {t.dtype} has no gradient", {"output": output})
     shape = (*t.shape[:-1], t.shape[-1] * 2) if strided and t.ndim else t.shape
-    parts = [rand(*shape, dtype=t.dtype.to_real() if t.dtype.is_complex else t.dtype) * 2 - 1 for _ in range(2)]
+    real = t.dtype.to_real() if t.dtype.is_complex else t.dtype
+    parts = [rand(*shape, dtype=real, device=t.device) * 2 - 1 for _ in range(2)]
     values = complex_from(*parts) if t.dtype.is_complex else parts[0]
     drawn = values[..., ::2] if shape != t.shape else values
     return drawn.detach().requires_grad_()

@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from autojit.io.places import place_of
 from autojit.io.safetensors import Path, SafetensorsError, parse_json, read, save_file, write
 from autojit.tensor import Tensor
 
@@ -88,8 +89,9 @@ def load_archive(file: BinaryIO, map_location: Any, mapped: Path | None = None) 
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
     tensors, metadata = read(file, size_bytes, mapped)
-    if map_location is not None and not callable(map_location) and not isinstance(map_location, dict):
-        tensors = {name: tensor.to(map_location) for name, tensor in tensors.items()}
+    if map_location is not None and not callable(map_location):
+        place = place_of("cpu", map_location)  # where all tensors of the format come from
+        tensors = {name: tensor.to(place) for name, tensor in tensors.items()}
     if _STRUCTURE not in metadata:
         return tensors
     return _value(parse_json(metadata[_STRUCTURE].encode(), "structure"), tensors, 0)

@@ -11,7 +11,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.device import Device
-from autojit.core.device_array import first_address
+from autojit.core.device_array import Array, DeviceArray, first_address, host_copy
 from autojit.core.dtypes import DType, uint8
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout
@@ -46,8 +46,8 @@ def name_of(module: str, name: str) -> Name:
 class StorageReference:
     """Stands in the pickle for a storage, whose bytes are elsewhere in the file."""
 
-    def __init__(self, kind: Name, key: str, count: int) -> None:
-        self.persistent = ("storage", kind, key, "cpu", count)
+    def __init__(self, kind: Name, key: str, count: int, location: str) -> None:
+        self.persistent = ("storage", kind, key, location, count)
 
 
 _Pickler: Any = pickle._Pickler  # the one written in Python, whose instructions can be chosen
@@ -61,7 +61,7 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=2)
         self.storages: dict[str, np.ndarray[Any, Any]] = {}
-        self._references: dict[tuple[int, int, DType], StorageReference] = {}  # by address, bytes, dtype
+        self._references: dict[tuple[int, int, DType, str], StorageReference] = {}  # by address, bytes, dtype, device
         self._kept: list[Any] = []  # arrays whose addresses are keys
 
     def save_name(self, obj: Name) -> None:
@@ -123,38 +123,38 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
 
     def _storage(self, t: Tensor) -> tuple[StorageReference, int, tuple[int, ...]]:
         """The storage a tensor looks at, where it begins there, and its strides in elements."""
-        array = array_of(t)
-        root = storage_of(t).array if t._array is not None else None
+        array: Any = t._array if type(t._array) is DeviceArray else array_of(t)
+        root: Any = storage_of(t).array if t._array is not None else None
         if root is None or root.dtype != array.dtype or not _is_dense(root) or not _lies_in(array, root):
-            root = array = np.ascontiguousarray(array)
+            root = array = array.copy(order="C") if type(array) is DeviceArray else np.ascontiguousarray(array)
         each = array.itemsize
         start = (first_address(array) - first_address(root)) // each if array.size else 0
         strides = tuple(s // each for s in array.strides) if array.size else t.stride()
-        return self._reference(root, t.dtype), start, strides
+        return self._reference(root, t.dtype, str(t.device)), start, strides
 
-    def _reference(self, root: np.ndarray[Any, Any], dtype: DType) -> StorageReference:
-        key = (first_address(root), root.nbytes, dtype)
+    def _reference(self, root: Array, dtype: DType, location: str) -> StorageReference:
+        key = (first_address(root), root.nbytes, dtype, location)
         known = self._references.get(key) if root.size else None
         if known is not None:
             return known
         name = str(len(self.storages))
-        self.storages[name] = _memory(root)
+        self.storages[name] = _memory(host_copy(root))
         if dtype in STORAGE_NAMES:
-            made = StorageReference(name_of("torch", STORAGE_NAMES[dtype]), name, root.size)
+            made = StorageReference(name_of("torch", STORAGE_NAMES[dtype]), name, root.size, location)
         else:
-            made = StorageReference(name_of("torch.storage", UNTYPED), name, root.nbytes)
+            made = StorageReference(name_of("torch.storage", UNTYPED), name, root.nbytes, location)
         self._references[key] = made
         self._kept.append(root)
         return made
 
 
-def _is_dense(root: np.ndarray[Any, Any]) -> bool:
+def _is_dense(root: Array) -> bool:
     """Whether the elements fill their memory without gaps, in any order of axes."""
-    order = np.argsort([-s for s in root.strides], kind="stable")
+    order = [int(axis) for axis in np.argsort([-s for s in root.strides], kind="stable")]
     return bool(root.transpose(order).flags.c_contiguous)
 
 
-def _lies_in(array: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> bool:
+def _lies_in(array: Array, root: Array) -> bool:
     if any(s < 0 for s in array.strides):
         return False
     first, end = first_address(root), first_address(root) + root.nbytes

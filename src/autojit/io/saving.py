@@ -76,7 +76,8 @@ def load(
     ``serialization.add_safe_globals``. An open file is read from its beginning.
 
     Args:
-        map_location: where tensors of other devices go: ``"cpu"``, a dict of places, or a function.
+        map_location: where tensors go: a device, a dict of places by those they were at, or a function of a storage and
+            its place, which returns it moved (``storage.cuda(1)``), as it is (on the CPU), or None for where it was.
         weights_only: False lets the file hold whole modules, as long as they are autojit's own.
         mmap: map the tensors' memory, so that it is read from the file when it is looked at; needs a path.
         pickle_load_args: ``encoding`` of the text of files from Python 2, as of ``pickle.load``.

@@ -20,10 +20,10 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import DeviceError
 from autojit.io.load_errors import LoadError, refuse
 from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
+from autojit.io.places import place_of
 from autojit.io.safetensors import filled
 from autojit.io.torch_names import LoadedStorage, StorageKind
 from autojit.nn.jitted import JittedModule
@@ -216,8 +216,7 @@ class _Reader:
             raise LoadError("load: the pickle refers to a storage in an unknown way")
         found = self.storages.get(key)
         if found is None:
-            self._place(location)
-            found = self.storages[key] = LoadedStorage(self._storage(key, kind.dtype))
+            found = self.storages[key] = self._placed(self._storage(key, kind.dtype), location)
         if type(count) is not int or found.array.nbytes != count * kind.dtype.size_bytes:
             raise LoadError(
                 f"load: the storage {key} has {found.array.nbytes} bytes, {str(count)[:30]} elements wanted"
@@ -234,16 +233,12 @@ class _Reader:
         array = array if array.flags.aligned else array.copy()  # mapped from a file that another program wrote
         return array.byteswap() if self.is_big else array
 
-    def _place(self, location: str) -> None:
-        """Whether a storage of a device may come to the CPU, where all are read."""
-        mapped = self.map_location
+    def _placed(self, array: Any, location: str) -> LoadedStorage:
+        """A storage, to be where ``map_location`` says, or where it was."""
+        mapped, found = self.map_location, LoadedStorage(array)
         if callable(mapped):
-            return
-        if isinstance(mapped, dict):
-            mapped = mapped.get(location, mapped.get(aj.device(location)) if location.startswith("cuda") else None)
-        target = location if mapped is None else str(mapped)
-        if target.partition(":")[0] != "cpu":
-            raise DeviceError(
-                f"load: a storage of the file was on {location}, which is not available here",
-                fix='map it to the CPU: load(file, map_location="cpu")',
-            )
+            chosen = mapped(found, location)
+            if isinstance(chosen, LoadedStorage):
+                return chosen
+            mapped = None
+        return found.to(place_of(location, mapped))

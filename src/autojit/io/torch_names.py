@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import autojit as aj
+from autojit.core.device import CPU, Device, DeviceLike
 from autojit.core.dtypes import BY_NAME, DType, dtype_of_numpy
 from autojit.core.layout import Layout
+from autojit.dispatch.on_device import placed, where_to
 from autojit.io.load_errors import LoadError, refuse
 from autojit.tensor import Tensor
 from autojit.tensor.size import Size
@@ -39,11 +41,29 @@ class StorageKind(NamedTuple):
 
 
 class LoadedStorage:
-    """The memory of a storage of a file, which its tensors share."""
+    """The memory of a storage of a file, which its tensors share, and the device on which they will be."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, place: Device = CPU) -> None:
         self.array = array
+        self.place = place
         self.roots: dict[DType, Tensor] = {}  # the first tensor of a dtype; others are views of it
+
+    @property
+    def device(self) -> Device:
+        """Where its tensors will be."""
+        return self.place
+
+    def to(self, device: DeviceLike) -> LoadedStorage:
+        """The same memory for tensors on a device, which must be there."""
+        return LoadedStorage(self.array, where_to(device))
+
+    def cpu(self) -> LoadedStorage:
+        """For tensors on the CPU."""
+        return LoadedStorage(self.array)
+
+    def cuda(self, device: DeviceLike = None) -> LoadedStorage:
+        """For tensors on a CUDA device."""
+        return self.to("cuda" if device is None else device)
 
     def flat(self, dtype: DType) -> Any:
         """The memory as elements of a dtype."""
@@ -88,7 +108,7 @@ def _view(storage: LoadedStorage, dtype: DType, offset: Any, size: Any, stride: 
     steps = _numbers("the strides", stride, len(shape))
     flat = storage.flat(dtype)
     if 0 in shape:
-        return wrap(np.empty(shape, dtype.numpy))
+        return placed(wrap(np.empty(shape, dtype.numpy)), storage.place)
     last = start + sum((n - 1) * step for n, step in zip(shape, steps))
     if last >= flat.size or prod(shape) * flat.itemsize >= _MOST_BYTES:
         raise LoadError(
@@ -109,7 +129,7 @@ def _shared(storage: LoadedStorage, dtype: DType, shape: tuple[int, ...], steps:
         whole = flat.reshape(shape) if is_all else flat
         if is_all and tuple(step * flat.itemsize for step in steps) != whole.strides:
             whole = flat
-        root = storage.roots[dtype] = wrap(whole)
+        root = storage.roots[dtype] = placed(wrap(whole), storage.place)
     with aj.no_grad():
         seen = root if (tuple(root.shape), root.stride(), start) == (shape, steps, 0) else None
         return (aj.as_strided(root, shape, steps, start) if seen is None else seen).detach()

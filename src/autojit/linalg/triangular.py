@@ -7,6 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from autojit import ops
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError, UsageError
 from autojit.dispatch.promotion import cast
@@ -164,11 +165,8 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
             "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type "
             f"{type_of(LU).dtype} and B of type {type_of(B).dtype} instead"
         )
-    if (
-        pivots._array is not None
-        and pivots._array.size
-        and not 1 <= pivots._array.min() <= pivots._array.max() <= shape[-1]
-    ):
+    rows = None if pivots._array is None else host_copy(pivots._array)
+    if rows is not None and rows.size and not 1 <= rows.min() <= rows.max() <= shape[-1]:
         raise UsageError(
             f"Pivots given to lu_solve must all be from 1 to LU.size(-1) ({shape[-1]})",
             {"pivots": pivots},

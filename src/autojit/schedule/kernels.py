@@ -63,20 +63,47 @@ class NodeKernel:
         return list(self.node.outputs)
 
 
+@record(eq=False)
+class Epilogue:
+    """Flat loops over a product's elements: the program's load ``slot`` is the product, which nobody else reads."""
+
+    program: LoopProgram
+    slot: int
+    nodes: tuple[Node, ...]
+
+    def reads(self) -> list[Value]:
+        """What the loops read besides the product."""
+        return [value for slot, value in enumerate(self.program.loads) if slot != self.slot]
+
+
 @record(eq=False, frozen=False)
 class MatmulKernel(NodeKernel):
-    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
+    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given.
+
+    With an epilogue its elements stay in registers, and the kernel stores what the epilogue stores, perhaps them too.
+    """
 
     a: Access
     b: Access
     init: Value | None = None
+    epilogue: Epilogue | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.node, *(() if self.epilogue is None else self.epilogue.nodes)]
 
     def reads(self) -> list[Value]:
-        return [self.a.value, self.b.value, *(() if self.init is None else (self.init,))]
+        more = () if self.epilogue is None else self.epilogue.reads()
+        return [self.a.value, self.b.value, *(() if self.init is None else (self.init,)), *more]
+
+    def writes(self) -> list[Value]:
+        if self.epilogue is None:
+            return super().writes()
+        return [store.value for store in self.epilogue.program.stores]
 
     def in_place(self) -> tuple[Value, Value] | None:
         """(a value the kernel overwrites, the result that takes its memory)."""
-        return None if self.init is None else (self.init, self.node.outputs[0])
+        return None if self.init is None or self.epilogue else (self.init, self.node.outputs[0])
 
 
 @record(eq=False, frozen=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import field
 from functools import cached_property
 
 from autojit.core.device import CPU
@@ -28,6 +29,7 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
+from autojit.schedule.epilogues import fuse_epilogues
 from autojit.schedule.expressions import Load
 from autojit.schedule.forms import Forms, KnownForms
 from autojit.schedule.fusion import Fuser, execution_order
@@ -49,13 +51,14 @@ from autojit.schedule.kernels import (
 )
 from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
+from autojit.schedule.transfers import pass_by_value
 
 
 @record
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
-    Outputs in ``overwriting`` take an input's memory. ``failing`` are the kernels that may fail;
+    Outputs in ``overwriting`` take an input's memory, which ``taken`` names. ``failing`` are the kernels that may fail;
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
     """
 
@@ -66,6 +69,7 @@ class Schedule:
     machine: Machine
     failing: frozenset[Kernel] = frozenset()
     checked: frozenset[Node] = frozenset()
+    taken: Mapping[Value, Value] = field(default_factory=dict, compare=False)
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -136,12 +140,24 @@ class Scheduler:
             self._copy_back(position)
         # Not before all copies are known: the kernel that computes a copied output overwrites nothing.
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
+        kept = {*self.outputs, *(copy.source for copy in self.copies)}
+        if self.machine.value_bytes:
+            kernels = pass_by_value(kernels, kept.union(overwritten.values()), self.machine.value_bytes)
+        if self.machine.epilogue_expressions:
+            kernels = fuse_epilogues(kernels, kept, overwritten, frozenset(failing), self.machine)
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
         overwriting = frozenset(self.outputs[position] for position in self.donated)
         return Schedule(
-            self.graph, tuple(items), tuple(self.outputs), overwriting, self.machine, apart.failing, self.checked
+            self.graph,
+            tuple(items),
+            tuple(self.outputs),
+            overwriting,
+            self.machine,
+            apart.failing,
+            self.checked,
+            overwritten,
         )
 
     def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:

@@ -52,7 +52,8 @@ def _head(kernel: Kernel) -> str:
             loops = f"rows {loops} inner {_extents(program.inner)}, {phases} row phases"
         return f"loops {loops}, {len(program.accumulators)} accumulators"
     if isinstance(kernel, MatmulKernel):
-        return f"matmul {kernel.node.inputs[0].type} @ {kernel.node.inputs[1].type}"
+        more = "" if kernel.epilogue is None else f", then loops {_extents(kernel.epilogue.program.rows)}"
+        return f"matmul {kernel.node.inputs[0].type} @ {kernel.node.inputs[1].type}{more}"
     return "copy" if isinstance(kernel, CopyKernel) else kernel.nodes[0].op.name
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autojit import fft
+from autojit.core.device_array import host_copy
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
@@ -268,7 +269,7 @@ def _require_cover(window: Tensor | None, frames: _Frames, count: int, part: tup
         return
     weights = np.zeros(frames.points)
     left = (frames.points - frames.window) // 2
-    weights[left : left + frames.window] = 1.0 if window is None else np.abs(window._array) ** 2
+    weights[left : left + frames.window] = 1.0 if window is None else np.abs(host_copy(window._array)) ** 2
     cover = np.zeros(frames.points + frames.hop * (count - 1))
     for k in range(count):
         cover[k * frames.hop : k * frames.hop + frames.points] += weights

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from autojit.core.errors import UsageError
 from autojit.dispatch.declared import declared
 from autojit.dispatch.promotion import Operand
 from autojit.functions.elementwise import div
-from autojit.functions.memory import UntypedStorage, data_ptr
+from autojit.functions.memory import UntypedStorage, data_ptr, pinned
 from autojit.functions.shape import flip
 from autojit.functions.writing import mapped
 from autojit.nn import functional as F
@@ -72,18 +72,25 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 
 @declared(function=False)
-def pin_memory(self: Tensor, device: object = None) -> NoReturn:
-    """Memory that a GPU reads directly.
+def pin_memory(self: Tensor, device: object = None) -> Tensor:
+    """A copy in memory that a GPU reads directly; the tensor itself if it is there.
 
     Raises:
-        RuntimeError: always, as there is no GPU to read it.
+        RuntimeError: there is no GPU to read it, or the tensor is not on the CPU.
     """
-    raise UsageError("Cannot access accelerator device when none is available.", {"tensor": self})
+    return pinned(self)
 
 
 @declared(function=False)
-def record_stream(self: Tensor, s: object) -> None:
-    """Nothing: memory is free when nobody refers to it."""
+def record_stream(self: Tensor, s: Any) -> None:
+    """Let memory of a GPU not be used again before a stream has done what it holds when the tensor goes.
+
+    Nothing on the CPU, where memory is free when nobody refers to it.
+    """
+    if type_of(self).device.type == "cuda" and s is not None:
+        from autojit.cuda.recorded_streams import record_stream  # of CUDA nothing is imported before it is used
+
+        record_stream(self, s)
 
 
 @declared(function=False)

@@ -12,7 +12,6 @@ from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from tests.jit.cuda.programs import PROGRAMS, classes, mlp, trained
 
 CALLS = 4
-READY = [name for name in PROGRAMS if name not in ("embedding", "normalized")]
 
 
 def assert_same(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
@@ -22,7 +21,7 @@ def assert_same(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_step_has_the_results_of_the_cpu(name: str) -> None:
     make, batches = PROGRAMS[name]
     expected = trained(make, batches(CALLS), "cpu", True)

@@ -109,6 +109,11 @@ class FakeLibrary:
     def do_cuMemFreeHost(self, address: int) -> int:
         return self.do_cuMemFree_v2(address)
 
+    def do_cuPointerGetAttribute(self, value: int, which: int, address: int) -> int:
+        assert which == 2
+        is_known = any(start <= address < start + len(block) for start, block in self.blocks.items())
+        return 0 if is_known else INVALID_VALUE
+
     def do_cuMemcpyHtoDAsync_v2(self, target: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(target, source, size)
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from autojit.core.errors import OutOfMemoryError
+from autojit.runtime.gpu.emulator.driver import EmulatedDriver
+from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.libcuda import LibCuda
 from autojit.runtime.gpu.memory import ALIGNMENT_BYTES, SLAB_BYTES, Block, DeviceMemory, PinnedMemory
 from tests.runtime.gpu.fake_library import FakeLibrary
@@ -125,6 +127,25 @@ def test_threads_share_the_memory() -> None:
     assert memory.stats().allocated == sum(block.size_bytes for block in live)
 
 
+def test_an_emulated_device_gets_blocks_of_exactly_the_size_and_none_twice() -> None:
+    """So it finds whoever reads behind a tensor, before it was written, or when it is gone."""
+    driver = EmulatedDriver()
+    memory = DeviceMemory(driver, 0)
+    block = memory.take(12, 0)
+    driver.fill(block.address, 0, 12, 0)
+    for start, size in ((8, 8), (-4, 8)):
+        with pytest.raises(EmulatedFault):
+            driver.fill(block.address + start, 0, size, 0)
+    address = block.address
+    memory.give_back(block)
+    del block
+    with pytest.raises(EmulatedFault):
+        driver.fill(address, 0, 12, 0)
+    other = memory.take(12, 0)
+    assert other.address != address
+    assert memory.stats().reserved == memory.stats().allocated == 12
+
+
 def test_pinned_memory_goes_back_with_its_object() -> None:
     library = FakeLibrary()
     pinned = PinnedMemory(LibCuda(library), 0, 4096)
@@ -133,3 +154,20 @@ def test_pinned_memory_goes_back_with_its_object() -> None:
     assert library.used_bytes == 0
     with pytest.raises(OutOfMemoryError, match="pinned"):
         PinnedMemory(LibCuda(library), 0, 1 << 40)
+
+
+def test_memory_of_what_only_refers_to_itself_is_found_before_there_is_none() -> None:
+    """As compiled steps do that nobody has any more."""
+    memory = memory_of(FakeLibrary(memory_bytes=64 * MIB))
+
+    class Step:
+        def __init__(self) -> None:
+            self.me, self.arena = self, memory.hold(40 * MIB, 1)
+
+    gc.disable()
+    try:
+        Step()
+        assert memory.stats().allocated >= 40 * MIB
+        assert memory.take(50 * MIB, 2).size_bytes >= 50 * MIB
+    finally:
+        gc.enable()

@@ -141,6 +141,18 @@ def test_what_is_copied_to_the_device_and_back_is_the_same() -> None:
     assert driver.counts["copies in"] == driver.counts["copies out"] == 2
 
 
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_only_a_copy_from_memory_that_the_driver_reads_later_is_waited_for(is_pinned: bool) -> None:
+    library = FakeLibrary()
+    device = CudaDevice(LibCuda(library), 0)
+    here, there = value(N, "f32", CPU), value(N)
+    array = np.arange(N, dtype=np.float32)
+    source = device.driver.allocate_pinned(4 * N) if is_pinned else array.ctypes.data
+    Transfer(device, "aj_copy_in", there, here, {here: source, there: device.driver.allocate(4 * N)})()
+    assert library.calls.count("cuMemcpyHtoDAsync_v2") == 1
+    assert library.calls.count("cuStreamSynchronize") == is_pinned
+
+
 @pytest.mark.parametrize("body", ["aj_copy_in", "aj_copy_out"])
 def test_a_copy_that_fails_is_an_error_and_the_next_works(body: str) -> None:
     library = FakeLibrary()
@@ -149,7 +161,8 @@ def test_a_copy_that_fails_is_an_error_and_the_next_works(body: str) -> None:
     array, address = np.arange(N, dtype=np.float32), device.driver.allocate(4 * N)
     ends = (there, here) if body == "aj_copy_in" else (here, there)
     transfer = Transfer(device, body, *ends, {here: array.ctypes.data, there: address})
-    for function in ("cuMemcpyHtoDAsync_v2" if body == "aj_copy_in" else "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"):
+    functions = ["cuMemcpyHtoDAsync_v2"] if body == "aj_copy_in" else ["cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"]
+    for function in functions:
         library.failing[function] = 719
         with pytest.raises(DeviceError, match=rf"a kernel failed[\s\S]*{function} reports it[\s\S]*719"):
             transfer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autojit.runtime.gpu.order import Access, Effect, Place, conflict, predecessors
+from autojit.runtime.gpu.order import Access, Effect, Place, predecessors
 
 EFFECTS: tuple[Effect, ...] = ("reads", "writes")
 
@@ -16,10 +16,25 @@ def random_launches(rng: np.random.Generator) -> list[list[Access]]:
         if rng.random() < 0.3:
             places: tuple[Place, ...] = ("argument", "result")
             return Access(places[int(rng.integers(2))], effect, name=int(rng.integers(4)))
-        start = int(rng.integers(60))
-        return Access("own" if rng.random() < 0.7 else "state", effect, start, start + int(rng.integers(1, 12)))
+        is_own = rng.random() < 0.7
+        start = int(rng.integers(60)) + (0 if is_own else 100)
+        return Access("own" if is_own else "state", effect, start, start + int(rng.integers(1, 12)))
 
     return [[access() for _ in range(int(rng.integers(1, 5)))] for _ in range(int(rng.integers(1, 25)))]
+
+
+def conflict(a: Access, b: Access) -> bool:
+    """Whether one has to wait for the other, as the module's first lines say it."""
+    if a.effect == b.effect == "reads":
+        return False
+    if a.is_fixed and b.is_fixed:
+        return a.start < b.end and b.start < a.end
+    places = {a.place, b.place}
+    if "own" in places:
+        return False
+    if "result" in places:
+        return places == {"result", "argument"} or a.name == b.name
+    return True
 
 
 def reached(after: list[tuple[int, ...]]) -> list[set[int]]:
@@ -40,15 +55,8 @@ def test_whoever_conflicts_is_ordered_and_no_edge_is_superfluous(seed: int) -> N
             if any(conflict(a, b) for a in mine for b in others):
                 assert j in before[k]
         for j in after[k]:
+            assert any(conflict(a, b) for a in mine for b in launches[j])
             assert not any(j in before[other] for other in after[k])
-
-
-def test_conflicts_are_mutual() -> None:
-    accesses = [
-        access for seed in range(5) for launch in random_launches(np.random.default_rng(seed)) for access in launch
-    ]
-    for a in accesses:
-        assert [conflict(a, b) for b in accesses] == [conflict(b, a) for b in accesses]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +70,10 @@ def test_conflicts_are_mutual() -> None:
         (Access("argument", "writes", name=1), Access("own", "reads", 0, 8), False),
         (Access("result", "writes", name=1), Access("result", "writes", name=2), False),
         (Access("result", "writes", name=1), Access("result", "reads", name=1), True),
+        (Access("result", "writes", name=1), Access("own", "writes", 0, 8), False),
         (Access("result", "writes", name=1), Access("state", "writes", 0, 8), False),
         (Access("result", "writes", name=1), Access("argument", "reads", name=2), True),
     ],
 )
 def test_what_may_be_the_same_memory_conflicts(a: Access, b: Access, expected: bool) -> None:
-    assert conflict(a, b) is expected
+    assert predecessors([[a], [b]]) == predecessors([[b], [a]]) == [(), (0,) if expected else ()]

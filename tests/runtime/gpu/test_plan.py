@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda import prologue
+from autojit.codegen.cuda.host_records import Channel, DriverCalls
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
@@ -47,8 +48,8 @@ class World:
 class RandomRun:
     """Kernels over a pool of buffers: what they do in the order of the program, and the same on the host."""
 
-    def __init__(self, world: World, kernels: int) -> None:
-        rng, self.world = world.rng, world
+    def __init__(self, world: World, kernels: int, shares: bool = False) -> None:
+        rng, self.world, self.shares = world.rng, world, shares
         self.values = [value(N) for _ in range(10)]
         kinds: list[Place] = [
             "own",
@@ -75,25 +76,31 @@ class RandomRun:
         self.memory = Memory(world.device, fixed, self.places)
         self.step = Step(self.memory, DeviceRun(CUDA, tuple(map(self._launch, self.acts))))
 
-    @staticmethod
-    def _launch(act: tuple[Value, list[Value], list[float]]) -> Launch:
+    def _launch(self, act: tuple[Value, list[Value], list[float]]) -> Launch:
         target, sources, weights = act
-        role = "updates" if target in sources else "writes"
+        role = "updates" if self.shares or target in sources else "writes"
         return Launch(weighted_sum(N, weights, role), (target, *sources), "sum")
 
     def call(self) -> None:
         """One call with memory of its own, compared with the host."""
-        given = {v: self.world.fresh() for v in self.values if v not in self.memory.fixed}
+        given = {v: self._place(v) for v in self.values if v not in self.memory.fixed}
         places = {**self.memory.fixed, **given}
-        expected = {v: self.world.read(address) for v, address in places.items()}
+        expected = {address: self.world.read(address) for address in places.values()}
         for target, sources, weights in self.acts:
             total = np.zeros(N, np.float32)
             for source, weight in zip(sources, weights, strict=True):
-                total = total + expected[source] * np.float32(weight)
-            expected[target] = total
+                total = total + expected[places[source]] * np.float32(weight)
+            expected[places[target]] = total
         self.step(given)
-        for v, address in places.items():
-            np.testing.assert_allclose(self.world.read(address), expected[v], rtol=1e-4, atol=1e-4)
+        for address, content in expected.items():
+            np.testing.assert_allclose(self.world.read(address), content, rtol=1e-4, atol=1e-4)
+
+    def _place(self, v: Value) -> int:
+        """Memory for a call: where arguments share it, that of a tensor that lives on, or of its own."""
+        if not (self.shares and self.places[v] == "argument" and self.world.rng.random() < 0.7):
+            return self.world.fresh()
+        state = [v for v in self.values if self.places[v] == "state"]
+        return self.memory.fixed[state[int(self.world.rng.integers(len(state)))]]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -108,6 +115,13 @@ def test_a_graph_in_any_order_computes_what_launches_do_wherever_arguments_are(s
     assert counts["instantiations"] == 1 and counts["graph launches"] == counts["node updates"] == CALLS - 1
     assert counts["launches"] == stats.kernels == kernels + 1
     assert counts["waits"] == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_arguments_may_be_each_other_or_what_lives_on(seed: int) -> None:
+    run = RandomRun(World(seed), kernels=6, shares=True)
+    for _ in range(CALLS):
+        run.call()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -140,12 +154,12 @@ def _without(node: int, before: int, accesses: Sequence[Sequence[Access]]) -> li
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5])
-def test_few_kernels_are_launched_with_addresses_for_parameters(kernels: int) -> None:
+def test_one_kernel_is_launched_with_addresses_for_parameters(kernels: int) -> None:
     world = World()
     run = RandomRun(world, kernels)
     for _ in range(CALLS):
         run.call()
-    is_graph = kernels >= 3
+    is_graph = kernels > 1
     assert run.step.plan.stats.instantiations == is_graph
     assert world.driver.counts["launches"] == (kernels + 1 if is_graph else CALLS * kernels)
 
@@ -357,18 +371,36 @@ def test_a_run_gives_all_its_memory_back_when_it_goes() -> None:
         gc.enable()
 
 
-def test_a_signal_on_the_way_to_python_ends_the_step() -> None:
-    """The function that native code calls is then left out, so that it has not answered."""
+def test_memory_goes_back_when_another_stream_is_done_with_it() -> None:
+    for other in (False, True):
+        world = World()
+        run = RandomRun(world, kernels=2)
+        if other:
+            world.device.set_stream(world.driver.make_stream())
+        run.call()
+        waits = world.driver.counts["waits"]
+        del run
+        gc.collect()
+        assert world.driver.counts["waits"] - waits == other
+
+
+@pytest.mark.parametrize("left_out", ["ask", "launch_graph"])
+def test_a_signal_on_the_way_to_python_ends_the_step(left_out: str) -> None:
+    """The function that native code calls is then left out: it has not answered, or not counted."""
     world = World()
     run = RandomRun(world, kernels=4)
     run.call()
-    unanswered = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(lambda *asked: None)
-    words, place = run.step.channel._words, 4
-    asked = words[place]
-    words[place] = ctypes.cast(unanswered, ctypes.c_void_p).value or 0
+    if left_out == "ask":
+        words, place = run.step.channel._words, Channel.ask.place
+        nothing = ctypes.cast(ctypes.CFUNCTYPE(None)(lambda: None), ctypes.c_void_p)
+    else:
+        words, place = run.step.channel._calls, DriverCalls.launch_graph.place
+        nothing = ctypes.cast(ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0), ctypes.c_void_p)
+    there = words[place]
+    words[place] = nothing.value or 0
     with pytest.raises(KeyboardInterrupt):
         run.call()
-    words[place] = asked
+    words[place] = there
     run.call()
     assert run.step.plan.stats.instantiations == 1
 

@@ -8,6 +8,7 @@ the team's partial results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
@@ -162,9 +163,11 @@ class GridFolds(LaneFolds, GridExpressions):
             states: list[State] = [(self.get(slot, within),) for slot in self.columns[number]]
             if high > low:
                 states = self.over_lanes(states, [self.plain(accumulator.op)] * len(states), low, high)
-            for point, (total,) in zip(points, states, strict=True):
-                with self.perhaps(self.all_of(point.inside, first)):
-                    self.leave(number, total, share, self.offset(columns, point.position))
+            for _, vector in groupby(zip(points, states, strict=True), lambda pair: pair[0].slot):
+                together = list(vector)
+                with self.perhaps(self.all_of(together[0][0].inside, first)):
+                    for point, (total,) in together:
+                        self.leave(number, total, share, self.offset(columns, point.start.position), point.shift)
 
     def _column_accumulators(self) -> list[tuple[int, Accumulator]]:
         return [(k, a) for k, a in enumerate(self.program.accumulators) if a.kind == "col"]
@@ -196,20 +199,20 @@ class GridFolds(LaneFolds, GridExpressions):
             for number, (total,) in zip(self.totals, found, strict=True):
                 self.leave(number, total, self.block_x, 0)
 
-    def leave(self, number: int, value: Scalar, part: Operand, column: Operand) -> None:
-        """Write an element of an accumulator: the result itself, or one of its partial results."""
+    def leave(self, number: int, value: Scalar, part: Operand, column: Operand, shift: int = 0) -> None:
+        """Write an element of an accumulator, ``shift`` behind a column: the result, or one of its partial results."""
         accumulator = self.program.accumulators[number]
         if number in self.partial_results:
             wide = partial_dtype(accumulator)
-            self.emit.store(self.emit.cast(value, wide), self.partial_address(number, part, column))
+            self.emit.store(self.emit.cast(value, wide), self.partial_address(number, part, column, shift))
             return
         argument = len(self.program.loads) + len(self.program.stores) + number
         result = rounded_to(self.emit, value, accumulator.value.type.dtype)
-        self.write(argument, result, self.number(column))
+        self.write(argument, result, self.behind(self.number(column), shift))
 
-    def partial_address(self, number: int, part: Operand, column: Operand) -> str:
-        """Where an element of a partial result is."""
+    def partial_address(self, number: int, part: Operand, column: Operand, shift: int = 0) -> str:
+        """Where an element of a partial result is, ``shift`` behind a column."""
         where = self.partial_results[number]
         place = self.offset(self.scaled(part, where.columns), column)
         start = self.at(self.partials, where.offset)
-        return self.address(start, partial_dtype(self.program.accumulators[number]), place)
+        return self.address(start, partial_dtype(self.program.accumulators[number]), self.behind(place, shift))

@@ -8,7 +8,7 @@ kernel that makes results of partial results in `combine`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby
 
 from autojit.codegen.cuda.combine import print_combine
@@ -18,6 +18,7 @@ from autojit.codegen.cuda.grid_plan import plan_grid
 from autojit.codegen.cuda.lane_folds import State
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.folding import rounded_to
+from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.phases import Phase, phases_of, row_results
 from autojit.codegen.scalar import Scalar
@@ -27,7 +28,8 @@ from autojit.core.sizes import is_symbolic
 from autojit.schedule.expressions import Expr
 from autojit.schedule.loops import Accumulator, LoopProgram, Store
 
-ROWS_AT_ONCE = 4  # of columns that are summed: their reads do not wait for each other
+TURNS_AT_ONCE = 4  # where they only read and fold: their reads do not wait for each other
+LIGHT = 32  # expressions, up to which that many copies are had
 
 
 class GridPrinter(GridFolds):
@@ -68,6 +70,10 @@ class GridPrinter(GridFolds):
         ]
         return [*loads, *stores, *(Buffer("writes", a.value.type.dtype.size_bytes) for a in program.accumulators)]
 
+    def presence(self) -> str | None:
+        """The condition that the current point is one that this lane is for: surplus rows are others' rows."""
+        return self.all_of(super().presence(), self.alive)
+
     # -- flat programs
 
     def _flat_turns(self) -> None:
@@ -79,7 +85,7 @@ class GridPrinter(GridFolds):
         if plan.blocks == plan.tiles:
             self._flat_tile(self.block_x)
             return
-        with self.loop(self.block_x, plan.tiles, plan.blocks, stem="tile") as tile, self._inside():
+        with self.light_loop(self.block_x, plan.tiles, plan.blocks) as tile, self._inside():
             self._flat_tile(tile)
 
     def _hoist_all(self) -> None:
@@ -171,15 +177,19 @@ class GridPrinter(GridFolds):
         if plan.turns == 1:
             turn(0)
             return
-        is_light = not self.program.reductions and not self.program.stores
-        unroll = self._unrolling if is_light else None
-        with self.loop(0, plan.turns, stem="turn", attachment=unroll) as number:
+        with self.light_loop(0, plan.turns, 1) as number:
             turn(number)
+
+    def light_loop(self, start: Operand, stop: int, step: int) -> AbstractContextManager[str]:
+        """A loop whose turns wait for what they read; several go at once where they only read and fold."""
+        program = self.program
+        is_light = not (program.reductions or program.stores or self.reports) and len(program.exprs) <= LIGHT
+        return self.loop(start, stop, step, stem="turn", attachment=self._unrolling if is_light else None)
 
     def _unrolling(self, first_line: int) -> str:
         """The attachment of a loop that LLVM is to unroll."""
         nodes = self.module.nodes
-        count = self.module.node(f'!"llvm.loop.unroll.count", i32 {ROWS_AT_ONCE}')
+        count = self.module.node(f'!"llvm.loop.unroll.count", i32 {TURNS_AT_ONCE}')
         name = f"!{len(nodes)}"
         nodes.append(f"{name} = distinct !{{{name}, {count}}}")
         return f", !llvm.loop {name}"

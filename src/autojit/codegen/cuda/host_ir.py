@@ -34,6 +34,8 @@ from autojit.core.once import once
 _ASK = Signature("aj_ask", "ptr channel, ptr record, i64 what, i64 number", "i64")
 _USE = Signature("aj_use_device", "ptr channel, ptr record", "i64")
 _ERROR_WORDS_BYTES = 16
+_MEMORY_TYPE = 2  # CUpointer_attribute
+_INVALID_VALUE = 1  # CUresult: the driver does not know the address
 
 _CALLS: dict[Field[int], Signature] = {
     DriverCalls.set_context: Signature("", "ptr context", "i32"),
@@ -46,8 +48,9 @@ _CALLS: dict[Field[int], Signature] = {
     DriverCalls.set_parameters: Signature("", "ptr graph, ptr node, ptr how", "i32"),
     DriverCalls.copy_in: Signature("", "i64 to, ptr source, i64 bytes, ptr stream", "i32"),
     DriverCalls.copy_out: Signature("", "ptr to, i64 source, i64 bytes, ptr stream", "i32"),
-    DriverCalls.fill: Signature("", "i64 to, i8 byte, i64 bytes, ptr stream", "i32"),
+    DriverCalls.fill: Signature("", "i64 to, i8 zeroext byte, i64 bytes, ptr stream", "i32"),
     DriverCalls.synchronize: Signature("", "ptr stream", "i32"),
+    DriverCalls.pointer_attribute: Signature("", "ptr to, i32 which, i64 address", "i32"),
 }
 """As NVIDIA's library declares them."""
 
@@ -99,17 +102,25 @@ class _Calls:
         self.record = record
         self.functions = f.get(channel, Channel.calls)
         self.failed: Junction = f.junction("i64", stem="failed")
+        self.left_out: Junction = f.junction(stem="left_out")
 
     def do(self, which: Field[int], *arguments: str | int) -> None:
         """Call a function; what it reports goes with its place among them."""
         f = self.f
+        answers = f.get(self.channel, Channel.answers)
+        before = f.load("i64", answers)
         result = f.call(_CALLS[which], *arguments, by=f.get(self.functions, which))
+        counted = f.sub(f.load("i64", answers), before)
+        f.go_unless(f.test("sge", counted, f.get(self.channel, Channel.counts)), self.left_out)
         number = f.binary("or", f.convert("zext", result, "i32"), which.place << 32)
         f.go_when(f.is_set(result, "i32"), self.failed, number)
 
     def finish(self, value: int | None = None) -> None:
-        """Write what happens after a failure."""
+        """Write what happens after a failure, and where a signal was handled in place of a function."""
         f = self.f
+        f.begin(self.left_out)
+        f.store("i64", f.get(self.channel, Channel.interrupted), f.get(self.channel, Channel.error))
+        f.ret(value)
         (number,) = f.begin(self.failed)
         f.call(_ASK, self.channel, self.record, FAILED, number)
         f.ret(value)
@@ -213,7 +224,10 @@ def _take_report(f: NativeFunction, calls: _Calls, run: str, stream: str) -> Non
 
 
 def _write_copy_in(f: NativeFunction) -> None:
-    """``aj_copy_in``: from the host to the device. It waits, because a source in pinned memory is read later."""
+    """``aj_copy_in``: from the host to the device.
+
+    The driver has read ordinary memory when its call returns. Memory that it knows is read later, so that is awaited.
+    """
     transfer = f.parameters[0]
     channel = f.get(transfer, TransferWords.channel)
     f.return_when(f.is_set(f.call(_USE, channel, transfer)))
@@ -221,7 +235,13 @@ def _write_copy_in(f: NativeFunction) -> None:
     stream = f.load("ptr", f.get(channel, Channel.stream))
     target = f.convert("ptrtoint", f.get(transfer, TransferWords.target), "ptr")
     size = f.get(transfer, TransferWords.bytes)
-    calls.do(DriverCalls.copy_in, target, f.get(transfer, TransferWords.source), size, stream)
+    source = f.get(transfer, TransferWords.source)
+    calls.do(DriverCalls.copy_in, target, source, size, stream)
+    attribute = f.get(calls.functions, DriverCalls.pointer_attribute)
+    with f.when(f.is_set(attribute, "ptr")):
+        arguments = f.local("i32"), _MEMORY_TYPE, f.convert("ptrtoint", source, "ptr")
+        result = f.call(_CALLS[DriverCalls.pointer_attribute], *arguments, by=attribute)
+        f.return_when(f.test("eq", result, _INVALID_VALUE, "i32"))
     calls.do(DriverCalls.synchronize, stream)
     f.ret()
     calls.finish()

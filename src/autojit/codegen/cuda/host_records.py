@@ -23,6 +23,7 @@ class DriverCalls(Record[int]):
     copy_out: Pointer
     fill: Pointer
     synchronize: Pointer
+    pointer_attribute: Pointer  # 0 where copies from the host are always waited for
 
 
 class Channel(Record[int]):
@@ -35,6 +36,8 @@ class Channel(Record[int]):
     ask: Pointer  # a Python function, called with the record that asks, what for, and a number
     is_answered: Word  # 1 when that function has come to its end
     interrupted: Word  # the error word of a step that a signal has ended
+    answers: Pointer  # a word that counts the driver's functions that have come to their end
+    counts: Word  # 1 if they do count, because a signal may leave one out; 0 of NVIDIA's, which are native
     waits: Word  # 1: after every run
 
 

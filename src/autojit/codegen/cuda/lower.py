@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from autojit.codegen.cuda.grid_loops import print_grid
-from autojit.codegen.cuda.products import print_product, shape_of
+from autojit.codegen.cuda.products import print_product, product_key
+from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import (
@@ -34,6 +35,7 @@ from autojit.core.device import CPU, Device
 from autojit.core.errors import CompileError
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
+from autojit.ops.scattering import Scattering
 from autojit.schedule.kernels import (
     CopyKernel,
     Kernel,
@@ -143,7 +145,7 @@ class _Lowering:
             return self._product(kernel, commits)
         if isinstance(kernel, CopyKernel):
             return [DeviceCopy(kernel.target, kernel.source, kernel.target.type.size_bytes, commits)]
-        return None
+        return self._structured(kernel, commits) if isinstance(kernel, StructuredKernel) else None
 
     def _loops(self, kernel: LoopKernel, commits: bool) -> list[Work]:
         program = kernel.program
@@ -164,13 +166,30 @@ class _Lowering:
         return found
 
     def _product(self, kernel: MatmulKernel, commits: bool) -> list[Work]:
-        key = shape_of(kernel), kernel.node.outputs[0].type.dtype, kernel.init is None
+        key = product_key(kernel)
         text = self.printed.get(key)
         if text is None:
             text = self.printed[key] = print_product(kernel, self.target)
         a, b = (value.type.shape for value in kernel.node.inputs[:2])
-        label = f"matmul {a[-2]}x{a[-1]}x{b[-1]}"
+        label = "+".join([f"matmul {a[-2]}x{a[-1]}x{b[-1]}", *dict.fromkeys(n.op.name for n in kernel.nodes[1:])])
         return self._launch(text, (*kernel.reads(), *kernel.writes()), label, kernel, (), commits)
+
+    def _structured(self, kernel: StructuredKernel, commits: bool) -> list[Work] | None:
+        node = kernel.node
+        text = print_structured(kernel, self.target)
+        if text is None:
+            return None
+        operands, work = kernel.operands, list[Work]()
+        if isinstance(node.op, Scattering):  # finds its base in its result
+            (result,) = node.outputs
+            size = result.type.size_bytes
+            if kernel.clears:
+                work.append(DeviceFill(result, size, commits))
+            elif self.schedule.taken.get(result) is not operands[0]:
+                work.append(DeviceCopy(result, operands[0], size, commits))
+            operands = (result, *operands[1:])
+        lookups = [node] * len(operands)
+        return [*work, *self._launch(text, (*operands, *node.outputs), node.op.name, kernel, lookups, commits)]
 
     def _launch(
         self,

@@ -15,7 +15,7 @@ CUDA_MACHINE = Machine(
     kind="cuda",
     alignment=256,  # what the driver gives, and two of a cache's lines
     product_dtypes=frozenset((float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8)),
-    product_batch_axes=2,
+    product_batch_axes=8,  # any number: a block computes where its matrices begin once
     most_buffers=96,  # addresses are parameters in constant memory, not registers; parameters end at 4 KiB
     small_domain=0,  # one queue: waiting costs nothing, and every kernel that is saved is a launch saved
     expansion=8,
@@ -27,5 +27,7 @@ CUDA_MACHINE = Machine(
     turned_steps=16,
     bands=None,  # rows are spread over the processors, not sliced for a cache
     batch_bytes=NEVER,  # independent kernels are launches of their own
+    value_bytes=64,  # keys of generators have 16; the block that travels with a launch has room for 4 KiB
+    epilogue_expressions=96,  # a thread may hold 32 elements of a product: 3,000 lines of text
     opens_sizes=False,  # grids, launches and graphs are written for their sizes
 )

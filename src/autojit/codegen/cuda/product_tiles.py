@@ -48,13 +48,20 @@ LANES = Fragment("", 16, 1, 1, "")
 """No instruction of warps: every lane multiplies and adds its own elements."""
 
 TENSOR_FRAGMENTS = {float32: SPLIT, float64: DOUBLE, float16: HALF, bfloat16: BRAIN}
+SHORT_SUM = 16
+"""Sums of float32 up to this length are added up lane by lane.
+
+Two parts of 11 bits leave an error of up to three units of the last bit; longer sums have as much from their roundings.
+A product of this depth takes the time of its result's way to memory whatever multiplies.
+"""
+
 TENSOR_CAPABILITY = 80
 """Before, LLVM aborts the process where one of these is asked for."""
 
 
-def fragment_of(dtype: DType, target: CudaTarget) -> Fragment:
-    """What multiplies elements of a dtype on a GPU."""
-    if target.capability < TENSOR_CAPABILITY:
+def fragment_of(dtype: DType, target: CudaTarget, k: int) -> Fragment:
+    """What multiplies elements of a dtype on a GPU, where the contracted axis has ``k`` of them."""
+    if target.capability < TENSOR_CAPABILITY or (dtype is float32 and k <= SHORT_SUM):
         return LANES
     return TENSOR_FRAGMENTS.get(dtype, LANES)
 
@@ -113,7 +120,7 @@ def tile_of(dtype: DType, target: CudaTarget, extents: tuple[int, int, int], bat
         batch: how many matrices.
     """
     m, n, k = extents
-    fragment = fragment_of(dtype, target)
+    fragment = fragment_of(dtype, target, k)
     tiles = [
         Tile(fragment, warps, (down * LANES.rows // fragment.rows, across), _depth(fragment, dtype, depth, k))
         for warps, (down, across), depth in LAYOUTS

@@ -2,80 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-
 import numpy as np
 
-from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
-from autojit.codegen.grid_text import GridText
-from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
-from autojit.core.records import record
+from autojit.codegen.lowered import Offset, Scratch
 from autojit.runtime.gpu.driver import KernelNode
-from autojit.runtime.gpu.memory import Held
 from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES, WORD_BYTES
 from autojit.runtime.gpu.order import Access, Effect
-from autojit.runtime.gpu.run_memory import ERROR_BYTES, BufferArgument, RunMemory
-
-
-@record(eq=False)
-class Work:
-    """A kernel of a run before it is bound.
-
-    Args:
-        kernel: gives it for buffers whose addresses are multiples of these numbers.
-        buffers: what it takes.
-        label: its name for users.
-        code: of its reports.
-        commits: it writes what lasts, so it does nothing once an error was reported.
-    """
-
-    kernel: Callable[[Sequence[int]], GridText]
-    buffers: tuple[BufferArgument, ...]
-    label: str
-    code: int
-    commits: bool
-
-    @property
-    def widest(self) -> GridText:
-        """The kernel for the best of addresses."""
-        return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
-
-
-def works_of(run: DeviceRun) -> Iterator[Work]:
-    """The kernels of a run in order; copies and fills are kernels too."""
-    for item in run.work:
-        if isinstance(item, Launch):
-            yield from _launched(item)
-        elif not item.size_bytes:
-            continue
-        elif isinstance(item, DeviceCopy):
-            yield Work(partial(_copy, item.size_bytes), (item.target, item.source), "copy", 0, item.commits)
-        else:
-            assert isinstance(item, DeviceFill)
-            yield Work(partial(_fill, item.size_bytes), (item.target,), "fill", 0, item.commits)
-
-
-def _launched(launch: Launch) -> Iterator[Work]:
-    kernel: GridText | None = launch.kernel
-    while kernel is not None:
-        if all(kernel.blocks):
-            yield Work(partial(_same, kernel), launch.buffers, launch.label, launch.code, launch.commits)
-        kernel = kernel.combine
-
-
-def _same(kernel: GridText, alignments: Sequence[int]) -> GridText:
-    return kernel
-
-
-def _copy(size_bytes: int, alignments: Sequence[int]) -> GridText:
-    return copy_kernel(size_bytes, access_bytes(size_bytes, *alignments))
-
-
-def _fill(size_bytes: int, alignments: Sequence[int]) -> GridText:
-    return fill_kernel(size_bytes, access_bytes(size_bytes, *alignments))
+from autojit.runtime.gpu.run_memory import ERROR_BYTES, RunMemory
+from autojit.runtime.gpu.works import Work
 
 
 class BoundKernel:
@@ -84,13 +20,13 @@ class BoundKernel:
     Args:
         memory: that of the run.
         work: the kernel.
-        partials: memory for its partial results, where it has any.
+        number: of the kernel in the run.
     """
 
-    def __init__(self, memory: RunMemory, work: Work, partials: Held | None) -> None:
+    def __init__(self, memory: RunMemory, work: Work, number: int) -> None:
         self._memory = memory
         self.work = work
-        self._partials = partials
+        self._partials = memory.scratch.partials(number)
         self.kernel = work.widest
         self.function = 0
         self._slots = {k: slot for k, b in enumerate(work.buffers) if (slot := memory.slot(b)) is not None}
@@ -125,7 +61,7 @@ class BoundKernel:
         self.parameters = int(self._pointers.__array_interface__["data"][0])
 
     def _further_parameters(self) -> list[int]:
-        words = [] if self._partials is None else [self._partials.address]
+        words = [] if self._partials is None else [self._partials]
         errors = self._memory.errors
         if errors is not None and (self.kernel.reports or self.is_guarded):
             words.append(errors.address)
@@ -180,7 +116,7 @@ class BoundKernel:
         for k, buffer in enumerate(self.kernel.buffers):
             found.append(self._access(k, "reads" if buffer.role == "reads" else "writes"))
         if self._partials is not None:
-            found.append(_own("writes", self._partials.address, self._partials.size_bytes))
+            found.append(_own("writes", self._partials, self.kernel.partial_bytes))
         errors = self._memory.errors
         if errors is not None and (self.is_guarded or self.kernel.reports):
             found.append(_own("writes" if self.kernel.reports else "reads", errors.address, ERROR_BYTES))

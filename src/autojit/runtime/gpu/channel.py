@@ -94,7 +94,10 @@ class DeviceChannel:
         self._askers: weakref.WeakValueDictionary[int, Asker] = weakref.WeakValueDictionary()  # by their records
         driver, context = device.driver, device.driver.context(device.number)
         addresses = {word.name: driver.native(name) for word, name in _FUNCTIONS.items()}
-        self._calls = Words(_calls(set_context=driver.native("cuCtxSetCurrent") if context else 0, **addresses))
+        addresses["set_context"] = driver.native("cuCtxSetCurrent") if context else 0
+        addresses["pointer_attribute"] = 0 if driver.is_emulated else driver.native("cuPointerGetAttribute")
+        self._calls = Words(_calls(**addresses))
+        answers = driver.answers()
         self._words = Words(
             Channel(
                 calls=self._calls.address,
@@ -104,6 +107,8 @@ class DeviceChannel:
                 ask=kept_address(_asking(weakref.ref(self)), self._keep),
                 is_answered=0,
                 interrupted=INTERRUPTED,
+                answers=answers or self._calls.address,
+                counts=int(answers != 0),
                 waits=int(settings().blocks),
             )
         )
@@ -142,7 +147,8 @@ class DeviceChannel:
             f"a kernel failed on {self.device.properties.name}: {name} reports it",
             facts,
             "the device refuses all further work of this process: restart it, and run the program with "
-            "AUTOJIT_CUDA=emulate, which names the kernel, the thread and your line",
+            "AUTOJIT_CUDA=emulate, which names the kernel, the thread and your line. It may have been a run that was "
+            "queued before: AUTOJIT_CUDA=blocking waits after each",
         )
 
 

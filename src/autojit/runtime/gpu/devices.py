@@ -114,7 +114,13 @@ class _Process:
         self.driver: Driver | None = None
         self.was_looked_for = False
         self.refusal: DeviceError | None = None  # why there is none although a library is installed
-        self.devices: dict[int, CudaDevice] = {}
+        self.devices: dict[tuple[Driver, int], CudaDevice] = {}
+
+    def use(self, driver: Driver | None) -> None:
+        """Have this driver, or look for one (None); devices stay those of their drivers."""
+        devices = self.devices
+        self.forget()
+        self.driver, self.was_looked_for, self.devices = driver, driver is not None, devices
 
 
 _process = _Process()
@@ -163,11 +169,13 @@ def require_driver() -> Driver:
 
 
 def set_driver(driver: Driver | None) -> Driver | None:
-    """Use this driver from now on, or look for one again (None); for tests. Returns the one before, if there was."""
+    """Use this driver from now on, or look for one again (None); for tests. Returns the one before, if there was.
+
+    A driver that was in use before has the devices that it had, with their kernels.
+    """
     with _process.lock:
         before = _process.driver
-        _process.forget()
-        _process.driver, _process.was_looked_for = driver, driver is not None
+        _process.use(driver)
         return before
 
 
@@ -184,14 +192,14 @@ def cuda_device(number: int) -> CudaDevice:
         DeviceError: it is not there, too old, or was used before this process was forked.
     """
     with _process.lock:
-        found = _process.devices.get(number)
+        driver = require_driver()
+        found = _process.devices.get((driver, number))
         if found is None:
-            driver = require_driver()
             if not 0 <= number < driver.count():
                 raise DeviceError(
                     f"CUDA device {number} is not there", {"devices": driver.count()}, "use a smaller number"
                 )
-            found = _process.devices[number] = CudaDevice(driver, number)
+            found = _process.devices[driver, number] = CudaDevice(driver, number)
         return found
 
 

@@ -225,5 +225,11 @@ class Driver(Protocol):
     def take_failure(self) -> BaseException | None:
         """What made the last call of a native function fail, once; None where only its result is known."""
 
+    def answers(self) -> int:
+        """The address of a word that every native function counts up at its end.
+
+        0 where that is sure. A function in Python is left out when a signal comes on the way to it.
+        """
+
     def native(self, name: str) -> int:
         """The address of a function of `NATIVE_FUNCTIONS`, with the C interface of NVIDIA's library."""

@@ -40,6 +40,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemFree_v2": (c_uint64,),
     "cuMemHostAlloc": (_OUT, c_size_t, c_uint),
     "cuMemFreeHost": (c_void_p,),
+    "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
@@ -152,6 +153,10 @@ class LibCuda:
     def native(self, name: str) -> int:
         """See `Driver`."""
         return ctypes.cast(self._function(name), c_void_p).value or 0
+
+    def answers(self) -> int:
+        """See `Driver`."""
+        return 0
 
     def take_failure(self) -> BaseException | None:
         """See `Driver`."""

@@ -81,8 +81,12 @@ def _copy_parameters(node: CopyNode) -> Memcpy3D:
     return Memcpy3D(
         srcMemoryType=UNIFIED,
         srcDevice=node.source,
+        srcPitch=node.size_bytes,
+        srcHeight=1,
         dstMemoryType=UNIFIED,
         dstDevice=node.target,
+        dstPitch=node.size_bytes,
+        dstHeight=1,
         WidthInBytes=node.size_bytes,
         Height=1,
         Depth=1,

@@ -8,7 +8,11 @@ own, whatever the call.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
+from functools import reduce
+from itertools import chain
+from operator import or_
 from typing import Literal
 
 from autojit.core.records import record
@@ -44,29 +48,20 @@ class Access:
         return self.place in ("own", "state")
 
 
-def conflict(a: Access, b: Access) -> bool:
-    """Whether one has to wait for the other."""
-    if a.effect == b.effect == "reads":
-        return False
-    if a.is_fixed and b.is_fixed:
-        return a.start < b.end and b.start < a.end
-    places = {a.place, b.place}
-    if "own" in places:
-        return False
-    if "result" in places:
-        return a.name == b.name or places == {"result", "argument"}
-    return True
-
-
 def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     """Of launches in an order that is right: those that each has to wait for, without those that these wait for."""
+    touched = _Pieces(accesses)
+    reads = [touched.pieces(one, "reads") for one in accesses]
+    writes = [touched.pieces(one, "writes") for one in accesses]
     before: list[int] = []  # as bits, of each launch: all that come before it
     found: list[tuple[int, ...]] = []
-    for number, mine in enumerate(accesses):
+    for number, (mine, changed) in enumerate(zip(reads, writes, strict=True)):
         after: list[int] = []
         known = 0
         for earlier in range(number - 1, -1, -1):
-            if not known >> earlier & 1 and _conflict(mine, accesses[earlier]):
+            if known >> earlier & 1:
+                continue
+            if changed & (reads[earlier] | writes[earlier]) or mine & writes[earlier]:
                 after.append(earlier)
                 known |= before[earlier] | 1 << earlier
         before.append(known)
@@ -74,5 +69,28 @@ def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     return found
 
 
-def _conflict(some: Sequence[Access], others: Sequence[Access]) -> bool:
-    return any(conflict(a, b) for a in some for b in others)
+class _Pieces:
+    """Memory cut where accesses begin and end, a bit for each piece; then a bit for each result, one for arguments."""
+
+    def __init__(self, accesses: Sequence[Sequence[Access]]) -> None:
+        flat = list(chain.from_iterable(accesses))
+        fixed = [access for access in flat if access.is_fixed]
+        self._bounds = sorted({bound for access in fixed for bound in (access.start, access.end)})
+        names = dict.fromkeys(access.name for access in flat if access.place == "result")
+        self._results = {name: 1 << (len(self._bounds) + k) for k, name in enumerate(names)}
+        state = [self._between(access) for access in fixed if access.place == "state"]
+        arguments = 1 << (len(self._bounds) + len(names))
+        self._arguments = reduce(or_, (*state, *self._results.values()), arguments)
+
+    def _between(self, access: Access) -> int:
+        first, last = (bisect_left(self._bounds, bound) for bound in (access.start, access.end))
+        return (1 << last) - (1 << first)
+
+    def pieces(self, accesses: Sequence[Access], effect: Effect) -> int:
+        """The bits of what is touched in one way."""
+        return reduce(or_, (self._of(access) for access in accesses if access.effect == effect), 0)
+
+    def _of(self, access: Access) -> int:
+        if access.is_fixed:
+            return self._between(access)
+        return self._arguments if access.place == "argument" else self._results[access.name]

@@ -12,26 +12,25 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
 
 import numpy as np
 
 from autojit.codegen.cuda.host_records import FIRST, GRAPH, LAUNCH, MAKE_GRAPH, LaunchWords, Run, TransferWords
 from autojit.codegen.cuda.prologue import prologue_text
-from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
-from autojit.runtime.gpu.bound_kernel import BoundKernel, Work, works_of
+from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
-from autojit.runtime.gpu.memory import Held
+from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import Binding
 from autojit.runtime.gpu.run_memory import RunMemory
+from autojit.runtime.gpu.works import works_of
 
-GRAPH_FROM_KERNELS = 3
-"""Fewer are launched one by one, addresses that move being parameters: a graph would need one launch more for them."""
+GRAPH_FROM_KERNELS = 2
+"""One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
 
 
 @record
@@ -69,18 +68,13 @@ class DevicePlan:
         self.nodes = nodes
         self._channel = channel
         self._device = channel.device
+        self._home_stream = self._device.stream
         self._instantiations = 0
         self._graph: RunGraph | None = None
         works = list(works_of(run))
         self._is_graph = len(works) >= GRAPH_FROM_KERNELS
-        self._memory = RunMemory(
-            binding,
-            self._device,
-            list(chain.from_iterable(work.buffers for work in works)),
-            uses_table=self._is_graph,
-            reports=any(work.widest.reports for work in works),
-        )
-        self._bound = self._bind(works)
+        self._memory = RunMemory(binding, self._device, works, uses_table=self._is_graph)
+        self._bound = [BoundKernel(self._memory, work, number) for number, work in enumerate(works)]
         self._memory.finish()
         self._prologues: list[BoundPrologue] = []
         launches = len(self._memory.moving.prologues) + len(self._bound)
@@ -90,19 +84,6 @@ class DevicePlan:
         channel.register(self.address, self)
         self._load()
 
-    def _bind(self, works: Sequence[Work]) -> list[BoundKernel]:
-        """Every kernel with its parameters; a combining kernel has the partial results of the one before it."""
-        bound: list[BoundKernel] = []
-        partials: Held | None = None
-        combining: GridText | None = None
-        for work in works:
-            kernel = work.widest
-            if kernel is not combining or partials is None:
-                partials = self._memory.hold(kernel.partial_bytes) if kernel.partial_bytes else None
-            bound.append(BoundKernel(self._memory, work, partials if kernel.partial_bytes else None))
-            combining = kernel.combine
-        return bound
-
     def _written(self, launches: int) -> Words:
         memory, moving = self._memory, self._memory.moving
         n_addresses, addresses = memory.moving_addresses
@@ -110,7 +91,7 @@ class DevicePlan:
             Run(
                 channel=self._channel.address,
                 mode=FIRST,
-                last_stream=self._device.stream,
+                last_stream=self._home_stream,
                 n_numbers=moving.n_numbers,
                 numbers=moving.numbers_address,
                 n_addresses=n_addresses,
@@ -201,9 +182,14 @@ class DevicePlan:
             graph.destroy()
 
     def __del__(self) -> None:
-        if getattr(self, "_graph", None) is not None:
-            with suppress(DeviceError):  # the process or the device is at its end
-                self._drop_graph()
+        if not hasattr(self, "_words") or is_at_its_end():
+            return
+        with suppress(DeviceError):  # the device is at its end
+            self._drop_graph()
+            last = self._words[Run.last_stream.place]
+            if last != self._home_stream:  # its memory goes back to who works there
+                self._device.use()
+                self._device.driver.synchronize(last)
 
 
 class TransferPlan:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
+from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.host_records import MovingAddress
 from autojit.codegen.lowered import Offset, Scratch
 from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.memory import Held, PinnedMemory
-from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES, Binding, MovingBlock
+from autojit.runtime.gpu.moving import Binding, MovingBlock
+from autojit.runtime.gpu.scratch import RunScratch
+from autojit.runtime.gpu.works import BufferArgument, Work
 
 ERROR_BYTES = 16
 """Two words: who found what, and where (`codegen.kernel_function`)."""
-
-BufferArgument = Value | Offset | Scratch
 
 
 class RunMemory:
@@ -26,35 +28,32 @@ class RunMemory:
     Args:
         binding: where the step's values are.
         device: which does the run.
-        arguments: the buffers of all kernels.
+        works: the kernels.
         uses_table: whether kernels load addresses that move from the table. Otherwise they are parameters of launches.
-        reports: whether a kernel may report an error.
     """
 
     def __init__(
         self,
         binding: Binding,
         device: CudaDevice,
-        arguments: Sequence[BufferArgument],
+        works: Sequence[Work],
         *,
         uses_table: bool,
-        reports: bool,
     ) -> None:
         self.binding = binding
         self.device = device
         self.uses_table = uses_table
         self.moving = MovingBlock(binding, device)
-        self._scratch: dict[Scratch, Held] = {}
-        for argument in arguments:
-            if isinstance(argument, Scratch):
-                if argument not in self._scratch:
-                    self._scratch[argument] = self.hold(argument.size_bytes)
-            elif self.is_number(argument) or (uses_table and self.moves(argument)):
+        self.scratch = RunScratch(works, self.hold)
+        for argument in chain.from_iterable(work.buffers for work in works):
+            if not isinstance(argument, Scratch) and (
+                self.is_number(argument) or (uses_table and self.moves(argument))
+            ):
                 self.moving.want(argument)
         self.moving.lay_out()
-        self.errors = self.hold(ERROR_BYTES) if reports else None
+        self.errors = self.hold(ERROR_BYTES) if any(work.widest.reports for work in works) else None
         self.pinned_errors = None if self.errors is None else self._cleared(self.errors)
-        self._moving_addresses: list[tuple[int, int]] = []  # (the word, what it is surely a multiple of)
+        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
         self._by_word: dict[int, int] = {}
 
     def hold(self, size_bytes: int) -> Held:
@@ -85,7 +84,7 @@ class RunMemory:
     def address(self, argument: BufferArgument, word: int) -> int:
         """Where a buffer is, for the parameter at ``word``; it is written there when it changes."""
         if isinstance(argument, Scratch):
-            return self._scratch[argument].address
+            return self.scratch.address(argument)
         if isinstance(argument, Value) and self.moving.is_number(argument):
             return self.moving.number_address(argument)
         return self.binding.word(argument, word)
@@ -97,16 +96,15 @@ class RunMemory:
         found = self._by_word.get(word)
         if found is None:
             assert not isinstance(argument, Scratch)
-            value = argument.value if isinstance(argument, Offset) else argument
+            value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
+            least = value.type.dtype.numpy.itemsize
             found = self._by_word[word] = len(self._moving_addresses)
-            self._moving_addresses.append((word, value.type.dtype.numpy.itemsize))
+            self._moving_addresses.append((word, least, max(least, access_bytes(offset))))
         return found
 
     def finish(self) -> None:
         """All that moves is known."""
-        rows = [
-            MovingAddress(word=word, mask=max(least, WIDEST_ACCESS_BYTES) - 1) for word, least in self._moving_addresses
-        ]
+        rows = [MovingAddress(word=word, mask=best - 1) for word, _, best in self._moving_addresses]
         self._rows = np.array(rows or [MovingAddress(word=0, mask=0)], np.uint64)
 
     @property
@@ -124,7 +122,7 @@ class RunMemory:
         Args:
             words: what is in the words of `expect` now.
         """
-        for row, word, (_, least) in zip(self._rows, words, self._moving_addresses, strict=True):
+        for row, word, (_, least, _) in zip(self._rows, words, self._moving_addresses, strict=True):
             if word & int(row[MovingAddress.mask.place]):
                 if word % least:
                     raise DeviceError("a buffer is not aligned to its elements", fix="copy it: x.clone()")
@@ -133,4 +131,4 @@ class RunMemory:
     @property
     def moving_words(self) -> list[int]:
         """Where the addresses that move are."""
-        return [word for word, _ in self._moving_addresses]
+        return [word for word, _, _ in self._moving_addresses]

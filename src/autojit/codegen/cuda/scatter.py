@@ -1,0 +1,115 @@
+"""Scatters: elements of ``src`` set or folded in at run-time places, in the order of ``src`` as on the CPU.
+
+The loops are those of `schedule.scatter_loops`. A thread has a column, a position of the inner loops, so what it writes
+no other column does; and a share of the rows' places, so that threads of one column share the work: each looks at all
+rows in order and takes those whose place falls to its share. What an element meets therefore comes in one order,
+whatever the grid.
+
+Buffers: the operands, the base first, then the result, which holds the base before the kernel begins.
+"""
+
+from __future__ import annotations
+
+from autojit.codegen.cuda.grid_expressions import GridExpressions
+from autojit.codegen.cuda.grid_function import WARP, Grid
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.walk import Walk
+from autojit.core.config import config
+from autojit.core.records import record
+from autojit.ir.graph import Node
+from autojit.ir.index import Index
+from autojit.schedule.loops import LoopProgram
+from autojit.schedule.scatter_loops import scatter_program
+
+MOST_THREADS = 128  # of a block
+BUSY_THREADS = 128  # per processor: more threads would only look at the same rows
+SPREADING = 0x9E3779B1
+"""An odd number near 2^32 over the golden ratio: neighbouring places fall to different shares (Knuth, TAOCP 3, 6.4)."""
+
+
+@record
+class _Plan:
+    """Who takes what: threads are numbered share after share, a column after the other."""
+
+    columns: int
+    shares: int
+
+    @property
+    def threads(self) -> int:
+        return min(MOST_THREADS, -(-self.columns * self.shares // WARP) * WARP)
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.threads, (-(-self.columns * self.shares // self.threads), 1, 1))
+
+
+def print_scatter(node: Node, target: CudaTarget) -> GridText:
+    """The kernel of a scatter; sums of halves were widened by the passes."""
+    program = scatter_program(node)
+    walk = Walk(program, program.rows, program.inner)
+    row_place = _place_of_row(walk)
+    shares = 1
+    columns = max(1, walk.inner_count)
+    if row_place is not None:
+        most = min(walk.row_count, BUSY_THREADS * target.processors // columns)
+        while 2 * shares <= most:
+            shares *= 2
+    return _ScatterPrinter(program, walk, _Plan(columns, shares), row_place).print()
+
+
+def _place_of_row(walk: Walk) -> Index | None:
+    """The part of the written position that the row decides; None where no part is the row's alone."""
+    index = walk.program.stores[0].index
+    own: list[tuple[object, int]] = []
+    for term, coefficient in index.terms:
+        single = Index.of(term)
+        if not walk.moves(single):
+            own.append((term, coefficient))
+        elif any(variable in set(single.walk()) for variable in walk.rows):
+            return None
+    return Index(tuple(pair for pair in index.terms if pair in own), index.offset)
+
+
+class _ScatterPrinter(GridExpressions):
+    """Prints one scatter."""
+
+    def __init__(self, program: LoopProgram, walk: Walk, plan: _Plan, row_place: Index | None) -> None:
+        super().__init__(plan.grid, walk, is_checked=config.check)
+        self.plan, self.row_place = plan, row_place
+
+    def print(self) -> GridText:
+        program, plan = self.program, self.plan
+        (store,) = program.stores
+        self.pointers([v.type.size for v in (*program.loads, store.value)])
+        number = self.offset(self.scaled(self.block_x, plan.threads), self.thread)
+        share, column = self.quotient(number, plan.columns), self.remainder(number, plan.columns)
+        if self.walk.row_count:
+            with self.loop(0, self.walk.row_count, stem="row") as row:
+                self._row(row, share, column)
+        sizes = [v.type.dtype.size_bytes for v in program.loads]
+        roles = [Buffer("updates" if k == 0 else "reads", size) for k, size in enumerate(sizes)]
+        return self.finished([*roles, Buffer("updates", sizes[0])])
+
+    def _row(self, row: str, share: str, column: str) -> None:
+        """One row: its look-ups, and the thread's column of it if the row is of the thread's share."""
+        self.row_memo = {}
+        self.set_counters(self.walk.rows, row)
+        for lookup in self.program.lookups.values():
+            self.expr(lookup, self.row_memo, 0)
+        if not self.walk.inner_count:
+            return
+        mine = self.test("eq", self._share_of_row(), share) if self.plan.shares > 1 else self.test("eq", share, 0)
+        (store,) = self.program.stores
+        with self.when(mine):
+            self.set_counters(self.walk.inner, column)
+            memo = dict(self.row_memo)
+            value = self.expr(store.expr, memo, 0)
+            self.write(len(self.program.loads), value, self.index(store.index, memo, 0))
+
+    def _share_of_row(self) -> str:
+        """The share that the row's place falls to."""
+        assert self.row_place is not None
+        place = self.index(self.row_place, self.row_memo, 0)
+        spread = self.binary("lshr", self.binary("and", self.binary("mul", place, SPREADING), (1 << 32) - 1), 16)
+        return self.binary("and", spread, self.plan.shares - 1)

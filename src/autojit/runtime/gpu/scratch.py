@@ -1,0 +1,103 @@
+"""Scratch and partial results of a run's kernels: large blocks are used again by kernels that come later.
+
+A kernel that uses memory again waits for the one before. Small blocks are therefore not shared: their kernels are short
+and may run side by side. A large one is that of a kernel that fills the device by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autojit.codegen.grid_text import GridText
+from autojit.codegen.lowered import Scratch
+from autojit.core.records import record
+from autojit.runtime.gpu.memory import Held
+from autojit.runtime.gpu.works import Work
+
+SHARED_FROM_BYTES = 1 << 20
+
+
+@record
+class Need:
+    """Memory from one kernel of the run to another.
+
+    Args:
+        size_bytes: of the memory.
+        first: the number of the first kernel that uses it.
+        last: that of the last.
+    """
+
+    size_bytes: int
+    first: int
+    last: int
+
+
+def blocks_for(needs: Sequence[Need]) -> tuple[list[int], list[int]]:
+    """Which block every need has, and the sizes of the blocks; who needs a block at a time has it alone."""
+    chosen, sizes, last = [0] * len(needs), list[int](), list[int]()
+    for number in sorted(range(len(needs)), key=lambda k: needs[k].first):
+        need = needs[number]
+        free = [k for k, end in enumerate(last) if end < need.first and sizes[k] >= SHARED_FROM_BYTES]
+        if need.size_bytes < SHARED_FROM_BYTES or not free:
+            chosen[number] = len(sizes)
+            sizes.append(need.size_bytes)
+            last.append(need.last)
+            continue
+        block = min(free, key=lambda k: abs(sizes[k] - need.size_bytes))
+        chosen[number], last[block] = block, need.last
+        sizes[block] = max(sizes[block], need.size_bytes)
+    return chosen, sizes
+
+
+class RunScratch:
+    """See the module.
+
+    Args:
+        works: the kernels of the run.
+        hold: gives memory of the device for as long as the run.
+    """
+
+    def __init__(self, works: Sequence[Work], hold: Callable[[int], Held]) -> None:
+        owners = _owners_of_partials(works)
+        found: dict[Scratch | int, Need] = {}
+        for number, work in enumerate(works):
+            for argument in work.buffers:
+                if isinstance(argument, Scratch):
+                    _extend(found, argument, argument.size_bytes, number)
+            owner = owners[number]
+            if owner is not None:
+                _extend(found, owner, work.widest.partial_bytes, number)
+        chosen, sizes = blocks_for(list(found.values()))
+        held = [hold(size) for size in sizes]
+        self._held = {what: held[block] for what, block in zip(found, chosen, strict=True)}
+        self._owners = owners
+
+    def address(self, scratch: Scratch) -> int:
+        """Where scratch is."""
+        return self._held[scratch].address
+
+    def partials(self, number: int) -> int | None:
+        """Where the partial results of a kernel are; None where it has none."""
+        owner = self._owners[number]
+        return None if owner is None else self._held[owner].address
+
+
+def _extend(found: dict[Scratch | int, Need], what: Scratch | int, size_bytes: int, number: int) -> None:
+    first = found[what].first if what in found else number
+    found[what] = Need(size_bytes, first, number)
+
+
+def _owners_of_partials(works: Sequence[Work]) -> list[int | None]:
+    """Of every kernel the one whose partial results it writes or reads: a combining kernel reads those before it."""
+    owners: list[int | None] = []
+    owner: int | None = None
+    combining: GridText | None = None
+    for number, work in enumerate(works):
+        kernel = work.widest
+        if not kernel.partial_bytes:
+            owner = None
+        elif kernel is not combining or owner is None:
+            owner = number
+        owners.append(owner)
+        combining = kernel.combine
+    return owners

@@ -1,0 +1,73 @@
+"""The kernels of a run, before they are bound to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
+from autojit.codegen.grid_text import GridText
+from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
+from autojit.core.records import record
+from autojit.ir.graph import Value
+from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES
+
+BufferArgument = Value | Offset | Scratch
+
+
+@record(eq=False)
+class Work:
+    """A kernel of a run before it is bound.
+
+    Args:
+        kernel: gives it for buffers whose addresses are multiples of these numbers.
+        buffers: what it takes.
+        label: its name for users.
+        code: of its reports.
+        commits: it writes what lasts, so it does nothing once an error was reported.
+    """
+
+    kernel: Callable[[Sequence[int]], GridText]
+    buffers: tuple[BufferArgument, ...]
+    label: str
+    code: int
+    commits: bool
+
+    @property
+    def widest(self) -> GridText:
+        """The kernel for the best of addresses."""
+        return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
+
+
+def works_of(run: DeviceRun) -> Iterator[Work]:
+    """The kernels of a run in order; copies and fills are kernels too."""
+    for item in run.work:
+        if isinstance(item, Launch):
+            yield from _launched(item)
+        elif not item.size_bytes:
+            continue
+        elif isinstance(item, DeviceCopy):
+            yield Work(partial(_copy, item.size_bytes), (item.target, item.source), "copy", 0, item.commits)
+        else:
+            assert isinstance(item, DeviceFill)
+            yield Work(partial(_fill, item.size_bytes), (item.target,), "fill", 0, item.commits)
+
+
+def _launched(launch: Launch) -> Iterator[Work]:
+    kernel: GridText | None = launch.kernel
+    while kernel is not None:
+        if all(kernel.blocks):
+            yield Work(partial(_same, kernel), launch.buffers, launch.label, launch.code, launch.commits)
+        kernel = kernel.combine
+
+
+def _same(kernel: GridText, alignments: Sequence[int]) -> GridText:
+    return kernel
+
+
+def _copy(size_bytes: int, alignments: Sequence[int]) -> GridText:
+    return copy_kernel(size_bytes, access_bytes(size_bytes, *alignments))
+
+
+def _fill(size_bytes: int, alignments: Sequence[int]) -> GridText:
+    return fill_kernel(size_bytes, access_bytes(size_bytes, *alignments))

@@ -1,0 +1,66 @@
+"""Printed kernels on the emulated device: launched on arrays, every access checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import GridText
+from tests.codegen.cuda.grids import LANE_ORDERS, device, launch, launches
+
+Array = np.ndarray[Any, Any]
+
+TARGET = CudaTarget("sm_90", 132)
+ORDERS = LANE_ORDERS
+
+
+def run_grid(
+    kernel: GridText,
+    arrays: Sequence[Array],
+    *,
+    same: Mapping[int, int] | None = None,
+    order: int | None = None,
+    architecture: str = "sm_90",
+    code: int = 0,
+) -> tuple[list[Array], Array]:
+    """Launch a kernel, and what combines its partial results; what its buffers hold then, and the error words.
+
+    Buffers that a kernel only writes are fresh memory, which nobody may read; of the others ``arrays`` are copied.
+
+    Args:
+        arrays: of every buffer.
+        same: buffers in the memory of another one.
+    """
+    driver, same, target = device(order), same or {}, CudaTarget(architecture, TARGET.processors)
+    places: list[int] = []
+    for number, (buffer, array) in enumerate(zip(kernel.buffers, arrays, strict=True)):
+        if number in same:
+            places.append(places[same[number]])
+            continue
+        places.append(driver.allocate(max(array.nbytes, 1)))
+        if buffer.role != "writes" and array.size:
+            driver.write(places[-1], _bits(array))
+    errors = driver.allocate(16)
+    driver.write(errors, np.zeros(2, np.int64))
+    partial = driver.allocate(kernel.partial_bytes) if kernel.partial_bytes else 0
+    for part in launches(kernel):
+        if all(part.blocks):
+            given = [*places, *[partial] * bool(part.partial_bytes), *[errors, code] * part.reports]
+            launch(driver, part, target, given)
+    found = [
+        driver.read(place, _bits(array).dtype.str, array.shape).view(array.dtype) if array.size else array.copy()
+        for place, array in zip(places, arrays, strict=True)
+    ]
+    words = driver.read(errors, "i8", (2,))
+    for place in {*places, errors, *[partial] * bool(partial)}:
+        driver.release(place)
+    return found, words
+
+
+def _bits(array: Array) -> Array:
+    """The array with a dtype that NumPy itself knows."""
+    contiguous = np.ascontiguousarray(array)
+    return contiguous if contiguous.dtype.isbuiltin == 1 else contiguous.view(f"u{contiguous.itemsize}")

@@ -1,0 +1,224 @@
+"""The forms that loop programs take as grids, at sizes where each begins and ends: rows that few lanes hold, one block
+or none; columns with and without kept positions; totals; domains without elements; what is updated in place; reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autojit.codegen.cuda.grid_loops import print_grid
+from autojit.codegen.cuda.machine import CUDA_MACHINE
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
+from autojit.core.config import config
+from autojit.core.dtypes import float32
+from autojit.core.errors import CompileError
+from autojit.core.sizes import named_size
+from autojit.core.types import TensorType
+from autojit.ir import Graph, parse_graph
+from autojit.ir.graph import Value
+from autojit.passes.pipeline import optimize
+from autojit.schedule.kernels import LoopKernel
+from autojit.schedule.loops import LoopProgram
+from autojit.schedule.schedule import schedule
+from tests.codegen.cuda.grids import CODE, LANE_ORDERS, LARGE, SMALL, all_values, disagreements, run
+
+ULPS = 16.0
+TARGETS = (LARGE, SMALL)
+
+ROWS = [(1, 1), (3, 7), (64, 10), (1000, 3), (8, 1000), (130, 33), (2, 5000), (2, 20_001)]
+"""A lane, part of a warp, a warp, several; rows that a block holds in registers, and one that it does not."""
+
+
+def programs_of(
+    text: str, donated: dict[int, int] | None = None, *, passes: bool = True
+) -> tuple[Graph, list[LoopProgram]]:
+    """The graph, and its loop programs; what has one element is perhaps a copy."""
+    graph = optimize(parse_graph(text), CUDA_MACHINE) if passes else parse_graph(text)
+    kernels = schedule(graph, CUDA_MACHINE, donated).kernels
+    return graph, [kernel.program for kernel in kernels if isinstance(kernel, LoopKernel)]
+
+
+def drawn(graph: Graph, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [
+        (rng.normal(size=v.type.shape) if v.type.dtype.kind == "float" else rng.integers(0, 2, v.type.shape)).astype(
+            v.type.dtype.numpy
+        )
+        for v in graph.inputs
+    ]
+
+
+def check(text: str, target: CudaTarget, order: int | None = None) -> None:
+    graph, programs = programs_of(text)
+    wrong = disagreements(programs, all_values(graph, drawn(graph)), ULPS, target, order)
+    assert not wrong, f"{wrong}\n{graph}"
+
+
+def softmax(rows: int, columns: int) -> str:
+    """Lines that make ``y`` of ``x``: two reductions over each row, and what is computed between them."""
+    full = f"f32[{rows}, {columns}]"
+    spread = f"broadcast_to[shape=({rows}, {columns})]"
+    return (
+        f"a0: f32[{rows}] = amax[axes=(1,)](x); a1: f32[{rows}, 1] = reshape[shape=({rows}, 1)](a0); "
+        f"a: {full} = {spread}(a1); b: {full} = sub(x, a); c: {full} = exp(b); s0: f32[{rows}] = sum[axes=(1,)](c); "
+        f"s1: f32[{rows}, 1] = reshape[shape=({rows}, 1)](s0); s: {full} = {spread}(s1); y: {full} = div(c, s);"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "target"), [*((*rows, LARGE) for rows in ROWS), *((*rows, SMALL) for rows in ROWS[2::2])]
+)
+def test_rows_are_held_through_all_phases(rows: int, columns: int, target: CudaTarget) -> None:
+    """With columns and totals of what is computed last, and totals of what there is one of in a row."""
+    text = f"z: f32[{columns}] = sum[axes=(0,)](y); t: f32[] = sum[axes=(0, 1)](y); u: f32[] = sum[axes=(0,)](s0);"
+    check(f"(x: f32[{rows}, {columns}]) {{ {softmax(rows, columns)} {text} return y, z, t, u, s0 }}", target)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "order"), [*((*rows, None) for rows in ROWS), *((*rows, 1) for rows in ROWS[::3])]
+)
+def test_the_first_of_equal_values_is_best(rows: int, columns: int, order: int | None) -> None:
+    text = (
+        f"(x: i32[{rows}, {columns}], y: f32[{rows}, {columns}]) {{ a: i64[{rows}] = argmax[axes=(1,)](x); "
+        f"b: i64[{columns}] = argmin[axes=(0,)](x); c: i64[{rows}] = argmax[axes=(1,)](y); return a, b, c }}"
+    )
+    check(text, LARGE, order)
+
+
+DTYPES = ("f32", "i8", "f64", "i32", "bf16", "u8", "f16", "i64", "bool", "u16", "u32", "i16", "u64")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_columns_and_totals_in_every_dtype(dtype: str) -> None:
+    target = TARGETS[DTYPES.index(dtype) % 2]
+    total = "any_true" if dtype == "bool" else "sum"
+    for kept, rows, columns in [(1, 300, 10), (2, 33, 130), (40, 3, 2)]:
+        text = (
+            f"(x: {dtype}[{kept}, {rows}, {columns}]) {{ s: {dtype}[{kept}, {columns}] = {total}[axes=(1,)](x); "
+            f"t: {dtype}[{columns}] = {total}[axes=(0, 1)](x); u: {dtype}[] = {total}[axes=(0, 1, 2)](x); "
+            f"return s, t, u }}"
+        )
+        check(text, target)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0)])
+def test_domains_without_elements_leave_what_folds_begin_with(shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    text = (
+        f"(x: f32[{rows}, {columns}]) {{ e: f32[{rows}, {columns}] = exp(x); r: f32[{rows}] = sum[axes=(1,)](e); "
+        f"p: f32[{columns}] = prod[axes=(0,)](e); t: f32[] = sum[axes=(0, 1)](e); return e, r, p, t }}"
+    )
+    check(text, LARGE)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["many processors", "one processor"])
+def test_vectors_end_where_rows_do(target: CudaTarget) -> None:
+    """Every length near a multiple of a vector and of a tile, contiguous, strided and turned."""
+    for n in (1, 2, 3, 4, 5, 31, 32, 36, 1023, 1024, 1028, 4096):
+        text = (
+            f"(x: f32[3, {n}], w: f32[{n}]) {{ b: f32[3, {n}] = broadcast_to[shape=(3, {n})](w); "
+            f"y: f32[3, {n}] = mul(x, b); t: f32[{n}, 3] = permute[axes=(1, 0)](y); p: bool[3, {n}] = lt(y, x); "
+            f"return y, t, p }}"
+        )
+        check(text, target)
+
+
+@pytest.mark.parametrize("order", LANE_ORDERS)
+def test_what_is_updated_in_place_is_read_before(order: int | None) -> None:
+    for n in (1, 1000, 4097):
+        graph, programs = programs_of(
+            f"(p: f32[{n}], g: f32[{n}], m: f32[{n}]) {{ k: f32[{n}] = add(m, g); q: f32[{n}] = sub(p, k); "
+            f"r: f32[{n}] = mul(p, g); return q, k, r }}",
+            {0: 0, 1: 2},
+        )
+        assert {buffer.role for p in programs for buffer in print_grid(p, LARGE).buffers} == {
+            "reads",
+            "writes",
+            "updates",
+        }
+        assert not disagreements(programs, all_values(graph, drawn(graph)), ULPS, LARGE, order)
+
+
+# -- errors
+
+
+def gathering(extent: int) -> tuple[Graph, LoopProgram]:
+    text = "y: f32[100, 8] = index_select[axis=0](x, i); z: f32[100, 8] = exp(y);"
+    graph, (program,) = programs_of(f"(x: f32[{extent}, 8], i: i64[100]) {{ {text} return z }}", passes=False)
+    return graph, program
+
+
+@pytest.mark.parametrize("order", LANE_ORDERS)
+def test_a_bad_index_is_reported_and_spoils_no_other_element(order: int | None) -> None:
+    graph, program = gathering(20)
+    table, index = drawn(graph)
+    good = run(program, {graph.inputs[0]: table, graph.inputs[1]: index}, LARGE, order)
+    assert good.errors == (0, 0)
+    index[17], index[70] = 20, -21
+    bad = run(program, {graph.inputs[0]: table, graph.inputs[1]: index}, LARGE, order)
+    assert bad.errors == (CODE << 32 | 1, 0)
+    (before,), (after,) = good.values.values(), bad.values.values()
+    others = np.setdiff1d(np.arange(100), [17, 70])
+    np.testing.assert_array_equal(before[others], after[others])
+
+
+def test_a_look_up_among_no_elements_is_reported_and_reads_nothing() -> None:
+    graph, program = gathering(0)
+    known = {graph.inputs[0]: np.zeros((0, 8), "f4"), graph.inputs[1]: np.zeros(100, "i8")}
+    assert run(program, known).errors == (CODE << 32 | 1, 0)
+
+
+def test_an_op_that_fails_is_reported_with_the_number_of_its_failure() -> None:
+    text = (
+        "(i: i64[300]) { y: bool[300] = in_range[looked_up='gather', axis=0, extent=9, indexed='f32[9]'](i); return y }"
+    )
+    graph, (program,) = programs_of(text, passes=False)
+    index = np.arange(300) % 9
+    assert run(program, {graph.inputs[0]: index}).errors == (0, 0)
+    index[250] = 9
+    word, number = run(program, {graph.inputs[0]: index}).errors
+    assert word == CODE << 32 | FAILURE_SITE and number != 0
+    assert len(print_grid(program, LARGE).failing) == 1
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    before, config.check = config.check, True
+    try:
+        yield
+    finally:
+        config.check = before
+
+
+def test_checked_kernels_are_right_and_report_where_they_leave_a_buffer() -> None:
+    graph, (program,) = programs_of(
+        "(x: f32[6, 40]) { s: f32[6] = sum[axes=(1,)](x); e: f32[6, 40] = exp(x); t: f32[40] = sum[axes=(0,)](e); "
+        "return s, e, t }"
+    )
+    known = all_values(graph, drawn(graph))
+    short = Value(TensorType((120,), float32), "short")
+    wrong = replace(program, loads=(short,))
+    with checking():
+        assert not disagreements([program], known, ULPS)
+        word, position = run(wrong, {**known, short: np.zeros(120, "f4")}).errors
+    assert word >> 32 == CODE and word & 0xFFFFFFFF > ACCESS_SITE
+    assert 120 <= position < 240
+
+
+def test_sizes_that_are_not_known_are_refused() -> None:
+    _, (program,) = programs_of("(x: f32[4]) { y: f32[4] = exp(x); return y }")
+    open_value = Value(TensorType((named_size("n", 4),), float32), "x")
+    with pytest.raises(CompileError, match="needs the sizes of its arrays"):
+        print_grid(replace(program, loads=(open_value,)), LARGE)
+
+
+def test_equal_programs_have_one_text() -> None:
+    text = f"(x: f32[40, 50]) {{ {softmax(40, 50)} return y }}"
+    first, second = (print_grid(programs_of(text)[1][0], LARGE) for _ in range(2))
+    assert first == second

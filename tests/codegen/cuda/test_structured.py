@@ -1,0 +1,160 @@
+"""Kernels of structured ops on the emulated device, against their eager rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autojit.codegen.cuda.structured import PRINTERS, print_structured
+from autojit.core.dtypes import DType, bool_, dtype_of_numpy, float32, float64, int8, int32, int64, uint8
+from autojit.core.types import TensorType
+from autojit.ir.graph import Node, SourceLocation, Value
+from autojit.ir.op import Op
+from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
+from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter, Scattering
+from autojit.ops.sorting import RowOrder, Searchsorted, Sort
+from autojit.schedule.kernels import StructuredKernel
+from tests.codegen.cuda.emulated import ORDERS, TARGET, run_grid
+
+Array = np.ndarray[Any, Any]
+
+OPS = [op for op in Op.registry.values() if any(cls in PRINTERS for cls in op.__mro__)]
+DTYPES = (float32, float64, int8, uint8, int32, int64, bool_)
+
+
+def _kernel(op: Op, operands: tuple[Array, ...]) -> StructuredKernel:
+    types = [TensorType(x.shape, dtype_of_numpy(x.dtype)) for x in operands]
+    inputs = tuple(Value(spec, f"x{k}") for k, spec in enumerate(types))
+    results = op.result_type(*types)
+    results = results if isinstance(results, tuple) else (results,)
+    outputs = tuple(Value(spec, f"y{k}") for k, spec in enumerate(results))
+    return StructuredKernel(Node(op, inputs, outputs, SourceLocation("test", 1)), inputs)
+
+
+def _computed(op: Op, operands: tuple[Array, ...], order: int | None = None) -> tuple[list[Array], Array]:
+    """The results of an op's kernel, and the error words."""
+    kernel = _kernel(op, operands)
+    text = print_structured(kernel, TARGET)
+    assert text is not None
+    results = [np.zeros(v.type.shape, v.type.dtype.numpy) for v in kernel.node.outputs]
+    same = {}
+    if isinstance(op, Scattering):
+        same = {len(operands): 0}
+    found, words = run_grid(text, [*(np.ascontiguousarray(x) for x in operands), *results], same=same, order=order)
+    return found[len(operands) :], words
+
+
+def _agrees(op: Op, operands: tuple[Array, ...], order: int | None = None) -> None:
+    expected = op.eager(*operands)
+    found, words = _computed(op, operands, order)
+    assert not words.any()
+    for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        if one.dtype.kind == "f":
+            tolerance = 8 * np.finfo(one.dtype).eps
+            assert np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True), (one, other)
+        else:
+            assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("op_class", OPS, ids=lambda cls: cls.__name__)
+def test_samples(op_class: type[Op], dtype: DType) -> None:
+    for number, (op, operands) in enumerate(op_class.samples(dtype)):
+        _agrees(op, operands, ORDERS[number % 2])
+
+
+# -- scatters
+
+
+def _folded(base: Array, place: Array, src: Array, combine: str) -> Array:
+    """A scatter of rows, one after the other."""
+    fold = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "set": lambda _, new: new}[combine]
+    result = base.copy()
+    for row, at in zip(src, place, strict=True):
+        result[at] = fold(result[at], row)
+    return result
+
+
+@pytest.mark.parametrize("combine", ["add", "set", "mul", "max", "min"])
+@pytest.mark.parametrize(("rows", "columns", "count"), [(7, 5, 40), (40, 1, 300), (3, 70, 9), (9, 0, 4), (9, 3, 0)])
+def test_rows_are_taken_in_order_bit_for_bit(combine: str, rows: int, columns: int, count: int) -> None:
+    generator = np.random.default_rng(rows)
+    base, src = (
+        generator.normal(size=(rows, columns)).astype("f4"),
+        generator.normal(size=(count, columns)).astype("f4"),
+    )
+    place = generator.integers(-rows, rows, count)
+    expected = _folded(base, place, src, combine)
+    for order in ORDERS:
+        (found,), words = _computed(IndexUpdate(0, combine), (base, src, place), order)
+        assert not words.any()
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_places_of_their_own_for_every_element(axis: int) -> None:
+    generator = np.random.default_rng(axis)
+    base, src = generator.normal(size=(4, 5, 6)), generator.normal(size=(3, 4, 5))
+    index = generator.integers(-base.shape[axis], base.shape[axis], src.shape)
+    for combine in ("add", "set"):
+        _agrees(Scatter(axis, combine), (base, src, index), 1)
+
+
+def test_places_by_several_indices() -> None:
+    generator = np.random.default_rng(5)
+    base, src = generator.normal(size=(4, 5, 6)).astype("f4"), generator.normal(size=(7, 6)).astype("f4")
+    _agrees(IndexPut("add"), (base, src, generator.integers(0, 4, 7), generator.integers(-5, 5, 7)), 1)
+
+
+@pytest.mark.parametrize(("wrong", "columns"), [(7, 5), (-8, 5), (7, 0)])
+def test_a_place_outside_is_reported(wrong: int, columns: int) -> None:
+    base, src = np.zeros((7, columns), "f4"), np.ones((3, columns), "f4")
+    for order in ORDERS:
+        _, words = _computed(IndexUpdate(0, "add"), (base, src, np.array([1, wrong, 2])), order)
+        assert int(words[0]) == 1, "the site of the only look-up"
+
+
+# -- scans, sorts, searches
+
+
+@pytest.mark.parametrize("length", [1, 33, 300, 520])
+@pytest.mark.parametrize("op", [Cumulative("sum", 1), Cumulative("sum", 1, True), CumulativeExtreme("max", 1)], ids=str)
+def test_long_lines(op: Op, length: int) -> None:
+    x = np.random.default_rng(length).normal(size=(2, length, 3)).astype("f4")
+    if isinstance(op, CumulativeExtreme):
+        x = np.round(2 * x)
+        x[0, length // 2, 0] = np.nan
+    expected = op.eager(x)
+    found, _ = _computed(op, (x,), length % 2 or None)
+    for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        assert np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+def test_recurrences_and_products_go_step_by_step() -> None:
+    generator = np.random.default_rng(2)
+    a, b = generator.normal(size=(2, 2, 50)).astype("f8")
+    _agrees(LinearRecurrence(1), (a, b))
+    large = np.array([1e-300, 1e200, 1e200, 1e-100] * 10)
+    _agrees(Cumulative("prod", 0), (large,))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorts_are_stable_and_know_special_numbers(descending: bool) -> None:
+    x = np.round(np.random.default_rng(4).normal(size=(3, 70, 2)) * 2).astype("f4")
+    x[0, ::7, 0], x[1, 5, 1], x[1, 6, 1] = np.nan, np.inf, -0.0
+    for op in (Sort(1, descending), Sort(1, descending, (2, 9))):
+        found, _ = _computed(op, (x,), 1)
+        order = np.argsort(-np.where(np.isnan(x), np.inf, x) if descending else x, 1, kind="stable")
+        if not descending:
+            assert np.array_equal(found[1], order[:, slice(*(op.ranks or (0, 70)))])
+        for one, other in zip(found, op.eager(x), strict=True):
+            assert np.array_equal(one, other, equal_nan=True)
+
+
+def test_rows_and_places_in_order() -> None:
+    generator = np.random.default_rng(6)
+    _agrees(RowOrder(), (generator.integers(0, 3, (40, 3)),), 1)
+    lines = np.sort(generator.normal(size=(2, 9)), 1)
+    _agrees(Searchsorted(True), (lines, generator.normal(size=(2, 20))), 1)

@@ -1,0 +1,54 @@
+"""What a jitted function says of its steps on a GPU."""
+
+from __future__ import annotations
+
+import re
+
+import autojit as aj
+from tests.jit.cuda.programs import PROGRAMS
+
+
+def test_kernels_are_listed_with_grids_and_as_ptx() -> None:
+    make, batches = PROGRAMS["mlp_adam"]
+    training = make("cuda")
+    step = aj.jit(training.step)
+    for batch in batches(3):
+        step(*(aj.tensor(a, device="cuda") for a in batch))
+    launches = int(re.findall(r"cuda:0: (\d+) kernels, told in 1 go", step.explain())[0])
+    grids = re.findall(r"blocks of (\d+) threads", step.show("schedule"))
+    assert len(grids) == launches == len(re.findall("blocks of", step.explain(verbose=True)))
+    ptx, texts = step.show("ptx"), step.show("llvm")
+    entries = re.findall(r"\.visible \.entry kernel", ptx)
+    assert 0 < len(entries) <= launches + 1 and ".target sm_90" in ptx
+    assert texts.count("ptx_kernel") == len(entries) and texts.count("define") > len(entries)
+    stats = step.stats()
+    assert (stats["device_entries"], stats["graphs"], stats["graph_launches"]) == (1, 1, 2)
+    assert stats["kernels"] > launches
+
+
+def test_what_waits_is_named() -> None:
+    @aj.jit
+    def step(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        return aj.linalg.inv(x) * 2, x.sum().cpu()
+
+    for _ in range(2):
+        step(aj.eye(3, device="cuda"))
+    page = step.explain()
+    assert "call-back  inv" in page and "on cuda:0: two waits" in page
+    assert re.search(r"transfer   f32\[\]@cuda:0 -> cpu \(a wait\)", page)
+    assert step.stats()["fallbacks"] == 1
+
+
+def test_a_step_without_devices_says_nothing_of_them() -> None:
+    step = aj.jit(lambda x: x + 1)
+    step(aj.ones(3, device="cpu"))
+    assert not re.search("device|transfer|call-back", step.explain())
+    assert step.show("ptx") == "" and step.stats()["device_entries"] == 0
+
+
+def test_each_size_has_a_step_and_explain_says_why() -> None:
+    step = aj.jit(lambda x: x.exp().sum())
+    for n in (2, 3, 4, 3):
+        step(aj.ones(n, device="cuda"))
+    assert len(step.steps()) == 3
+    assert "steps on cuda are compiled for their sizes" in step.explain()
