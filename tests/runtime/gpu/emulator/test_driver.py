@@ -15,7 +15,7 @@ from autojit.core.errors import ArgumentError, CompileError, DeviceError, OutOfM
 from autojit.runtime.gpu.driver import NATIVE_FUNCTIONS, Driver, KernelNode
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
-from autojit.runtime.gpu.emulator.native import KernelNodeParameters
+from autojit.runtime.gpu.structs import KernelNodeParams
 from tests.runtime.gpu.emulator.emulation import MIB, Words, entry, start
 
 TWO = ".param .u64 p0, .param .u64 p1"
@@ -299,9 +299,9 @@ def test_native_code_updates_and_launches_graphs(driver: EmulatedDriver) -> None
     driver.write(source, np.arange(32, dtype="u4"))
     before, now = Words(source, first), Words(source, second)
     graph = driver.make_graph([KernelNode(function, (1, 1, 1), 32, before.address)])
-    assert ctypes.sizeof(KernelNodeParameters) == 72
-    given = KernelNodeParameters(function, (1, 1, 1), (32, 1, 1), 0, now.address, 0, 0, 0)
-    pointer = ctypes.POINTER(KernelNodeParameters)
+    assert ctypes.sizeof(KernelNodeParams) == 72
+    given = KernelNodeParams(function, 1, 1, 1, 32, 1, 1, 0, now.address, 0, 0, 0)
+    pointer = ctypes.POINTER(KernelNodeParams)
     update = native(driver, "cuGraphExecKernelNodeSetParams_v2", ADDRESS, ADDRESS, pointer)
     assert update(graph.number, graph.nodes[0], ctypes.byref(given)) == 0
     assert native(driver, "cuGraphLaunch", ADDRESS, ADDRESS)(graph.number, 0) == 0
