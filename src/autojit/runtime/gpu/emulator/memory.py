@@ -10,6 +10,7 @@ import mmap
 import resource
 from bisect import bisect_right, insort
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -39,20 +40,23 @@ _LEFT_TO_OTHERS = 4  # the emulated device takes at most this part of what the p
 
 
 def that_fit(device_bytes: int, pinned_bytes: int) -> tuple[int, int]:
-    """Memory of the device and pinned memory, less where the address space of the process is limited (``ulimit -v``)."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
+    """Memory of the device and pinned memory; less where what the process may map is limited (``ulimit -v``, ``-d``)."""
+    wanted, page = _ADDRESSES_PER_BYTE * (device_bytes + pinned_bytes), mmap.ALLOCATIONGRANULARITY
+    most = min(wanted, *(left // _LEFT_TO_OTHERS for left in _left_to_map()))
+    if most == wanted:
         return device_bytes, pinned_bytes
+    device, pinned = (max(size * most // wanted // page, 1) * page for size in (device_bytes, pinned_bytes))
+    return device, pinned
+
+
+def _left_to_map() -> Iterator[int]:
+    """Bytes that the process may still map, by each limit that it has."""
     with open("/proc/self/statm") as file:
-        mapped = int(file.read().split()[0]) * mmap.PAGESIZE
-    most = max((limit - mapped) // _LEFT_TO_OTHERS, 0)
-    wanted = _ADDRESSES_PER_BYTE * (device_bytes + pinned_bytes)
-    page = mmap.ALLOCATIONGRANULARITY
-
-    def part(size_bytes: int) -> int:
-        return size_bytes if wanted <= most else max(size_bytes * most // wanted // page, 1) * page
-
-    return part(device_bytes), part(pinned_bytes)
+        pages = list(map(int, file.read().split()))
+    for limit, mapped in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY:
+            yield max(most - mapped * mmap.PAGESIZE, 0)
 
 
 class DeviceMemory:
