@@ -60,13 +60,15 @@ def test_products_assemble_without_spills(architecture: str) -> None:
         assert assembled.shared_bytes <= 48 * 1024  # what every GPU gives without asking
 
 
-@pytest.mark.parametrize("dtype", [float32, float16, float64])
-def test_aligned_operands_are_read_in_wide_accesses(dtype: DType) -> None:
-    a, b = _matrix(1024, 1024, dtype), _matrix(1024, 1024, dtype, is_turned=True)
-    text = print_product(product(a, b), CudaTarget("sm_90", 132))
-    (ptx,) = ptx_of([entry_text(text, [16, 16, 16], {})], "sm_90")
-    loads = [line for line in ptx.splitlines() if "ld.global" in line]
-    assert loads and all(".v4" in line or ".v2.b64" in line for line in loads), loads
+def test_aligned_operands_are_read_in_wide_accesses() -> None:
+    dtypes, entries = (float32, float16, float64), []
+    for dtype in dtypes:
+        a, b = _matrix(1024, 1024, dtype), _matrix(1024, 1024, dtype, is_turned=True)
+        text = print_product(product(a, b), CudaTarget("sm_90", 132))
+        entries.append(entry_text(text, [16, 16, 16], {}))
+    for ptx in ptx_of(entries, "sm_90"):
+        loads = [line for line in ptx.splitlines() if "ld.global" in line]
+        assert loads and all(".v4" in line or ".v2.b64" in line for line in loads), loads
 
 
 def test_equal_shapes_share_a_text() -> None:
