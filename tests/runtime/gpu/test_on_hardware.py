@@ -34,12 +34,8 @@ def test_launches_and_graphs_compute_the_same(world: World, kernels: int) -> Non
 
 def test_calls_may_be_queued_without_waiting(world: World) -> None:
     """Every call reads its own number and argument, although the host's words are others by then."""
-    xs, ys, number, x, y = (
-        [world.fresh(4) for _ in range(20)],
-        [world.fresh(4) for _ in range(20)],
-        *map(value, (0, 4, 4)),
-    )
-    scalar = value(0, "f32", CPU)
+    xs, ys = ([world.fresh(4) for _ in range(20)] for _ in range(2))
+    x, y, scalar = value(4), value(4), value(0, "f32", CPU)
     on_host = np.zeros(1, np.float32)
     memory = Memory(world.device, {scalar: on_host.ctypes.data}, {x: "argument", y: "result"})
     step = Step(memory, DeviceRun(CUDA, (Launch(scaled(4), (y, x, scalar), "scale"),) * 3))
