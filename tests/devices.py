@@ -6,6 +6,7 @@
 - ``--device cuda --excluded``: the tests that `cpu_only.txt` excludes, and no others. A line whose tests all pass, or
   that names no test, is an error: the list says what is so, not what was.
 - ``--sample N``: about one test of so many, the same ones in every run.
+- the fixture ``device``: a test runs for "cpu" and for "cuda".
 - ``-m gpu``: the tests that have tensors on CUDA, on hardware; where there is none they are skipped.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -145,6 +147,53 @@ def tensors_on(kind: str) -> Iterator[None]:
 @contextmanager
 def _nothing() -> Iterator[None]:
     yield
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A test's tensors are here; it runs once for each. On CUDA ``numpy()`` copies."""
+    if request.param == "cpu":
+        yield "cpu"
+        return
+    with _cuda(request.config):
+        yield "cuda"
+
+
+@contextmanager
+def _cuda(config: pytest.Config) -> Iterator[None]:
+    """Inside, there is a CUDA device: a real one if that is wanted, else an emulated one, in this process alone."""
+    from autojit.core.device import Device, space_at
+    from tests.emulated import emulated_cuda
+
+    with _nothing() if wants_hardware(config) or "AUTOJIT_CUDA" in os.environ else emulated_cuda():
+        space: Any = space_at(Device("cuda", 0))
+        before, space.copies_for_numpy = space.copies_for_numpy, True
+        try:
+            yield
+        finally:
+            space.copies_for_numpy = before
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """``-m gpu``: where there is no device, its tests are skipped and say what is missing."""
+    if wants_hardware(item.config) and item.get_closest_marker("gpu") is not None:
+        missing = _missing_device()
+        if missing:
+            pytest.skip(missing)
+
+
+@cache
+def _missing_device() -> str:
+    """Why there is no CUDA device on this machine; empty if there is one."""
+    from autojit.core.errors import DeviceError
+    from autojit.runtime.gpu.devices import require_driver
+
+    try:
+        require_driver()
+    except DeviceError as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 @pytest.fixture(autouse=True)

@@ -54,6 +54,11 @@ def entries(program: LoopProgram, target: CudaTarget = LARGE) -> list[str]:
     return [entry_text(k, [256] * len(k.buffers), {}) for k in launches(print_grid(program, target))]
 
 
+PIECES = [f"x{k}" for k in range(12)]
+MODELS["pieces"] = (
+    f"({', '.join(f'{name}: f32[64, 512]' for name in PIECES)}) "
+    f"{{ c: f32[768, 512] = concatenate[axis=0]({', '.join(PIECES)}); y: f32[768, 512] = exp(c); return y }}"
+)
 UPDATE = (
     "(p: f32[1048576], g: f32[1048576], m: f32[1048576]) { k: f32[1048576] = add(m, g); q: f32[1048576] = sub(p, k); "
     "return q, k }"
@@ -105,6 +110,15 @@ def test_what_is_updated_in_place_is_read_before_it_is_written_in_wide_accesses(
     found = re.findall(r"\b((?:ld|st)\.global[.\w]*)", ptx)
     assert set(found) == {"ld.global.v4.b32", "st.global.v4.b32"}
     assert found == sorted(found), "loads come first"
+
+
+def test_a_vector_asks_once_which_piece_it_is_in() -> None:
+    """One address is chosen among twelve; no piece has a branch."""
+    (ptx,) = model_ptx("sm_90")["pieces"]
+    found = accesses(ptx)
+    assert sum(count for kind, count in found.items() if kind.startswith("ld")) <= 4
+    assert found["st.global.v4.b32"] == 1
+    assert not re.findall(r"\bbra\b", ptx)
 
 
 def test_columns_are_summed_several_rows_at_a_time() -> None:

@@ -371,6 +371,19 @@ def test_a_run_gives_all_its_memory_back_when_it_goes() -> None:
         gc.enable()
 
 
+def test_memory_goes_back_when_another_stream_is_done_with_it() -> None:
+    for other in (False, True):
+        world = World()
+        run = RandomRun(world, kernels=2)
+        if other:
+            world.device.set_stream(world.driver.make_stream())
+        run.call()
+        waits = world.driver.counts["waits"]
+        del run
+        gc.collect()
+        assert world.driver.counts["waits"] - waits == other
+
+
 @pytest.mark.parametrize("left_out", ["ask", "launch_graph"])
 def test_a_signal_on_the_way_to_python_ends_the_step(left_out: str) -> None:
     """The function that native code calls is then left out: it has not answered, or not counted."""

@@ -30,6 +30,8 @@ from autojit.schedule.loops import LoopProgram
 
 # None of these numbers has been measured on hardware yet; the reasons are those of its public description.
 MOST_ELEMENTS = 16  # of a row in a lane's registers: softmax and layer norm with gradients then take 167 of them
+FEWEST_ELEMENTS = 4  # of them in a program of any length: a vector of float32
+MOST_LINES = 1024  # expressions that are written for one lane: LLVM takes 50 ms for them
 VECTOR_BYTES = 16  # the widest access of a thread
 MOST_NEIGHBOURS = 8  # of bytes and halves: more lines of text for each point
 FLAT_THREADS = 256  # of a block
@@ -118,10 +120,11 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
     folds = bool(walk.program.accumulators)
     while not folds and vector > 1 and count < vector * processors * BUSY_THREADS:
         vector //= 2
+    vector = min(vector, _most_elements(walk))
     threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
-    slots = 1
-    if count >= MOST_ELEMENTS * threads * processors and (folds or count % (2 * threads * vector) == 0):
-        slots = 2
+    is_even = folds or count % (2 * threads * vector) == 0
+    is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= _most_elements(walk)
+    slots = 2 if is_even and is_large else 1
     tiles = max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
     if folds:
@@ -130,18 +133,18 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
 
 
 def _rows(walk: Walk, processors: int) -> GridPlan:
-    rows, vector = walk.row_count, _vector(walk)
+    rows, vector, most = walk.row_count, _vector(walk), _most_elements(walk)
     vectors = -(-walk.inner_count // vector)
     widest = _within(_power_above(vectors), 1, MOST_THREADS)
     group = min(widest, WARP)
-    while group < widest and -(-vectors // group) * vector > MOST_ELEMENTS:
+    while group < widest and -(-vectors // group) * vector > most:
         group *= 2
     while WARP <= group < widest and rows * group < processors * BUSY_THREADS:
         group *= 2
     slots, tiles = -(-vectors // group), 1
     is_long = slots * vector > MOST_ELEMENTS
     if is_long:
-        group, slots = LONG_THREADS, max(1, MOST_ELEMENTS // 2 // vector)
+        group, slots = LONG_THREADS, max(1, most // 2 // vector)
         tiles = -(-vectors // (group * slots))
     threads = max(group, _within(_power_above(rows * group), WARP, ROW_THREADS))
     if not walk.program.accumulators:
@@ -177,6 +180,14 @@ def _shared_out(walk: Walk, groups: int, blocks: int) -> tuple[int, int, int, in
     rows = -(-folded // shares)
     shares = max(1, -(-folded // rows)) if rows else 1
     return kept, team, shares, rows, max(1, -(-kept * shares // teams))
+
+
+def _most_elements(walk: Walk) -> int:
+    """How many elements a lane holds at once: fewer of long programs, whose text is written for each."""
+    most = MOST_ELEMENTS
+    while most > FEWEST_ELEMENTS and most * len(walk.varying) > MOST_LINES:
+        most //= 2
+    return most
 
 
 def _vector(walk: Walk) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import resource
 from bisect import bisect_right, insort
 from collections import deque
 
@@ -31,6 +32,27 @@ _HELD_BACK = 4096  # released blocks that wait before their memory may be used a
 
 def _rounded(size_bytes: int) -> int:
     return -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
+_ADDRESSES_PER_BYTE = 40  # of the device: twice as content, as reserved, and eighteen times as tables about it
+_LEFT_TO_OTHERS = 4  # the emulated device takes at most this part of what the process may still map
+
+
+def that_fit(device_bytes: int, pinned_bytes: int) -> tuple[int, int]:
+    """Memory of the device and pinned memory, less where the address space of the process is limited (``ulimit -v``)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return device_bytes, pinned_bytes
+    with open("/proc/self/statm") as file:
+        mapped = int(file.read().split()[0]) * mmap.PAGESIZE
+    most = max((limit - mapped) // _LEFT_TO_OTHERS, 0)
+    wanted = _ADDRESSES_PER_BYTE * (device_bytes + pinned_bytes)
+    page = mmap.ALLOCATIONGRANULARITY
+
+    def part(size_bytes: int) -> int:
+        return size_bytes if wanted <= most else max(size_bytes * most // wanted // page, 1) * page
+
+    return part(device_bytes), part(pinned_bytes)
 
 
 class DeviceMemory:
