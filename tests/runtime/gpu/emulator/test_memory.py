@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -259,3 +261,25 @@ def test_what_a_load_may_say_besides_changes_nothing() -> None:
         comes_first = hint in (".volatile", ".relaxed.gpu")
         opcode = f"ld{hint}{space}.b32" if comes_first else f"ld{space}{hint}.b32"
         np.testing.assert_array_equal(elementwise(f"{opcode} %y, [%rd20];", [x], "u4"), x)
+
+
+_LIMITED = """
+import resource, sys
+limit = getattr(resource, sys.argv[1])
+if sys.argv[2] != "none":
+    resource.setrlimit(limit, (int(sys.argv[2]) << 20, resource.RLIM_INFINITY))
+from autojit.runtime.gpu.emulator.driver import EmulatedDriver
+driver = EmulatedDriver()
+free, total = driver.free_and_total()
+assert driver.allocate(total // 2)
+print(total >> 20)
+"""
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_the_device_fits_into_what_the_process_may_map(limit: str) -> None:
+    def megabytes(most: str) -> int:
+        command = [sys.executable, "-c", _LIMITED, limit, most]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+
+    assert 1 <= megabytes("2000") < megabytes("8000") < megabytes("none") == 4096
