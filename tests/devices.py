@@ -5,7 +5,7 @@
 - ``--device second``: the same on the device of `autojit.testing.second_device`.
 - ``--device cuda --excluded``: the tests that `cpu_only.txt` excludes, and no others. A line whose tests all pass, or
   that names no test, is an error: the list says what is so, not what was.
-- ``--sample N``: about one test of so many, the same ones in every run.
+- ``--sample N``: about one test of so many, the same ones in every run, and those that are named by their ids.
 - the fixture ``device``: a test runs for "cpu" and for "cuda".
 - ``-m gpu``: the tests that have tensors on CUDA, on hardware; where there is none they are skipped.
 """
@@ -54,21 +54,32 @@ def wants_hardware(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """``--sample``: which tests are left out follows from their ids alone."""
-    every = config.getoption("--sample")
-    kept = [item for item in items if crc32(item.nodeid.encode()) % every == 0]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if crc32(item.nodeid.encode()) % every])
-        items[:] = kept
+    every, named = config.getoption("--sample"), [name for name in config.args if "::" in name]
+    left_out = [
+        item
+        for item in items
+        if crc32(item.nodeid.encode()) % every and not any(item.nodeid.startswith(name) for name in named)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @dataclass(eq=False)
 class Exclusion:
-    """A line of `cpu_only.txt`: ids of tests (a file, a test, a case; ``*`` is any text) and why they need the CPU."""
+    """A line of `cpu_only.txt`: ids of tests (a file, a test, a case; ``*`` is any text) and why they need the CPU.
+
+    What is only too slow on an emulated device says so, and is not run to find out whether it fails.
+    """
 
     pattern: str
     reason: str
     seen: set[str] = field(default_factory=set)
     failing: set[str] = field(default_factory=set)
+
+    @property
+    def is_slow(self) -> bool:
+        return self.reason.startswith("slow: ")
 
     def matches(self, test_id: str) -> bool:
         literal = self.pattern.replace("[", "[[]")
@@ -95,6 +106,8 @@ class Exclusions:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         excluded = {item: line for item in items if (line := self.line_of(item.nodeid)) is not None}
+        if self.are_checked:
+            excluded = {item: line for item, line in excluded.items() if not line.is_slow}
         for item in items:
             item.add_marker("gpu")
         for item, line in excluded.items():
@@ -115,7 +128,7 @@ class Exclusions:
         """The lines, of those that the run's arguments select, without a test that fails."""
         for line in self.lines:
             is_selected = any(line.pattern.startswith(argument.partition("::")[0]) for argument in arguments)
-            if is_selected and not line.failing:
+            if is_selected and not line.failing and not line.is_slow:
                 yield f"{line.pattern}  {'passes' if line.seen else 'names no test'}"
 
     @pytest.hookimpl(trylast=True)

@@ -40,7 +40,7 @@ _LEFT_TO_OTHERS = 4  # the emulated device takes at most this part of what the p
 
 
 def that_fit(device_bytes: int, pinned_bytes: int) -> tuple[int, int]:
-    """Memory of the device and pinned memory; less where the process may map little (``ulimit -v``, ``-d``)."""
+    """Memory of the device, and pinned; less where what the process may map is limited (``ulimit -v``, ``-d``)."""
     wanted, page = _ADDRESSES_PER_BYTE * (device_bytes + pinned_bytes), mmap.ALLOCATIONGRANULARITY
     most = min([wanted, *(left // _LEFT_TO_OTHERS for left in _left_to_map())])
     if most == wanted:
