@@ -70,6 +70,8 @@ class Machine:
     """Memory touched: below, independent kernels are not started together."""
     opens_sizes: bool = True
     """Whether one step serves all values of an extent; False: every extent has a step of its own."""
+    value_bytes: int = 0
+    """What the host computes goes to kernels by value up to this size, and is copied above."""
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

@@ -213,7 +213,9 @@ def _fold_of_one(rewriter: Rewriter, op: Reduction, operands: tuple[Tracer, ...]
 
 
 def _to_device(rewriter: Rewriter, op: ToDevice, operands: tuple[Tracer, ...]) -> Any:
-    """A source begins where it is wanted; what comes back from another device has not left; a literal is everywhere."""
+    """A source begins where it is wanted, and so does what is computed of sources; what comes back from another device
+    has not left; a literal is everywhere.
+    """
     (x,) = operands
     if x.spec.device == op.device:
         return x
@@ -222,6 +224,11 @@ def _to_device(rewriter: Rewriter, op: ToDevice, operands: tuple[Tracer, ...]) -
         return x._literal(value, x.spec.on(op.device))
     if isinstance(before, Source):
         return Tracer(x.builder, x.builder.apply(source_at(before, op.device), ())[0])
+    if isinstance(before, Elementwise) and x.spec.ndim:
+        node = rewriter.node_of(x)
+        read = [] if node is None else [x.builder.tracer(value) for value in node.inputs]
+        if all(isinstance(rewriter.op_of(operand), Source) for operand in read):
+            return bind(before, *[_to_device(rewriter, op, (operand,)) for operand in read])
     if isinstance(before, ToDevice):
         first = rewriter.operand_of(x)
         return first if first.spec.device == op.device else bind(op, first)

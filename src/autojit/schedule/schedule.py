@@ -51,6 +51,7 @@ from autojit.schedule.kernels import (
 )
 from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
+from autojit.schedule.transfers import pass_by_value
 
 
 @record
@@ -139,8 +140,10 @@ class Scheduler:
             self._copy_back(position)
         # Not before all copies are known: the kernel that computes a copied output overwrites nothing.
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
+        kept = {*self.outputs, *(copy.source for copy in self.copies)}
+        if self.machine.value_bytes:
+            kernels = pass_by_value(kernels, kept.union(overwritten.values()), self.machine.value_bytes)
         if self.machine.epilogue_expressions:
-            kept = {*self.outputs, *(copy.source for copy in self.copies)}
             kernels = fuse_epilogues(kernels, kept, overwritten, frozenset(failing), self.machine)
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels

@@ -17,7 +17,7 @@ from autojit.compiler import refuse_open_sizes
 from autojit.core.device import CPU
 from autojit.core.errors import SpecializeSize
 from autojit.ir import parse_graph, verify
-from autojit.ir.graph import Graph
+from autojit.ir.graph import Graph, Value
 from autojit.passes.pipeline import optimize
 from autojit.runtime.host import cached_host_target
 from autojit.schedule.kernels import Kernel
@@ -72,23 +72,40 @@ def test_numbers_of_the_host_are_computed_before_and_go_to_kernels_as_they_are()
 def test_copies_between_memories_and_ops_without_code_are_entries_of_their_own() -> None:
     lines = "; ".join(
         (
-            "a: f32[4]@cuda:0 = to_device[device=device('cuda:0')](x)",
-            "b: f32[4]@cuda:0 = tanh(a)",
-            "c: f32[4]@cuda:0, i: i64[4]@cuda:0 = sort[axis=0, descending=False](b)",
-            "d: f32[4]@cuda:0 = mul(c, b)",
-            "e: f32[4] = to_device[device=device('cpu')](d)",
+            "a: f64[9, 9]@cuda:0 = to_device[device=device('cuda:0')](x)",
+            "b: f64[9, 9]@cuda:0 = tanh(a)",
+            "c: f64[9, 9]@cuda:0 = inv(b)",
+            "d: f64[9, 9]@cuda:0 = mul(c, b)",
+            "e: f64[9, 9] = to_device[device=device('cpu')](d)",
         )
     )
-    step = lowered(f"(x: f32[4]) {{ {lines}; return e }}")
-    assert heads(step) in (
-        ["@aj_copy_in", "@aj_device", "callback", "@aj_device", "@aj_copy_out"],
-        ["@aj_copy_in", "@aj_device", "@aj_copy_out"],
-    )
-    assert [len(step.fallbacks), len(step.device_runs())] in ([1, 2], [0, 1])
+    step = lowered(f"(x: f64[9, 9]) {{ {lines}; return e }}")
+    assert heads(step) == ["@aj_copy_in", "@aj_device", "callback", "@aj_device", "@aj_copy_out"]
+    assert step.fallbacks == ("inv",)
     transfers = [a for e in step.single_entries() for a in e.arguments if isinstance(a, Transfer)]
     assert [(t.source.type.device == CPU, t.target.type.device == CPU) for t in transfers] == [
         (True, False),
         (False, True),
+    ]
+
+
+@pytest.mark.parametrize("is_overwritten", [False, True])
+def test_a_few_bytes_of_the_host_go_by_value_unless_they_are_overwritten(is_overwritten: bool) -> None:
+    lines = "; ".join(
+        (
+            "k: i64[2]@cuda:0 = to_device[device=device('cuda:0')](key)",
+            "y: i64[2]@cuda:0 = add(x, k)",
+            "next: i64[2] = add(key, key)",
+        )
+    )
+    text = f"(x: i64[2]@cuda:0, key: i64[2]) {{ {lines}; return y, next }}"
+    step = lowered(text, {1: 1} if is_overwritten else None)
+    assert ("@aj_copy_in" in heads(step)) == is_overwritten
+    (launch,) = launches(step)
+    given = [value for value in launch.buffers if isinstance(value, Value)]
+    assert sorted(str(value.type.device) for value in given) == [
+        "cpu" if not is_overwritten else "cuda:0",
+        *["cuda:0"] * 2,
     ]
 
 

@@ -133,6 +133,8 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
 
 
 def _rows(walk: Walk, processors: int) -> GridPlan:
+    if _is_turned(walk) and walk.row_count >= processors * WARP:
+        return _turned_rows(walk, processors)
     rows, vector, most = walk.row_count, _vector(walk), _most_elements(walk)
     vectors = -(-walk.inner_count // vector)
     widest = _within(_power_above(vectors), 1, MOST_THREADS)
@@ -147,11 +149,38 @@ def _rows(walk: Walk, processors: int) -> GridPlan:
         group, slots = LONG_THREADS, max(1, most // 2 // vector)
         tiles = -(-vectors // (group * slots))
     threads = max(group, _within(_power_above(rows * group), WARP, ROW_THREADS))
+    return _of_rows(walk, processors, is_long, threads, group, slots, vector, tiles)
+
+
+def _turned_rows(walk: Walk, processors: int) -> GridPlan:
+    """A lane for each row: neighbours in memory are in neighbouring rows."""
+    slots = min(walk.inner_count, _most_elements(walk) // 2)
+    tiles = -(-walk.inner_count // slots)
+    threads = _within(_power_above(walk.row_count), WARP, ROW_THREADS)
+    return _of_rows(walk, processors, tiles > 1, threads, 1, slots, 1, tiles)
+
+
+def _of_rows(
+    walk: Walk, processors: int, is_long: bool, threads: int, group: int, slots: int, vector: int, tiles: int
+) -> GridPlan:
+    """The plan of groups that hold rows: each one row, or, where something is accumulated, the rows of a share."""
+    rows, groups = walk.row_count, threads // group
     if not walk.program.accumulators:
-        blocks = max(1, -(-rows // (threads // group)))
+        blocks = max(1, -(-rows // groups))
         return GridPlan(False, is_long, threads, group, slots, vector, tiles, 1, 1, rows, min(rows, 1), blocks)
-    kept, team, shares, share, blocks = _shared_out(walk, threads // group, processors * FOLDING_THREADS // threads)
+    kept, team, shares, share, blocks = _shared_out(walk, groups, processors * FOLDING_THREADS // threads)
     return GridPlan(False, is_long, threads, group, slots, vector, tiles, team, kept, shares, share, blocks)
+
+
+def _is_turned(walk: Walk) -> bool:
+    """Whether reads are neighbours along the rows, not inside of them, and no columns are kept."""
+    if not (walk.rows and walk.inner and walk.inner_count) or any(a.kind == "col" for a in walk.program.accumulators):
+        return False
+    row, last = walk.rows[-1], walk.inner[-1]
+    reads = [dict(e.positions[0].terms) for e in walk.program.exprs if isinstance(e, Load)]
+    return any(terms.get(row) == 1 and last in terms for terms in reads) and all(
+        terms.get(last) != 1 for terms in reads
+    )
 
 
 def _columns(walk: Walk, processors: int) -> GridPlan:

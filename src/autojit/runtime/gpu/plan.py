@@ -68,6 +68,7 @@ class DevicePlan:
         self.nodes = nodes
         self._channel = channel
         self._device = channel.device
+        self._home_stream = self._device.stream
         self._instantiations = 0
         self._graph: RunGraph | None = None
         works = list(works_of(run))
@@ -90,7 +91,7 @@ class DevicePlan:
             Run(
                 channel=self._channel.address,
                 mode=FIRST,
-                last_stream=self._device.stream,
+                last_stream=self._home_stream,
                 n_numbers=moving.n_numbers,
                 numbers=moving.numbers_address,
                 n_addresses=n_addresses,
@@ -181,9 +182,14 @@ class DevicePlan:
             graph.destroy()
 
     def __del__(self) -> None:
-        if getattr(self, "_graph", None) is not None and not is_at_its_end():
-            with suppress(DeviceError):  # the process or the device is at its end
-                self._drop_graph()
+        if not hasattr(self, "_words") or is_at_its_end():
+            return
+        with suppress(DeviceError):  # the device is at its end
+            self._drop_graph()
+            last = self._words[Run.last_stream.place]
+            if last != self._home_stream:  # its memory goes back to who works there
+                self._device.use()
+                self._device.driver.synchronize(last)
 
 
 class TransferPlan:
