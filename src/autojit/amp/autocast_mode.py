@@ -79,9 +79,10 @@ class autocast:
             warn("autocast: CUDA is not available. Disabling autocast.", UserWarning)
             self._enabled = False
         if self._enabled and self.fast_dtype not in _NARROW:
+            kind = self.device.upper()
             warn(
-                f"In {self.device.upper()} autocast, but the target dtype {self.fast_dtype} is not supported. Disabling "
-                "autocast. It supports bfloat16 and float16.",
+                f"In {kind} autocast, but the target dtype {self.fast_dtype} is not supported. Disabling autocast. It "
+                "supports bfloat16 and float16.",
                 UserWarning,
             )
             self._enabled = False
