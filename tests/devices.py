@@ -5,7 +5,8 @@
 - ``--device second``: the same on the device of `autojit.testing.second_device`.
 - ``--device cuda --excluded``: the tests that `cpu_only.txt` excludes, and no others. A line whose tests all pass, or
   that names no test, is an error: the list says what is so, not what was.
-- ``--sample N``: about one test of so many, the same ones in every run.
+- ``--sample N``: about one test of so many, the same ones in every run, and those that are named by their ids.
+- the fixture ``device``: a test runs for "cpu" and for "cuda".
 - ``-m gpu``: the tests that have tensors on CUDA, on hardware; where there is none they are skipped.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -52,21 +54,32 @@ def wants_hardware(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """``--sample``: which tests are left out follows from their ids alone."""
-    every = config.getoption("--sample")
-    kept = [item for item in items if crc32(item.nodeid.encode()) % every == 0]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if crc32(item.nodeid.encode()) % every])
-        items[:] = kept
+    every, named = config.getoption("--sample"), [name for name in config.args if "::" in name]
+    left_out = [
+        item
+        for item in items
+        if crc32(item.nodeid.encode()) % every and not any(item.nodeid.startswith(name) for name in named)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @dataclass(eq=False)
 class Exclusion:
-    """A line of `cpu_only.txt`: ids of tests (a file, a test, a case; ``*`` is any text) and why they need the CPU."""
+    """A line of `cpu_only.txt`: ids of tests (a file, a test, a case; ``*`` is any text) and why they need the CPU.
+
+    What is only too slow on an emulated device says so, and is not run to find out whether it fails.
+    """
 
     pattern: str
     reason: str
     seen: set[str] = field(default_factory=set)
     failing: set[str] = field(default_factory=set)
+
+    @property
+    def is_slow(self) -> bool:
+        return self.reason.startswith("slow: ")
 
     def matches(self, test_id: str) -> bool:
         literal = self.pattern.replace("[", "[[]")
@@ -93,6 +106,8 @@ class Exclusions:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         excluded = {item: line for item in items if (line := self.line_of(item.nodeid)) is not None}
+        if self.are_checked:
+            excluded = {item: line for item, line in excluded.items() if not line.is_slow}
         for item in items:
             item.add_marker("gpu")
         for item, line in excluded.items():
@@ -113,7 +128,7 @@ class Exclusions:
         """The lines, of those that the run's arguments select, without a test that fails."""
         for line in self.lines:
             is_selected = any(line.pattern.startswith(argument.partition("::")[0]) for argument in arguments)
-            if is_selected and not line.failing:
+            if is_selected and not line.failing and not line.is_slow:
                 yield f"{line.pattern}  {'passes' if line.seen else 'names no test'}"
 
     @pytest.hookimpl(trylast=True)
@@ -145,6 +160,53 @@ def tensors_on(kind: str) -> Iterator[None]:
 @contextmanager
 def _nothing() -> Iterator[None]:
     yield
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A test's tensors are here; it runs once for each. On CUDA ``numpy()`` copies."""
+    if request.param == "cpu":
+        yield "cpu"
+        return
+    with _cuda(request.config):
+        yield "cuda"
+
+
+@contextmanager
+def _cuda(config: pytest.Config) -> Iterator[None]:
+    """Inside, there is a CUDA device: a real one if that is wanted, else an emulated one, in this process alone."""
+    from autojit.core.device import Device, space_at
+    from tests.emulated import emulated_cuda
+
+    with _nothing() if wants_hardware(config) or "AUTOJIT_CUDA" in os.environ else emulated_cuda():
+        space: Any = space_at(Device("cuda", 0))
+        before, space.copies_for_numpy = space.copies_for_numpy, True
+        try:
+            yield
+        finally:
+            space.copies_for_numpy = before
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """``-m gpu``: where there is no device, its tests are skipped and say what is missing."""
+    if wants_hardware(item.config) and item.get_closest_marker("gpu") is not None:
+        missing = _missing_device()
+        if missing:
+            pytest.skip(missing)
+
+
+@cache
+def _missing_device() -> str:
+    """Why there is no CUDA device on this machine; empty if there is one."""
+    from autojit.core.errors import DeviceError
+    from autojit.runtime.gpu.devices import require_driver
+
+    try:
+        require_driver()
+    except DeviceError as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 @pytest.fixture(autouse=True)

@@ -19,10 +19,15 @@ def emulated_driver(order: int | None = None) -> EmulatedDriver:
     return EmulatedDriver(order=order, memory_bytes=256 << 20, pinned_bytes=1 << 20)
 
 
+def fresh_driver() -> EmulatedDriver:
+    """A device that nobody else has, so that kernels are made for it again."""
+    return EmulatedDriver(memory_bytes=8 << 20, pinned_bytes=1 << 20)
+
+
 @contextmanager
-def emulated_cuda(order: int | None = None) -> Iterator[EmulatedDriver]:
-    """Inside, ``cuda:0`` exists."""
-    driver = emulated_driver(order)
+def emulated_cuda(order: int | None = None, driver: EmulatedDriver | None = None) -> Iterator[EmulatedDriver]:
+    """Inside, ``cuda:0`` exists: the one of all tests with this order of lanes, or a driver's."""
+    driver = driver or emulated_driver(order)
     forget_device("cuda")
     before = devices.set_driver(driver)
     try:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import autojit as aj
 from tests.devices import Exclusion, Exclusions, read_exclusions
 
 ROOT = Path(__file__).parents[1]
@@ -44,3 +48,30 @@ def test_lines_that_nothing_needs_are_told(tmp_path: Path) -> None:
         found.pytest_runtest_logreport(pytest.TestReport(name, ("", 0, ""), {}, outcome, None, "call"))
     assert list(found.unneeded(["tests"])) == ["tests/a.py::test_b  passes", "tests/c.py  names no test"]
     assert list(found.unneeded(["tests/c.py"])) == ["tests/c.py  names no test"]
+
+
+def test_a_test_runs_on_both_devices(device: str) -> None:
+    x = aj.arange(4.0, device=device, requires_grad=True)
+    (slope,) = aj.autograd.grad((x * x).sum(), (x,))
+    assert slope.device.type == device
+    assert slope.numpy().tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_tests_for_hardware_are_skipped_where_there_is_none() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "gpu",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "both_devices",
+        __file__,
+    ]
+    hidden = os.environ | {"AUTOJIT_CUDA_LIBRARY": "/nowhere/libcuda.so"}
+    hidden.pop("AUTOJIT_CUDA", None)
+    done = subprocess.run(command, cwd=ROOT, env=hidden, capture_output=True, text=True)
+    assert "1 skipped" in done.stdout and "libra" in done.stdout, done.stdout

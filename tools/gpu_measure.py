@@ -177,20 +177,24 @@ def about(session: Session) -> None:
 
 
 def results_of(name: str, place: str, sizes: Sizes) -> tuple[list[Any], Any]:
-    """What some steps of a workload give on a device, all arrays, and the step."""
+    """What some steps of a workload give on a device, with the parameters that they leave; and the step."""
     import autojit as aj
-    from benchmarks.systems import prepare
+    from benchmarks.systems import plain_step
     from benchmarks.workloads import WORKLOADS
+    from benchmarks.workloads.problem import Training
 
     aj.set_default_device(place)
     try:
-        step = prepare("autojit", aj, WORKLOADS[name])
+        problem = WORKLOADS[name].build(aj)
+        step = partial(aj.jit(plain_step(aj, problem)), *problem.args)
         for _ in range(sizes.steps):
-            found = step.call()
+            found = step()
     finally:
         aj.set_default_device(None)
-    tensors = found if isinstance(found, tuple | list) else [found]
-    return [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors], step.call
+    tensors = [*found] if isinstance(found, tuple | list) else [found]
+    if isinstance(problem, Training):
+        tensors += problem.parameters
+    return [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors], step
 
 
 def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
@@ -343,7 +347,8 @@ def steps(session: Session) -> None:
             on_host = session.host_us(step)
             on_device = session.device_us(step)
             stats = step.func.stats()
-            session.row(f"{name}: kernels, launches of graphs", f"{stats['kernels']}, {stats['native_calls']}")
+            counts = [stats[key] for key in ("kernels", "device_entries", "graphs", "fallbacks")]
+            session.row(f"{name}: kernels, runs of the device, graphs, call-backs", ", ".join(map(str, counts)))
             session.figure(f"{name}: a step, µs", "{:.1f}, with the host's {:.2f} a call", on_device, on_host)
             size = WORKLOADS[name].work().bytes
             if size:

@@ -63,11 +63,17 @@ SECOND_DEVICE = (
 )
 """What must hold wherever tensors are: the reference of autograd, the ops' laws, whole programs."""
 
-CUDA = (
-    *SECOND_DEVICE[:-1], "tests/autograd", "tests/control_flow", "tests/jit", "tests/nn", "tests/optim", "tests/tensor",
-)  # fmt: skip
+CUDA = (*SECOND_DEVICE[:-1], "tests/control_flow", "tests/optim")
 """What must hold on CUDA, but for what `tests/cpu_only.txt` excludes with a reason."""
-CUDA_SHORT = (*SECOND_DEVICE[:-1], "--sample", "25")
+CUDA_SHORT = (
+    *(
+        f"tests/acceptance/test_programs.py::test_compiled_steps_equal_eager_ones_in_one_native_call_each[{name}-tiny]"
+        for name in ("mlp_sgd", "mlp_adam", "softmax_layernorm", "heat_in_place", "black_scholes", "implied_volatility")
+    ),
+    *SECOND_DEVICE[:-2],
+    "--sample",
+    "20",
+)
 
 
 class Row(NamedTuple):
@@ -110,7 +116,7 @@ def rows() -> Iterator[Row]:
         yield Row(f"{threads} threads", {"AUTOJIT_NUM_THREADS": str(threads)}, THREADED)
     yield Row("second device", {"AUTOJIT_TEST_DEVICE": "second"}, SECOND_DEVICE, is_short=True)
     on_cuda = {"AUTOJIT_TEST_DEVICE": "cuda"}
-    yield Row("cuda, emulated", on_cuda, CUDA, CUDA_SHORT)
+    yield Row("cuda, emulated", on_cuda, CUDA, CUDA_SHORT, is_short=True)
     yield Row("cuda, what is excluded", on_cuda, (*CUDA, "--excluded"))
     yield Row("checked kernels", {"AUTOJIT_CHECK": "1", "AUTOJIT_NUM_THREADS": "3"}, is_short=True)
     yield Row("oldest versions", {}, VERSIONED, packages=_versions(oldest=True))

@@ -366,6 +366,35 @@ def test_modules_and_optimisers_go_along() -> None:
     assert next(model.parameters()).is_cuda and next(here.to(aj.device("cuda", 0)).buffers()).is_cuda
 
 
+def test_mixed_precision_is_a_device_s_own() -> None:
+    x, host = aj.ones(2, 2, device="cuda"), aj.ones(2, 2, device="cpu")
+    with aj.autocast("cuda"):
+        assert ((x @ x).dtype, (host @ host).dtype, x.double().sum().dtype) == (aj.float16, aj.float32, aj.float64)
+        assert aj.is_autocast_enabled("cuda") and not aj.is_autocast_enabled("cpu")
+        assert (
+            aj.stack([x @ x, x @ x]).dtype is aj.float16 and nn.functional.mse_loss(x @ x, x.half()).dtype is aj.float32
+        )
+        with aj.autocast("cpu"), aj.cuda.amp.autocast(dtype=aj.bfloat16):
+            assert ((x @ x).dtype, (host @ host).dtype) == (aj.bfloat16, aj.bfloat16)
+        with aj.autocast("cuda", enabled=False):
+            assert (x @ x).dtype is aj.float32
+    assert not aj.is_autocast_enabled("cuda") and aj.get_autocast_dtype("cuda") is aj.float16
+    aj.set_autocast_enabled("cuda", True)
+    assert (x @ x).dtype is aj.float16
+    aj.set_autocast_enabled("cuda", False)
+
+
+def test_losses_are_scaled_and_steps_with_infinite_gradients_left_out() -> None:
+    w = aj.ones(2, device="cuda", requires_grad=True)
+    optimizer, scaler = aj.optim.SGD([w], 0.5), aj.cuda.amp.GradScaler(init_scale=4.0)
+    for factor, expected, scale in ((1.0, 0.5, 4.0), (float("inf"), 0.5, 2.0)):
+        optimizer.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert (w.tolist(), scaler.get_scale()) == ([expected] * 2, scale)
+
+
 def test_indices_of_many_elements_wait_for_their_counts() -> None:
     x = aj.tensor([[0.0, 3.0], [4.0, 0.0]], device="cuda")
     assert x.nonzero().tolist() == [[0, 1], [1, 0]] and x.nonzero().is_cuda

@@ -25,7 +25,7 @@ def facts(thing: Any) -> Any:
     if isinstance(thing, aj.Tensor):
         array = thing.detach().numpy()
         grad = None if thing._grad is None else (host_copy(thing._grad._array).tobytes(), thing._grad._array.strides)
-        return array.tobytes(), array.strides, thing._version, thing.requires_grad, thing.is_leaf, grad
+        return host_copy(array).tobytes(), array.strides, thing._version, thing.requires_grad, thing.is_leaf, grad
     if isinstance(thing, nn.Module):
         return [(name, facts(t)) for name, t in (*thing.named_parameters(), *thing.named_buffers())]
     if isinstance(thing, aj.optim.Optimizer | aj.optim.lr_scheduler.LRScheduler):

@@ -34,6 +34,18 @@ FUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
         "matmul f32[8, 6] @ f32[6, 5], then loops 40 (x, g, w) -> v {matmul sub}",
         {"donated": {0: 2}},
     ),
+    "the product itself, where it is wanted": (
+        "(x: f32[8, 8]) { p: f32[8, 8] = matmul(x, x); y: f32[8, 8] = tanh(p); return p, y }",
+        "matmul f32[8, 8] @ f32[8, 8], then loops 64 (x, x) -> y, p {matmul tanh}",
+        {},
+    ),
+    "a gradient in memory of its own, and an update": (
+        """(x: f32[8, 6], g: f32[6, 5], w: f32[8, 5], old: f32[8, 5]) {
+        p: f32[8, 5] = matmul(x, g); v: f32[8, 5] = sub(w, p); return v, p
+    }""",
+        "matmul f32[8, 6] @ f32[6, 5], then loops 40 (x, g, w) -> v, p {matmul sub}",
+        {"donated": {0: 2, 1: 3}},
+    ),
     "one of two products": (
         """(x: f32[8, 8], w: f32[8, 8]) {
         p: f32[8, 8] = matmul(x, w); q: f32[8, 8] = matmul(w, x); y: f32[8, 8] = add(p, q); return y
@@ -53,15 +65,11 @@ def test_a_product_goes_on_with(name: str) -> None:
     found = scheduled(text, MACHINE, **options)
     assert kernels(found) == expected(shown)
     products = {k.node.outputs[0] for k in found.kernels if isinstance(k, MatmulKernel) and k.epilogue is not None}
-    assert products.isdisjoint(found.memory.offsets), "a product that stays in registers has memory"
+    assert products.isdisjoint(found.memory.offsets), "a product that stays in registers is no temporary"
     assert scheduled(text, **options).kernels != found.kernels, "no machine asked for it"
 
 
 APART: dict[str, tuple[str, dict[str, Any]]] = {
-    "the product is wanted itself": (
-        "(x: f32[8, 8]) { p: f32[8, 8] = matmul(x, x); y: f32[8, 8] = tanh(p); return p, y }",
-        {},
-    ),
     "it is read elsewhere than at its own position": (
         """(x: f32[8, 8]) {
         p: f32[8, 8] = matmul(x, x); t: f32[8, 8] = permute[axes=(1, 0)](p); y: f32[8, 8] = tanh(t); return y

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.core.device import device as device_of
+from autojit.core.device import is_available
 from autojit.core.dtypes import bool_, float16, float32, float64, int32
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.top_level import top_level
@@ -36,7 +37,7 @@ class GradScaler:
     Inside a compiled function ``step`` splits it once: whether the optimizer steps depends on the gradients' values.
 
     Args:
-        device: "cpu"; another one is accepted with a warning, and the scaler is off.
+        device: "cpu" or "cuda"; with one that is not there the scaler is off, with a warning.
         init_scale: the factor to begin with.
         growth_factor: of the factor after ``growth_interval`` steps with finite gradients.
         backoff_factor: of the factor after gradients that are not.
@@ -68,7 +69,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and device_of(device).type != "cpu":
+        if enabled and not is_available(device_of(device).type):
             warn(f"GradScaler is enabled, but {device} is not available. Disabling.")
             self._enabled = False
         if not growth_factor > 1.0:

@@ -88,34 +88,41 @@ class ExpressionPrinter(KernelFunction):
                 stack.extend(reversed(expr.args))
                 stack.extend(self.walk.lookups_of(expr.positions))
 
-    def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
-        """Where guards depend on the row alone, choose what the inner loops read before they start."""
+    def pick_addresses(
+        self, roots: Iterable[Expr], phase: int, inner: Sequence[LoopVariable] | None = None, memo: Memo | None = None
+    ) -> None:
+        """Where guards depend on the row alone, choose what the inner loops read before they start.
+
+        Args:
+            inner: the loops inside; None: those of the walk.
+            memo: what is known outside of them; None: what is known of the row.
+        """
         if self.is_checked or not self.has_guards:  # a checked load knows which buffer it reads
             return
-        inner = self.walk.inner
+        inner = self.walk.inner if inner is None else inner
+        known = self.row_memo if memo is None else memo
         overwritten = self.program.in_place.values()
         done: set[Expr] = set()
         for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self.is_kept(e, phase)):
-            if ("address", expr) in self.row_memo or not is_whole(expr):
+            if ("address", expr) in self.row_memo or ("address", expr) in known or not is_whole(expr):
                 continue
             walk = shared_walk(expr, inner, overwritten)
             if walk is not None:
-                self.row_memo["address", expr] = self._picked(expr, phase), walk
+                known["address", expr] = self._picked(expr, phase, inner, known), walk
                 done.update(expr.args)
 
-    def _picked(self, expr: Expr, phase: int) -> str:
+    def _picked(self, expr: Expr, phase: int, inner: Sequence[LoopVariable], known: Memo) -> str:
         """The address that a guard starts from in this row; nothing is read yet."""
         if isinstance(expr, Load):
             (position,) = expr.positions
-            inner = self.walk.inner
             of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
-            start = self.index(Index(of_row, position.offset), self.row_memo, phase)
+            start = self.index(Index(of_row, position.offset), known, phase)
             return self.address(self.buffers[expr.buffer], expr.dtype, start)
         assert isinstance(expr, Guarded), "only guards have one address of several"
-        addresses = [self._picked(arm, phase) for arm in arms(expr)]
+        addresses = [self._picked(arm, phase, inner, known) for arm in arms(expr)]
         if len(addresses) == 1:
             return addresses[0]
-        holds = self._conditions(expr.guards, self.row_memo, phase)
+        holds = self._conditions(expr.guards, known, phase)
         return self.choose(holds.text, addresses[0], addresses[1], "ptr")
 
     def is_kept(self, expr: Expr, phase: int) -> bool:
@@ -199,7 +206,7 @@ class ExpressionPrinter(KernelFunction):
 
     def _guarded(self, expr: Guarded, memo: Memo, phase: int) -> Scalar:
         inside, outside = expr.args
-        picked = self.row_memo.get(("address", expr))
+        picked = memo.get(("address", expr)) or self.row_memo.get(("address", expr))
         if picked is not None:
             start, walk = picked
             address = self.address(start, expr.dtype, self.index(walk, memo, phase))

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     compiled = train(digits, steps, compiled=True, device=options.device, notice=Progress("compiled", steps))
     if options.device != "cpu":
         print(f"\n{_place(is_emulated)}", end="")
-    print(f"\n{table(eager, compiled, aj.cache.stats() - before)}")
+    print(f"\n{table(eager, compiled, aj.cache.stats() - before, is_timed=not is_emulated)}")
     plot = options.plot or (None if options.small else DEFAULT_PLOT)
     if plot is not None:
         _plot(plot, eager, compiled)

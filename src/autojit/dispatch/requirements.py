@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from autojit.core.device_array import host_copy, is_concrete
 from autojit.core.dtypes import int64
 from autojit.core.sizes import is_counted
 from autojit.dispatch.dispatch import apply, number
@@ -20,8 +19,8 @@ _PARTS = {1: "rows", 2: "matrices"}
 
 
 def is_known(x: Tensor) -> bool:
-    """Whether the elements can be looked at: outside of captured steps and of layers."""
-    return type(x._array) is np.ndarray and computes_at_once()
+    """Whether the elements can be looked at: outside of captured steps and of layers. A device is waited for."""
+    return is_concrete(x._array) and computes_at_once()
 
 
 def require(
@@ -67,7 +66,7 @@ def told(
     if not is_known(holds):
         return apply(witness, holds, value)
     if not holds.all():
-        raise witness.refused(holds._array, value._array)
+        raise witness.refused(host_copy(holds._array), host_copy(value._array))
     return holds
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
+from autojit.core.device_array import host_copy
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
 from autojit.core.sizes import seems_equal
@@ -231,7 +232,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     wide = cast(mask, int64).reshape(-1)
     place = add(wide.cumsum(0), -1)
     flat = source.reshape(-1)
-    if not is_known(mask) or int(mask._array.sum()) > type_of(flat).size:
+    if not is_known(mask) or int(host_copy(mask._array).sum()) > type_of(flat).size:
         valid, named = "the number of elements of source at most", "the true elements of mask"
         refusal = "masked_scatter: Number of elements of source is less than the number of ones in mask"
         require(wide.sum(), lambda count: count <= type_of(flat).size, refusal, valid, named=named)

@@ -204,14 +204,19 @@ def _initialize_llvm(native_only: bool) -> None:
         llvm.initialize_all_asmprinters()
 
 
-def _rejected(ir_text: str, reason: str) -> CompileError:
+def kept_text(text: str, suffix: str) -> str:
+    """The path of a file with a text that a compiler rejects, for a report."""
     import tempfile  # slow to import and almost never needed
 
-    handle, path = tempfile.mkstemp(prefix="autojit-", suffix=".ll", text=True)
+    handle, path = tempfile.mkstemp(prefix="autojit-", suffix=suffix, text=True)
     with os.fdopen(handle, "w") as file:
-        file.write(ir_text)
+        file.write(text)
+    return path
+
+
+def _rejected(ir_text: str, reason: str) -> CompileError:
     return CompileError(
         "LLVM rejects the generated code",
-        facts={"reason": " ".join(reason.split()) or "not given", "text": path},
+        facts={"reason": " ".join(reason.split()) or "not given", "text": kept_text(ir_text, ".ll")},
         fix="this is a defect of autojit: report it with the file",
     )

@@ -197,6 +197,11 @@ class BlockCache(Generic[Block]):
             self._free = {}
             self._cached_bytes = 0
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of blocks that somebody holds, or has just given back."""
+        return self._used_bytes
+
     def stats(self) -> MemoryStats:
         """Counts since the process started."""
         with self._lock:

@@ -1,8 +1,8 @@
 """Epilogues: a product and the loops over its elements that alone read it become one kernel.
 
-The product's elements are then never stored: the thread that holds one goes on with it (a bias, an activation, a mask,
-an update of what the product is the gradient of). That saves a launch, and the product's way to memory and back. It
-happens before memory is planned, because other values are alive at a time then.
+The thread that holds an element goes on with it (a bias, an activation, a mask, an update of what the product is the
+gradient of). That saves a launch, and the product's way to memory and back; it is stored only if it is wanted for
+itself. It happens before memory is planned, because other values are alive at a time then.
 
 A product is computed where the loops were, later than it was. That is refused where something in between overwrites an
 operand; so is whatever the loops overwrite of the operands themselves, for other threads still read them.
@@ -11,6 +11,7 @@ operand; so is whatever the loops overwrite of the operands themselves, for othe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from autojit.core.machine import Machine
 from autojit.core.sizes import surely_equal
@@ -18,7 +19,7 @@ from autojit.ir.graph import Value
 from autojit.ir.index import Index
 from autojit.schedule.expressions import Load
 from autojit.schedule.kernels import Epilogue, Kernel, LoopKernel, MatmulKernel, device_of
-from autojit.schedule.loops import LoopProgram
+from autojit.schedule.loops import Form, LoopProgram, Store
 
 
 def fuse_epilogues(
@@ -33,7 +34,7 @@ def fuse_epilogues(
     Preserves results: products of halves are rounded as they are when stored. Time O(reads and writes of kernels).
 
     Args:
-        kept: values that need memory whoever reads them.
+        kept: values that are stored whoever reads them.
         overwritten: result -> the input whose memory it takes.
         failing: kernels that may fail, which stay as they are.
         machine: says how long an epilogue may be, of which every element of a thread's part has its own copy.
@@ -48,16 +49,16 @@ def fuse_epilogues(
             continue
         (product,) = kernel.node.outputs
         reading = readers.get(product, [])
-        if product in kept or len(reading) != 1:
+        if len(reading) != 1:
             continue
         loops = found[reading[0]]
         if not isinstance(loops, LoopKernel) or loops in failing or not _suits(loops, product, machine):
             continue
         operands = kernel.reads()
-        between = (k for k in found[place + 1 : reading[0] + 1] if k is not None)
+        between = (k for k in found[place : reading[0] + 1] if k is not None)
         if overwritten_by(between, overwritten).isdisjoint(operands):
-            slot = loops.program.loads.index(product)
-            epilogue = Epilogue(loops.program, slot, tuple(loops.nodes))
+            program = _storing(loops.program, product) if product in kept else loops.program
+            epilogue = Epilogue(program, program.loads.index(product), tuple(loops.nodes))
             found[reading[0]] = MatmulKernel(kernel.node, kernel.a, kernel.b, kernel.init, epilogue)
             found[place] = None
     return [kernel for kernel in found if kernel is not None]
@@ -73,12 +74,22 @@ def _suits(loops: LoopKernel, product: Value, machine: Machine) -> bool:
     program = loops.program
     if not program.is_flat or program.reductions or program.accumulators or program.lookups:
         return False
-    if len(program.exprs) > machine.epilogue_expressions or device_of(loops) != product.type.device:
+    if len(program.exprs) > machine.epilogue_expressions:
+        return False
+    if product.type.device.type != machine.kind or device_of(loops) != product.type.device:
         return False
     slot = program.loads.index(product)
     reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
     own = _own_position(program)
     return surely_equal(_points(program), product.type.size) and all(e.positions[0] == own for e in reads)
+
+
+def _storing(program: LoopProgram, product: Value) -> LoopProgram:
+    """The loops with the product among what they store."""
+    slot = program.loads.index(product)
+    element = next(e for e in program.exprs if isinstance(e, Load) and e.buffer == slot)
+    store = Store(product, element, _own_position(program))
+    return replace(program, stores=(*program.stores, store), form=Form())
 
 
 def _points(program: LoopProgram) -> int:

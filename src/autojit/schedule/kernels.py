@@ -65,7 +65,7 @@ class NodeKernel:
 
 @record(eq=False)
 class Epilogue:
-    """Flat loops over the elements of a product, which are never stored: the program's load ``slot`` is the product."""
+    """Flat loops over a product's elements: the program's load ``slot`` is the product, which nobody else reads."""
 
     program: LoopProgram
     slot: int
@@ -80,7 +80,7 @@ class Epilogue:
 class MatmulKernel(NodeKernel):
     """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given.
 
-    With an epilogue its elements stay in registers, and the kernel stores what the epilogue stores.
+    With an epilogue its elements stay in registers, and the kernel stores what the epilogue stores, perhaps them too.
     """
 
     a: Access

@@ -52,7 +52,8 @@ def sparse_coo_tensor(
         indices, values, size = None, None, indices
     if indices is None:
         shape = tuple(size)
-        places_, kept = wrap(np.zeros((len(shape), 0), np.int64)), zeros(0, dtype=dtype)
+        kept = zeros(0, dtype=dtype)
+        places_ = placed(wrap(np.zeros((len(shape), 0), np.int64)), type_of(kept).device)
         return _leaf(make(places_, kept, shape, sparse_coo, True), requires_grad)
     places_, kept = _indices(indices), _values(values, dtype)
     _check_pairs(places_, kept)

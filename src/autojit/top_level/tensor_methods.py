@@ -87,7 +87,7 @@ def record_stream(self: Tensor, s: Any) -> None:
 
     Nothing on the CPU, where memory is free when nobody refers to it.
     """
-    if type_of(self).device.type == "cuda":
+    if type_of(self).device.type == "cuda" and s is not None:
         from autojit.cuda.recorded_streams import record_stream  # of CUDA nothing is imported before it is used
 
         record_stream(self, s)

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
-from autojit.runtime.gpu.emulator.driver import EmulatedDriver
-from autojit.runtime.llvm import compile_to_object
-from tests.runtime.gpu.emulator.emulation import MIB, Words
+from tests.codegen.cuda.grids import LANE_ORDERS, device, launch, launches
 
 Array = np.ndarray[Any, Any]
 
 TARGET = CudaTarget("sm_90", 132)
-ORDERS = (None, 1)
-"""Lowest lanes first, and a random order: what a kernel gives must not depend on it."""
-
-
-@cache
-def device(architecture: str, order: int | None) -> EmulatedDriver:
-    """A device that the tests of a process share."""
-    return EmulatedDriver(architecture, order, memory_bytes=64 * MIB, pinned_bytes=MIB)
-
-
-@cache
-def ptx_of(kernel: GridText, architecture: str) -> str:
-    """The PTX of a kernel whose buffers begin at multiples of 256."""
-    text = entry_text(kernel, [256] * len(kernel.buffers), {})
-    return compile_to_object(text, CudaTarget(architecture, TARGET.processors)).decode()
+ORDERS = LANE_ORDERS
 
 
 def run_grid(
@@ -52,7 +34,7 @@ def run_grid(
         arrays: of every buffer.
         same: buffers in the memory of another one.
     """
-    driver, same = device(architecture, order), same or {}
+    driver, same, target = device(order), same or {}, CudaTarget(architecture, TARGET.processors)
     places: list[int] = []
     for number, (buffer, array) in enumerate(zip(kernel.buffers, arrays, strict=True)):
         if number in same:
@@ -64,10 +46,10 @@ def run_grid(
     errors = driver.allocate(16)
     driver.write(errors, np.zeros(2, np.int64))
     partial = driver.allocate(kernel.partial_bytes) if kernel.partial_bytes else 0
-    for part in (kernel, kernel.combine):
-        if part is not None and all(part.blocks):
+    for part in launches(kernel):
+        if all(part.blocks):
             given = [*places, *[partial] * bool(part.partial_bytes), *[errors, code] * part.reports]
-            _launch(driver, part, architecture, given)
+            launch(driver, part, target, given)
     found = [
         driver.read(place, _bits(array).dtype.str, array.shape).view(array.dtype) if array.size else array.copy()
         for place, array in zip(places, arrays, strict=True)
@@ -76,15 +58,6 @@ def run_grid(
     for place in {*places, errors, *[partial] * bool(partial)}:
         driver.release(place)
     return found, words
-
-
-def _launch(driver: EmulatedDriver, kernel: GridText, architecture: str, given: Sequence[int]) -> None:
-    module = driver.load(driver.assemble(ptx_of(kernel, architecture), architecture))
-    try:
-        words = Words(*given)
-        driver.launch(driver.function(module, "kernel"), kernel.blocks, kernel.threads, words.address, 0)
-    finally:
-        driver.unload(module)
 
 
 def _bits(array: Array) -> Array:

@@ -63,7 +63,8 @@ def test_what_is_updated_in_place_may_be_another_buffer() -> None:
     alone, updated = (_ptx(entry_text(_doubling(role), [16, 16], {})) for role in ("writes", "updates"))
     assert "ld.global.nc" in alone
     heads = [text for text in entry_text(_doubling("updates"), [16, 16], {}).splitlines() if "ptx_kernel" in text]
-    assert heads[0].count("noalias") == 1, updated
+    assert "noalias" not in heads[0] and "nc" not in updated
+    assert re.search(r"ld\.global\.v4\.b32", updated) and "st.global.v4.b32" in updated
 
 
 def test_a_guarded_kernel_reads_the_error_word_first() -> None:
@@ -92,9 +93,8 @@ def test_a_launch_finds_its_buffers_and_runs_only_if_nothing_was_reported(
     word, position = memory.driver.read(errors, "i8", (2,)).tolist()
     assert word == 5 << 32 | 3 and 7 * 512 <= position < 4096  # the last block's first thread that came
     done = (y == 2 * x).reshape(8, 512)
-    assert done[7].all() and np.all(
-        done.all(1) | ~done.any(1)
-    )  # who reports goes on; blocks that begin later do nothing
+    assert done[7].all()  # who reports goes on; blocks that begin later may do nothing, but no block a part
+    assert np.all(done.all(1) | ~done.any(1))
     memory.driver.write(addresses[1], np.full(4096, -1, np.float32))
     launch_entry(memory.driver, kernel, entry, TARGET, [*arguments, errors, 5])
     assert (memory.driver.read(addresses[1], "f4", (4096,)) == -1).all()

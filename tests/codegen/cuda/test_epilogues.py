@@ -35,7 +35,7 @@ BATCHED = """(x: {t}[3, {m}, {k}], w: {t}[3, {k}, {n}], s: {t}[3, 1, 1]) {{
     y: {t}[3, {m}, {n}] = mul(p, c); return y
 }}"""
 UPDATE = """(w: {t}[{m}, {n}], x: {t}[{m}, {k}], g: {t}[{k}, {n}], m: {t}[{m}, {n}]) {{
-    p: {t}[{m}, {n}] = matmul(x, g); d: {t}[{m}, {n}] = add(p, m); v: {t}[{m}, {n}] = sub(w, d); return v, d
+    p: {t}[{m}, {n}] = matmul(x, g); d: {t}[{m}, {n}] = add(p, m); v: {t}[{m}, {n}] = sub(w, d); return v, d, p
 }}"""
 SIZES = ((33, 17, 40), (64, 64, 24))
 

@@ -17,6 +17,7 @@ from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.ir import parse_graph
 from autojit.passes.pipeline import optimize
+from autojit.schedule.kernels import LoopKernel
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.schedule import schedule
 from tests.codegen.cuda.grids import LARGE, launches, loop_kernels
@@ -53,13 +54,27 @@ def entries(program: LoopProgram, target: CudaTarget = LARGE) -> list[str]:
     return [entry_text(k, [256] * len(k.buffers), {}) for k in launches(print_grid(program, target))]
 
 
+PIECES = [f"x{k}" for k in range(12)]
+MODELS["pieces"] = (
+    f"({', '.join(f'{name}: f32[64, 512]' for name in PIECES)}) "
+    f"{{ c: f32[768, 512] = concatenate[axis=0]({', '.join(PIECES)}); y: f32[768, 512] = exp(c); return y }}"
+)
+UPDATE = (
+    "(p: f32[1048576], g: f32[1048576], m: f32[1048576]) { k: f32[1048576] = add(m, g); q: f32[1048576] = sub(p, k); "
+    "return q, k }"
+)
+
+
 @cache
 def model_ptx(architecture: str) -> dict[str, list[str]]:
-    """The models' kernels, all compiled in one child; those of ``chain`` once more, with buffers that move."""
+    """The models' kernels, all compiled in one child; that of ``chain`` again with buffers that move; an update."""
     target = CudaTarget(architecture, 132)
     texts = {name: entries(program_of(text), target) for name, text in MODELS.items()}
     grid = print_grid(program_of(MODELS["chain"]), target)
     texts["moving chain"] = [entry_text(grid, [256] * len(grid.buffers), {0: 0, 2: 1})]
+    (update,) = schedule(optimize(parse_graph(UPDATE), CUDA_MACHINE), CUDA_MACHINE, {0: 0, 1: 2}).kernels
+    assert isinstance(update, LoopKernel) and update.program.in_place
+    texts["update"] = entries(update.program, target)
     found = iter(ptx_of([text for each in texts.values() for text in each], architecture))
     return {name: [next(found) for _ in each] for name, each in texts.items()}
 
@@ -90,6 +105,22 @@ def test_buffers_that_move_are_accessed_alike() -> None:
     assert sum(wide.values()) == sum(plain.values()) == sum(moved.values()) - 2
 
 
+def test_what_is_updated_in_place_is_read_before_it_is_written_in_wide_accesses() -> None:
+    (ptx,) = model_ptx("sm_90")["update"]
+    found = re.findall(r"\b((?:ld|st)\.global[.\w]*)", ptx)
+    assert set(found) == {"ld.global.v4.b32", "st.global.v4.b32"}
+    assert found == sorted(found), "loads come first"
+
+
+def test_a_vector_asks_once_which_piece_it_is_in() -> None:
+    """One address is chosen among twelve; no piece has a branch."""
+    (ptx,) = model_ptx("sm_90")["pieces"]
+    found = accesses(ptx)
+    assert sum(count for kind, count in found.items() if kind.startswith("ld")) <= 4
+    assert found["st.global.v4.b32"] == 1
+    assert not re.findall(r"\bbra\b", ptx)
+
+
 def test_columns_are_summed_several_rows_at_a_time() -> None:
     found = accesses(model_ptx("sm_90")["column sums"][0])
     assert found["ld.global.nc.v4.b32"] >= 4
@@ -117,7 +148,7 @@ def test_samples_assemble(architecture: str) -> None:
     found = list(samples(1, values=False))[::20]
     texts = dict.fromkeys(text for _, programs, _ in found for program in programs for text in entries(program))
     assert len(texts) > 15
-    assemble(ptx_of(list(texts), architecture), architecture)
+    assert not any(each.spilled_bytes for each in assemble(ptx_of(list(texts), architecture), architecture))
 
 
 @pytest.mark.slow
@@ -129,4 +160,4 @@ def test_all_samples_assemble(architecture: str, part: int) -> None:
     texts = dict.fromkeys(
         text for _, programs, _ in samples(part, values=False) for p in programs for text in entries(p, target)
     )
-    assemble(ptx_of(list(texts), architecture), architecture)
+    assert not any(each.spilled_bytes for each in assemble(ptx_of(list(texts), architecture), architecture))

@@ -8,12 +8,15 @@ import pytest
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.product_tiles import LAYOUTS, tile_of
 from autojit.codegen.cuda.products import print_product
+from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int8, int64
+from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 from autojit.schedule.kernels import MatmulKernel
 from tests.codegen.cuda.product_kernels import View, product, whole
 from tests.codegen.cuda.test_epilogues import FUSING, GRAPHS
+from tests.codegen.cuda.test_structured import OPS, structured
 from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
 from tests.schedule.shown import scheduled
 
@@ -48,25 +51,42 @@ def _with_epilogues(target: CudaTarget) -> list[GridText]:
     return [print_product(kernel, target) for kernel in kernels if isinstance(kernel, MatmulKernel)]
 
 
+def _structured(target: CudaTarget) -> list[GridText]:
+    """Samples of structured ops, and large convolutions."""
+    found = [print_structured(structured(*cls.samples(float32)[0]), target) for cls in OPS]
+    x, w, y = (np.empty(shape, "f4") for shape in ((16, 32, 30, 30), (64, 32, 3, 3), (16, 64, 28, 28)))
+    how = (1, 1), (0, 0), (1, 1), 1
+    for op, operands in (
+        (Convolution(y.shape[2:], *how), (x, w)),
+        (ConvolutionInput(x.shape[2:], *how), (y, w)),
+        (ConvolutionWeight(w.shape[2:], *how), (x, y)),
+    ):
+        found.append(print_structured(structured(op, operands), target))
+    return [text for text in found if text is not None]
+
+
 @needs_ptxas
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_products_assemble_without_spills(architecture: str) -> None:
     target = CudaTarget(architecture, 132)
-    texts = [*_texts(target), *_with_epilogues(target)]
+    texts = [*_texts(target), *_with_epilogues(target), *_structured(target)]
     entries = [entry_text(text, [16] * len(text.buffers), {}) for text in texts]
     for text, assembled in zip(texts, assemble(ptx_of(entries, architecture), architecture), strict=True):
-        assert assembled.spilled_bytes <= (0 if len(text.buffers) <= 4 else SPILLED_BYTES)
+        has_epilogue = text.threads == 128 and len(text.buffers) > 4
+        assert assembled.spilled_bytes <= (SPILLED_BYTES if has_epilogue else 0)
         assert assembled.registers * text.threads <= 65536
         assert assembled.shared_bytes <= 48 * 1024  # what every GPU gives without asking
 
 
-@pytest.mark.parametrize("dtype", [float32, float16, float64])
-def test_aligned_operands_are_read_in_wide_accesses(dtype: DType) -> None:
-    a, b = _matrix(1024, 1024, dtype), _matrix(1024, 1024, dtype, is_turned=True)
-    text = print_product(product(a, b), CudaTarget("sm_90", 132))
-    (ptx,) = ptx_of([entry_text(text, [16, 16, 16], {})], "sm_90")
-    loads = [line for line in ptx.splitlines() if "ld.global" in line]
-    assert loads and all(".v4" in line or ".v2.b64" in line for line in loads), loads
+def test_aligned_operands_are_read_in_wide_accesses() -> None:
+    dtypes, entries = (float32, float16, float64), []
+    for dtype in dtypes:
+        a, b = _matrix(1024, 1024, dtype), _matrix(1024, 1024, dtype, is_turned=True)
+        text = print_product(product(a, b), CudaTarget("sm_90", 132))
+        entries.append(entry_text(text, [16, 16, 16], {}))
+    for ptx in ptx_of(entries, "sm_90"):
+        loads = [line for line in ptx.splitlines() if "ld.global" in line]
+        assert loads and all(".v4" in line or ".v2.b64" in line for line in loads), loads
 
 
 def test_equal_shapes_share_a_text() -> None:

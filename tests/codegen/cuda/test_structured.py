@@ -12,6 +12,7 @@ from autojit.core.dtypes import DType, bool_, dtype_of_numpy, float32, float64, 
 from autojit.core.types import TensorType
 from autojit.ir.graph import Node, SourceLocation, Value
 from autojit.ir.op import Op
+from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter, Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
@@ -24,7 +25,8 @@ OPS = [op for op in Op.registry.values() if any(cls in PRINTERS for cls in op.__
 DTYPES = (float32, float64, int8, uint8, int32, int64, bool_)
 
 
-def _kernel(op: Op, operands: tuple[Array, ...]) -> StructuredKernel:
+def structured(op: Op, operands: tuple[Array, ...]) -> StructuredKernel:
+    """An op on arrays, as the schedule describes it."""
     types = [TensorType(x.shape, dtype_of_numpy(x.dtype)) for x in operands]
     inputs = tuple(Value(spec, f"x{k}") for k, spec in enumerate(types))
     results = op.result_type(*types)
@@ -35,7 +37,7 @@ def _kernel(op: Op, operands: tuple[Array, ...]) -> StructuredKernel:
 
 def _computed(op: Op, operands: tuple[Array, ...], order: int | None = None) -> tuple[list[Array], Array]:
     """The results of an op's kernel, and the error words."""
-    kernel = _kernel(op, operands)
+    kernel = structured(op, operands)
     text = print_structured(kernel, TARGET)
     assert text is not None
     results = [np.zeros(v.type.shape, v.type.dtype.numpy) for v in kernel.node.outputs]
@@ -53,7 +55,8 @@ def _agrees(op: Op, operands: tuple[Array, ...], order: int | None = None) -> No
     for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
         if one.dtype.kind == "f":
             tolerance = 8 * np.finfo(one.dtype).eps
-            assert np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True), (one, other)
+            largest = np.max(np.abs(other), initial=1.0, where=np.isfinite(other))
+            assert np.allclose(one, other, rtol=tolerance, atol=tolerance * largest, equal_nan=True), (one, other)
         else:
             assert np.array_equal(one, other)
 
@@ -114,6 +117,28 @@ def test_a_place_outside_is_reported(wrong: int, columns: int) -> None:
     for order in ORDERS:
         _, words = _computed(IndexUpdate(0, "add"), (base, src, np.array([1, wrong, 2])), order)
         assert int(words[0]) == 1, "the site of the only look-up"
+
+
+# -- convolutions
+
+WINDOWS = (((1, 1), (1, 1), (1, 1), 1), ((2, 1), (0, 2), (1, 3), 2), ((3, 2), (2, 1), (2, 1), 1))
+"""Strides, paddings, dilations and groups."""
+
+
+@pytest.mark.parametrize(("stride", "padding", "dilation", "groups"), WINDOWS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_convolutions(stride: Any, padding: Any, dilation: Any, groups: int, dtype: Any) -> None:
+    generator = np.random.default_rng(groups)
+    x = generator.normal(size=(3, 4, 11, 13)).astype(dtype)
+    w = generator.normal(size=(6, 4 // groups, 3, 2)).astype(dtype)
+    spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape[2:], strict=True)]
+    sizes = zip(x.shape[2:], spans, stride, padding, strict=True)
+    places = tuple((n + 2 * p - span) // s + 1 for n, span, s, p in sizes)
+    y = generator.normal(size=(3, 6, *places)).astype(dtype)
+    how = stride, padding, dilation, groups
+    _agrees(Convolution(places, *how), (x, w), 1)
+    _agrees(ConvolutionInput(x.shape[2:], *how), (y, w), None)
+    _agrees(ConvolutionWeight(w.shape[2:], *how), (x, y), 1)
 
 
 # -- scans, sorts, searches

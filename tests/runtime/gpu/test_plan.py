@@ -6,6 +6,7 @@ import ctypes
 import gc
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,21 +29,29 @@ CALLS = 4
 
 
 class World:
-    """An emulated device with tensors on it."""
+    """A device with tensors on it, emulated unless it is given."""
 
-    def __init__(self, order: int = 0) -> None:
-        self.driver = EmulatedDriver(order=order)
-        self.device = CudaDevice(self.driver, 0)
+    def __init__(self, order: int = 0, device: CudaDevice | None = None) -> None:
+        self.device = device or CudaDevice(EmulatedDriver(order=order), 0)
+        self.driver: Any = self.device.driver
         self.rng = np.random.default_rng(order)
 
     def fresh(self, n: int = N) -> int:
         """The address of random numbers."""
-        address = self.driver.allocate(4 * n)
-        self.driver.write(address, self.rng.normal(size=n).astype(np.float32))
+        self.device.use()
+        address: int = self.driver.allocate(4 * n)
+        self.write(address, self.rng.normal(size=n).astype(np.float32))
         return address
 
+    def write(self, address: int, content: np.ndarray) -> None:
+        self.driver.copy_in(address, content.ctypes.data, content.nbytes, self.device.stream)
+
     def read(self, address: int, n: int = N) -> np.ndarray:
-        return np.array(self.driver.read(address, "f4", (n,)))
+        found = np.empty(n, np.float32)
+        self.driver.copy_out(found.ctypes.data, address, found.nbytes, self.device.stream)
+        if not self.driver.is_emulated:
+            self.device.synchronize()
+        return found
 
 
 class RandomRun:
@@ -264,15 +273,18 @@ class Checked:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        x, t, u, self.state = (value(N) for _ in range(4))
+        x, t, u, v, w, self.state = (value(N) for _ in range(6))
         self.argument = x
-        fixed = {v: world.fresh() for v in (t, u, self.state)}
+        fixed = {one: world.fresh() for one in (t, u, self.state)}
+        fixed |= {one: world.driver.allocate(4 * N) for one in (v, w)}
         self.memory = Memory(world.device, fixed, {x: "argument", self.state: "state"})
         work = (
             Launch(weighted_sum(N, [1.0], limit=100.0), (t, x), "first check", code=5),
             Launch(weighted_sum(N, [2.0], limit=50.0), (u, x), "second check", code=6),
             Launch(weighted_sum(N, [1.0, 1.0], "updates"), (self.state, self.state, t), "update", commits=True),
             DeviceCopy(Offset(self.state, 0), u, 8, commits=True),
+            Launch(weighted_sum(N, [1.0]), (v, self.state), "copy", commits=True),  # to memory that is not written else
+            Launch(weighted_sum(N, [1.0]), (w, v), "copy of the copy"),
         )
         self.step = Step(self.memory, DeviceRun(CUDA, work))
 
@@ -281,7 +293,7 @@ class Checked:
         given = self.world.read(address)
         if position is not None:
             given[position] = value
-            self.world.driver.write(address, given)
+            self.world.write(address, given)
         self.step({self.argument: address})
 
     def now(self) -> np.ndarray:
@@ -369,6 +381,19 @@ def test_a_run_gives_all_its_memory_back_when_it_goes() -> None:
         assert world.device.memory.stats().allocated == held
     finally:
         gc.enable()
+
+
+def test_memory_goes_back_when_another_stream_is_done_with_it() -> None:
+    for other in (False, True):
+        world = World()
+        run = RandomRun(world, kernels=2)
+        if other:
+            world.device.set_stream(world.driver.make_stream())
+        run.call()
+        waits = world.driver.counts["waits"]
+        del run
+        gc.collect()
+        assert world.driver.counts["waits"] - waits == other
 
 
 @pytest.mark.parametrize("left_out", ["ask", "launch_graph"])

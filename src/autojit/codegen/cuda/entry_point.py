@@ -29,7 +29,7 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
         guarded: return at once if an error has been reported, because the kernel writes what outlives the step. Nothing
             else that runs at the same time reports; where the kernel itself does, each block goes or stays whole.
     """
-    writer = _Entry(kernel, alignments, moving)
+    writer = _Entry(kernel, alignments, moving, is_lasting=guarded or any(b.role == "updates" for b in kernel.buffers))
     for number, buffer in enumerate(kernel.buffers):
         writer.buffer(number, buffer)
     if kernel.partial_bytes:
@@ -43,13 +43,22 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
 
 
 class _Entry:
-    """The entry point of one kernel under construction."""
+    """The entry point of one kernel under construction.
 
-    def __init__(self, kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int]) -> None:
+    Args:
+        is_lasting: it writes what outlives the step. An argument of the step may be that very memory, so nothing is
+            said of who else has a buffer; four accesses are one all the same, because a tile is read before it is
+            written.
+    """
+
+    def __init__(
+        self, kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, is_lasting: bool
+    ) -> None:
         assert len(alignments) == len(kernel.buffers), "every buffer has an alignment"
         self.kernel = kernel
         self.alignments = alignments
         self.moving = moving
+        self.is_lasting = is_lasting
         self.parameters: list[str] = []
         self.loads: list[str] = []
         self.arguments: list[str] = []
@@ -69,7 +78,7 @@ class _Entry:
         """The address of a buffer: a parameter, or out of the table."""
         alignment, kind = self.alignments[number], f"ptr {GLOBAL}"
         assert alignment % buffer.element_bytes == 0, "elements are aligned"
-        is_alone = {"reads": "noalias readonly", "writes": "noalias", "updates": ""}[buffer.role]
+        is_alone = "" if self.is_lasting else {"reads": "noalias readonly", "writes": "noalias"}[buffer.role]
         name = f"%b{number}"
         if number not in self.moving:
             self.parameter(kind, f"{is_alone} align {alignment}".strip(), name)
@@ -89,7 +98,7 @@ class _Entry:
         call = [*self.loads, f"  call void @body({', '.join(self.arguments)})", "  ret void"]
         lines, shared = ["entry:", *call], list[str]()
         if guarded:
-            read = _WORD_OF_BLOCK if self.kernel.reports else [f"  %reported = load i64, {_ERRORS}"]
+            read = _WORD_OF_BLOCK if self.kernel.reports else [f"  %reported = load i64, {_ERRORS}, align {WORD_BYTES}"]
             shared = [_SHARED_WORD] if self.kernel.reports else []
             test = ["  %goes.on = icmp eq i64 %reported, 0", "  br i1 %goes.on, label %run, label %leave"]
             lines = ["entry:", *read, *test, "run:", *call, "leave:", "  ret void"]
@@ -98,7 +107,7 @@ class _Entry:
 
 
 _FIRST_NODE = 1 << 30  # metadata of kernels has lower numbers
-_ERRORS = f"ptr {GLOBAL} %errors, align {WORD_BYTES}"
+_ERRORS = f"ptr {GLOBAL} %errors"
 _BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 
 _SHARED_WORD = f"@reported = internal {SHARED} global i64 undef, align {WORD_BYTES}"
@@ -108,7 +117,7 @@ _WORD_OF_BLOCK = [
     "  %is.first = icmp eq i32 %thread, 0",
     "  br i1 %is.first, label %read, label %meet",
     "read:",
-    f'  %word = load atomic i64, ptr {GLOBAL} %errors syncscope("device") monotonic, align {WORD_BYTES}',
+    f'  %word = load atomic i64, {_ERRORS} syncscope("device") monotonic, align {WORD_BYTES}',
     f"  store i64 %word, ptr {SHARED} @reported, align {WORD_BYTES}",
     "  br label %meet",
     "meet:",

@@ -7,6 +7,7 @@ that lanes hold is read once, whatever is computed of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
 from autojit.codegen.expressions import ExpressionPrinter, Memo
@@ -147,21 +148,45 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
 
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""
-        reads = self._plain_reads(roots, phase)
-        for expr in reads:
+        if self.has_guards:
+            self._pick_for_vectors(points, roots, phase)
+        for expr in self._plain_reads(points[0].memo if points else {}, roots):
             for point in points:
                 self.at_point(point, expr, phase)
         for point in points:
             for expr in roots:
                 self.at_point(point, expr, phase)
 
-    def _plain_reads(self, roots: Iterable[Expr], phase: int) -> list[Expr]:
+    def _pick_for_vectors(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
+        """Where guards say the same of all neighbours of a vector, choose what they read once for all of them."""
+        for _, vector in groupby(points, lambda point: point.slot):
+            first, *others = vector
+            self.variables.update(first.counters)
+            self.point = None
+            self.pick_addresses(roots, phase, self.walk.inner[-1:], first.memo)
+            picked = {key: found for key, found in first.memo.items() if isinstance(key, tuple) and key[0] == "address"}
+            for point in others:
+                point.memo.update(picked)
+
+    def _plain_reads(self, memo: Memo, roots: Iterable[Expr]) -> list[Expr]:
         """The reads that happen at every point, at positions that are known without reading."""
+        found: list[Expr] = []
+        behind: set[Expr] = set()  # what a guard stands for is read only where it says so
 
         def is_apart(expr: Expr) -> bool:
-            return expr not in self.walk.varying or isinstance(expr, Guarded)
+            return (
+                expr not in self.walk.varying or expr in behind or (isinstance(expr, Guarded) and not is_picked(expr))
+            )
 
-        found = [expr for expr in below(roots, is_apart) if isinstance(expr, Load) and not _looks_up(expr.positions[0])]
+        def is_picked(expr: Expr) -> bool:
+            return ("address", expr) in memo or ("address", expr) in self.row_memo
+
+        for expr in below(roots, is_apart):
+            if isinstance(expr, Guarded):
+                found.append(expr)
+                behind.update(expr.args)
+            elif isinstance(expr, Load) and not _looks_up(expr.positions[0]):
+                found.append(expr)
         return sorted(found, key=lambda expr: expr.serial)
 
 

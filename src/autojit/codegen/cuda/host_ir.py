@@ -48,7 +48,7 @@ _CALLS: dict[Field[int], Signature] = {
     DriverCalls.set_parameters: Signature("", "ptr graph, ptr node, ptr how", "i32"),
     DriverCalls.copy_in: Signature("", "i64 to, ptr source, i64 bytes, ptr stream", "i32"),
     DriverCalls.copy_out: Signature("", "ptr to, i64 source, i64 bytes, ptr stream", "i32"),
-    DriverCalls.fill: Signature("", "i64 to, i8 byte, i64 bytes, ptr stream", "i32"),
+    DriverCalls.fill: Signature("", "i64 to, i8 zeroext byte, i64 bytes, ptr stream", "i32"),
     DriverCalls.synchronize: Signature("", "ptr stream", "i32"),
     DriverCalls.pointer_attribute: Signature("", "ptr to, i32 which, i64 address", "i32"),
 }

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from autojit.codegen.cuda.grid_loops import print_grid
-from autojit.codegen.cuda.product_kernel import job_of
-from autojit.codegen.cuda.products import print_product
+from autojit.codegen.cuda.products import print_product, product_key
 from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
@@ -185,19 +184,20 @@ class _Lowering:
         return found
 
     def _product(self, kernel: MatmulKernel, commits: bool) -> list[Work]:
-        epilogue = None if kernel.epilogue is None else kernel.epilogue.program.structure()
-        key = job_of(kernel, self.target), epilogue
+        key = product_key(kernel)
         text = self.printed.get(key)
         if text is None:
             text = self.printed[key] = print_product(kernel, self.target)
         a, b = (value.type.shape for value in kernel.node.inputs[:2])
-        label = f"matmul {a[-2]}x{a[-1]}x{b[-1]}"
+        label = "+".join([f"matmul {a[-2]}x{a[-1]}x{b[-1]}", *dict.fromkeys(n.op.name for n in kernel.nodes[1:])])
         return self._launch(text, (*kernel.reads(), *kernel.writes()), label, kernel, (), commits)
 
     def _structured(self, kernel: StructuredKernel, commits: bool) -> list[Work] | None:
+        node = kernel.node
         text = print_structured(kernel, self.target)
         if text is None:
             return None
+<<<<<<< HEAD
         operands: tuple[Value, ...] = kernel.operands
         work: list[Work] = []
         if isinstance(kernel.node.op, Scattering):  # it finds its base in its result
@@ -206,9 +206,19 @@ class _Lowering:
                 work.append(DeviceFill(result, result.type.size_bytes, commits))
             else:
                 work += self._copy(result, operands[0], commits)
+=======
+        operands, work = kernel.operands, list[Work]()
+        if isinstance(node.op, Scattering):  # finds its base in its result
+            (result,) = node.outputs
+            size = result.type.size_bytes
+            if kernel.clears:
+                work.append(DeviceFill(result, size, commits))
+            elif self.schedule.taken.get(result) is not operands[0]:
+                work.append(DeviceCopy(result, operands[0], size, commits))
+>>>>>>> main
             operands = (result, *operands[1:])
-        buffers, lookups = (*operands, *kernel.node.outputs), [kernel.node] * len(operands)
-        return work + self._launch(text, buffers, kernel.node.op.name, kernel, lookups, commits)
+        lookups = [node] * len(operands)
+        return [*work, *self._launch(text, (*operands, *node.outputs), node.op.name, kernel, lookups, commits)]
 
     def _launch(
         self,

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from math import prod
+from typing import ClassVar
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
-from autojit.codegen.cuda.product_operands import Stage, Strided, shelf_of
+from autojit.codegen.cuda.product_operands import Stage, Stored, Strided, shelf_of
 from autojit.codegen.cuda.product_steps import Places, Totals, steps_of
 from autojit.codegen.cuda.product_tiles import Tile, tile_of
 from autojit.codegen.cuda.target import CudaTarget
@@ -125,6 +126,9 @@ ADDED = 2
 class ProductPrinter(CudaKernel):
     """Prints one product."""
 
+    operands: ClassVar[tuple[int, int]] = (0, 1)
+    """The buffers of the left and the right operand."""
+
     def __init__(self, job: ProductJob) -> None:
         super().__init__(job.grid)
         self.begin(job)
@@ -157,19 +161,19 @@ class ProductPrinter(CudaKernel):
 
     # -- the product
 
-    def _stages(self) -> tuple[Stage, Stage]:
+    def stored(self) -> tuple[Stored, Stored]:
+        """How the operands' matrices are stored."""
         m, n, k = self.shape.extents
-        (_, ra, ca), (_, rb, cb) = self.shape.a, self.shape.b
+        (first_a, ra, ca), (first_b, rb, cb) = self.shape.a, self.shape.b
+        moves_a, moves_b = ([strides[number] for _, strides in self.shape.batch] for number in range(2))
+        return Strided(m, k, ra, ca, (first_a, *moves_a)), Strided(n, k, cb, rb, (first_b, *moves_b))
+
+    def _stages(self) -> tuple[Stage, Stage]:
+        depth, is_deep = self.tile.depth, self.tile.fragment.neighbours > 1
         found = []
-        matrices = (m, self.tile.rows, ra, ca), (n, self.tile.columns, cb, rb)
-        for number, (lines, part, line_stride, depth_stride) in enumerate(matrices):
-            offset = (self.shape.a, self.shape.b)[number][0]
-            steps = (offset, *(strides[number] for _, strides in self.shape.batch))
-            stored = Strided(lines, k, line_stride, depth_stride, steps)
-            extents = part, self.tile.depth
-            is_deep = self.tile.fragment.neighbours > 1
-            shelf = shelf_of(self, stored, extents, self.dtype, is_deep=is_deep)
-            found.append(Stage(self, self.buffers[number], stored, shelf, extents, self.dtype))
+        for number, (stored, lines) in enumerate(zip(self.stored(), (self.tile.rows, self.tile.columns), strict=True)):
+            shelf = shelf_of(self, stored, (lines, depth), self.dtype, is_deep=is_deep)
+            found.append(Stage(self, self.buffers[self.operands[number]], stored, shelf, (lines, depth), self.dtype))
         return found[0], found[1]
 
     def _origins(self) -> tuple[str, str]:

@@ -7,6 +7,9 @@ LLVM can make one access of them; what is outside the operand becomes zero.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from functools import reduce
+
 from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_tiles import Tile, column_pad, row_pad
 from autojit.codegen.function_text import Operand
@@ -19,9 +22,29 @@ Brought = list[tuple[str, str]]
 """Elements in registers: (address in shared memory that it goes to, bits)."""
 
 
+class Stored(ABC):
+    """How one matrix of an operand is stored; ``lines`` and ``depth`` are its extents."""
+
+    lines: int
+    depth: int
+
+    @property
+    @abstractmethod
+    def runs_deep(self) -> bool:
+        """Whether neighbours in memory are neighbours in depth."""
+
+    @abstractmethod
+    def most_neighbours(self, width: int) -> int:
+        """How many elements from a multiple of that number on are always next to each other: ``width`` or fewer."""
+
+    @abstractmethod
+    def place(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
+        """The position of an element in its matrix, and the condition that it is none and counts as zero."""
+
+
 @record
-class Strided:
-    """How one matrix of an operand is stored, in elements; extents are those of all lines and all depth.
+class Strided(Stored):
+    """An operand whose two axes have strides, in elements.
 
     Args:
         steps: other strides and offsets of the operand, which say how positions are aligned.
@@ -35,8 +58,24 @@ class Strided:
 
     @property
     def runs_deep(self) -> bool:
-        """Whether neighbours in memory are neighbours in depth."""
+        """The axis of the smaller stride."""
         return self.depth_stride <= self.line_stride or self.lines == 1
+
+    def most_neighbours(self, width: int) -> int:
+        """As far as neighbours are 1 apart and begin at multiples."""
+        inner, across, extent = self.line_stride, self.depth_stride, self.lines
+        if self.runs_deep:
+            inner, across, extent = across, inner, self.depth
+        if inner != 1:
+            return 1
+        while any(n % width for n in (extent, across, *self.steps)):
+            width //= 2
+        return width
+
+    def place(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
+        """By the strides; all elements are there."""
+        position = kernel.add(kernel.mul(line, self.line_stride), kernel.mul(depth, self.depth_stride))
+        return position, None
 
 
 @record
@@ -48,7 +87,7 @@ class Shelf:
     depth_stride: int
 
 
-def shelf_of(kernel: CudaKernel, stored: Strided, extents: tuple[int, int], dtype: DType, *, is_deep: bool) -> Shelf:
+def shelf_of(kernel: CudaKernel, stored: Stored, extents: tuple[int, int], dtype: DType, *, is_deep: bool) -> Shelf:
     """Shared memory for a part of (lines, depth) elements.
 
     Neighbours in memory stay neighbours, unless registers hold neighbours in depth (``is_deep``).
@@ -74,7 +113,7 @@ class Stage:
     """
 
     def __init__(
-        self, kernel: CudaKernel, buffer: str, stored: Strided, shelf: Shelf, extents: tuple[int, int], dtype: DType
+        self, kernel: CudaKernel, buffer: str, stored: Stored, shelf: Shelf, extents: tuple[int, int], dtype: DType
     ) -> None:
         self.kernel, self.buffer, self.stored, self.shelf, self.dtype = kernel, buffer, stored, shelf, dtype
         self.lines, self.depth = extents
@@ -82,16 +121,11 @@ class Stage:
 
     def width(self, threads: int) -> int:
         """How many neighbours a lane brings at once."""
-        stored = self.stored
-        inner, across = stored.line_stride, stored.depth_stride
-        extent, part = stored.lines, self.lines
-        if stored.runs_deep:
-            inner, across, extent, part = across, inner, stored.depth, self.depth
-        width = MOST_ACCESS_BYTES // self.dtype.size_bytes if inner == 1 else 1
-        total = self.lines * self.depth
-        while any(n % width for n in (extent, part, across, *stored.steps)) or total % (width * threads):
+        part = self.depth if self.stored.runs_deep else self.lines
+        width = self.stored.most_neighbours(MOST_ACCESS_BYTES // self.dtype.size_bytes)
+        while part % width or self.lines * self.depth % (width * threads):
             width //= 2
-        return max(width, 1)
+        return width
 
     def load(self, tile: Tile, matrix: str, first_line: str, first_depth: Operand) -> Brought:
         """The elements that this lane brings of one part, whose matrix begins at a position of the operand."""
@@ -112,9 +146,9 @@ class Stage:
         """Elements next to each other in memory, from one place in the part on."""
         kernel, stored, shelf = self.kernel, self.stored, self.shelf
         line, depth = (kernel.add(start, at) for start, at in zip(first, inside, strict=True))
-        place = kernel.add(kernel.mul(line, stored.line_stride), kernel.mul(depth, stored.depth_stride))
-        place = kernel.add(matrix, place)
-        outside = self._outside(line, depth)
+        position, is_zero = stored.place(kernel, line, depth)
+        place = kernel.add(matrix, position)
+        outside = self._outside(line, depth, is_zero)
         if outside is not None:
             place = kernel.choose(outside, 0, place)
         source = kernel.element(self.buffer, self.kind, place)
@@ -129,14 +163,13 @@ class Stage:
             found.append((kernel.element(target, self.kind, k * step) if k else target, bits))
         return found
 
-    def _outside(self, line: str, depth: str) -> str | None:
+    def _outside(self, line: str, depth: str, is_zero: str | None) -> str | None:
         """Whether a place of the part is none of the operand; None where all are."""
         kernel, stored = self.kernel, self.stored
-        tests = [
+        tests = [is_zero] if is_zero else []
+        tests += [
             kernel.test("uge", place, extent)
             for place, extent, part in ((line, stored.lines, self.lines), (depth, stored.depth, self.depth))
             if extent % part
         ]
-        if not tests:
-            return None
-        return tests[0] if len(tests) == 1 else kernel.either(*tests)
+        return reduce(kernel.either, tests) if tests else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autojit.codegen.cuda.convolution import print_convolution
 from autojit.codegen.cuda.grid_function import GLOBAL
 from autojit.codegen.cuda.products import print_product
 from autojit.codegen.cuda.scan import print_scan
@@ -19,6 +20,7 @@ from autojit.codegen.grid_text import GridText
 from autojit.codegen.search import Search
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
+from autojit.ops.convolution import Trilinear
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
@@ -79,4 +81,5 @@ PRINTERS: dict[type[Op], Printer] = {
     Scattering: print_scatter,
     Searchsorted: _print_search,
     Sort: print_sort,
+    Trilinear: print_convolution,
 }

@@ -18,6 +18,7 @@ from autojit.core.locks import new_lock
 from autojit.runtime.gpu.driver import DeviceProperties, Graph, GraphNode
 from autojit.runtime.gpu.libcuda_graphs import GraphMaker
 from autojit.runtime.gpu.results import NOT_READY, OUT_OF_MEMORY, is_fault, result_name, result_text
+from autojit.runtime.llvm import kept_text
 
 LEAST_VERSION = 12000
 """CUDA 12.0 came with driver 525: the first whose graphs have the nodes in use."""
@@ -379,12 +380,16 @@ def advice(result: int) -> str:
 
 
 def _rejected(ptx: str, architecture: str, result: int, log: str) -> CompileError:
-    facts = {"architecture": architecture, "CUDA error": result_text(result), "log": " ".join(log.split()) or "empty"}
-    version = next((line for line in ptx.splitlines() if line.startswith(".version")), "")
     return CompileError(
         "the driver's compiler rejects a kernel",
-        {**facts, "PTX": version or "without a version"},
-        "install a newer driver; if it is new, this is a defect of autojit: report it with the log",
+        {
+            "architecture": architecture,
+            "CUDA error": result_text(result),
+            "log": " ".join(log.split()) or "empty",
+            "PTX": next((line for line in ptx.splitlines() if line.startswith(".version")), "without a version"),
+            "text": kept_text(ptx, ".ptx"),
+        },
+        "install a newer driver; if it is new, this is a defect of autojit: report it with the file",
     )
 
 

@@ -121,7 +121,7 @@ class _Queue:
 
 
 class DeviceMemory:
-    """The memory of one device. Calls are for the thread's device, which is this one.
+    """The memory of one device.
 
     Args:
         driver: of the device.
@@ -146,10 +146,11 @@ class DeviceMemory:
         Raises:
             OutOfMemoryError: the device has no more.
         """
-        self.driver.use(self.number)
         block = self._queue(stream).blocks.take(max(size_bytes, 1))
-        with self._lock:
-            self._most_allocated = max(self._most_allocated, self._allocated_bytes())
+        used_bytes = sum([queue.blocks.used_bytes for queue in tuple(self._queues.values())])
+        if used_bytes > self._most_allocated:
+            with self._lock:
+                self._most_allocated = max(self._most_allocated, self._allocated_bytes())
         return block
 
     def give_back(self, block: Block) -> None:
@@ -182,6 +183,7 @@ class DeviceMemory:
         Raises:
             OutOfMemoryError: that was not enough.
         """
+        self.driver.use(self.number)
         try:
             made = Reservation(self, size_bytes)
         except MemoryError:
@@ -199,8 +201,8 @@ class DeviceMemory:
     def release(self, reservation: Reservation) -> None:
         """Give memory back to the driver. Finalisers call this: it waits for nobody and raises nothing."""
         self._released.append(reservation.size_bytes)
-        if os.getpid() != self._process and not self.driver.is_emulated:
-            return  # the device's memory is the parent process's
+        if is_at_its_end() or (os.getpid() != self._process and not self.driver.is_emulated):
+            return  # the system takes it; or it is the parent process's
         with suppress(DeviceError):  # the process or the device is at its end
             self.driver.use(self.number)
             self.driver.release(reservation.address)
@@ -259,10 +261,15 @@ class PinnedMemory:
         self._number = number
 
     def __del__(self) -> None:
-        if hasattr(self, "_number"):
+        if hasattr(self, "_number") and not is_at_its_end():
             with suppress(DeviceError):
                 self._driver.use(self._number)
                 self._driver.release_pinned(self.address)
+
+
+def is_at_its_end() -> bool:
+    """Whether the interpreter is, so that nothing can be asked of a driver any more."""
+    return sys.is_finalizing()
 
 
 def rounded_size(size_bytes: int) -> int:

@@ -24,9 +24,10 @@ from autojit.ir.graph import Node, Value
 from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
+from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import Binding
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import works_of
+from autojit.runtime.gpu.works import guarded, works_of
 
 GRAPH_FROM_KERNELS = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
@@ -67,12 +68,16 @@ class DevicePlan:
         self.nodes = nodes
         self._channel = channel
         self._device = channel.device
+        self._home_stream = self._device.stream
         self._instantiations = 0
         self._graph: RunGraph | None = None
         works = list(works_of(run))
         self._is_graph = len(works) >= GRAPH_FROM_KERNELS
         self._memory = RunMemory(binding, self._device, works, uses_table=self._is_graph)
-        self._bound = [BoundKernel(self._memory, work, number) for number, work in enumerate(works)]
+        self._bound = [
+            BoundKernel(self._memory, work, number, is_guarded)
+            for number, (work, is_guarded) in enumerate(zip(works, guarded(works, binding.home), strict=True))
+        ]
         self._memory.finish()
         self._prologues: list[BoundPrologue] = []
         launches = len(self._memory.moving.prologues) + len(self._bound)
@@ -89,7 +94,7 @@ class DevicePlan:
             Run(
                 channel=self._channel.address,
                 mode=FIRST,
-                last_stream=self._device.stream,
+                last_stream=self._home_stream,
                 n_numbers=moving.n_numbers,
                 numbers=moving.numbers_address,
                 n_addresses=n_addresses,
@@ -180,9 +185,14 @@ class DevicePlan:
             graph.destroy()
 
     def __del__(self) -> None:
-        if getattr(self, "_graph", None) is not None:
-            with suppress(DeviceError):  # the process or the device is at its end
-                self._drop_graph()
+        if not hasattr(self, "_words") or is_at_its_end():
+            return
+        with suppress(DeviceError):  # the device is at its end
+            self._drop_graph()
+            last = self._words[Run.last_stream.place]
+            if last != self._home_stream:  # its memory goes back to who works there
+                self._device.use()
+                self._device.driver.synchronize(last)
 
 
 class TransferPlan:

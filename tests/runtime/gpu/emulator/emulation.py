@@ -61,6 +61,12 @@ def put(driver: EmulatedDriver, values: Ndarray) -> int:
     return address
 
 
+def start(driver: EmulatedDriver, function: int, *arguments: int | bytes, threads: int = 32) -> None:
+    """Launch one block of a kernel."""
+    words = Words(*arguments)
+    driver.launch(function, (1, 1, 1), threads, words.address, 0)
+
+
 def launch(
     driver: EmulatedDriver, ptx: str, *arguments: int | bytes, blocks: int = 1, threads: int = 32, name: str = "kernel"
 ) -> None:
@@ -82,7 +88,9 @@ _ADDRESS = """
 """
 
 
-def elementwise(instructions: str, operands: Sequence[Ndarray], result: str, order: int | None = None) -> Ndarray:
+def elementwise(
+    instructions: str, operands: Sequence[Ndarray], result: str, order: int | None = None, shared: str = ""
+) -> Ndarray:
     """What instructions make of each element: operands in ``%x0``, ``%x1``, ..., the result in ``%y``.
 
     The names stand for registers of the width of the arrays' types.
@@ -106,7 +114,7 @@ def elementwise(instructions: str, operands: Sequence[Ndarray], result: str, ord
     parameters = ", ".join(f".param .u64 p{k}" for k in range(last + 1))
     places = [put(driver, operand) for operand in operands]
     target = driver.allocate(count * width)
-    launch(driver, entry("\n".join(lines), parameters), *places, target, threads=count)
+    launch(driver, entry("\n".join(lines), parameters, shared), *places, target, threads=count)
     found = driver.read(target, result, (count,))
     for place in [*places, target]:
         driver.release(place)

@@ -77,7 +77,7 @@ def field(x: Ndarray, position: Ndarray, length: Ndarray) -> Ndarray:
     width = np.uint32(8 * x.dtype.itemsize)
     bits = np.asarray(x).view(f"u{x.dtype.itemsize}")
     position, length = position & np.uint32(255), length & np.uint32(255)
-    mask = _mask(length, bits.dtype)
+    mask = _mask(length, bits.dtype) & shifted_right(~np.zeros_like(bits), position)
     found = shifted_right(bits, position) & mask
     if x.dtype.kind == "u":
         return found

@@ -16,7 +16,7 @@ from autojit.runtime.gpu.driver import CopyNode, DeviceProperties, FillNode, Gra
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.emulator.graphs import EmulatedGraph, Footprint
 from autojit.runtime.gpu.emulator.machine import Launch, run
-from autojit.runtime.gpu.emulator.memory import DeviceMemory
+from autojit.runtime.gpu.emulator.memory import DeviceMemory, that_fit
 from autojit.runtime.gpu.emulator.native import NativeInterface
 from autojit.runtime.gpu.emulator.ptx_reader import parse
 from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module
@@ -33,8 +33,8 @@ class EmulatedDriver:
     Args:
         architecture: what code is for.
         order: the seed of random orders of lanes, blocks and nodes; None: lowest first.
-        memory_bytes: of the device.
-        pinned_bytes: most pinned memory of the host.
+        memory_bytes: of the device; less where the process may not have the address space for it.
+        pinned_bytes: most pinned memory of the host; the same holds.
 
     Attributes:
         counts: how often what was done: "launches", "graph launches", "instantiations", "node updates", "copies in",
@@ -54,7 +54,7 @@ class EmulatedDriver:
     ) -> None:
         self.architecture = architecture
         self.counts: Counter[str] = Counter()
-        self.memory = DeviceMemory(memory_bytes, pinned_bytes)
+        self.memory = DeviceMemory(*that_fit(memory_bytes, pinned_bytes))
         self._seed = order
         self._launches = 0
         self._numbers = itertools.count(1)

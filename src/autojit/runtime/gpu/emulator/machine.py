@@ -35,8 +35,9 @@ _MOST_STEPS = 4_000_000
 """Basic blocks of one wave, after which it is taken to hang; a minute and more."""
 _DEEPEST = 16
 """Calls within calls. Functions do not recurse: their registers are the lane's, once."""
-_FAIR_TURN = 64
-"""Every so many steps the low order lets others than the lowest go, so that who spins does not spin forever."""
+_FAIR_TURN = 32
+"""Every so many steps the low order lets others than the lowest go, so that who waits for them does not wait forever;
+every second step when as many others have been left behind for as long. Rarely, because lanes that part run twice."""
 
 
 @record(eq=False)
@@ -128,6 +129,7 @@ class Wave:
         self._code = _block_functions(launch.module)
         self._returns = np.zeros((0, self.count), "i8")
         self._depth = np.zeros(self.count, "i8")
+        self._others, self._unchanged = 0, 0
         self._prepare()
 
     def _prepare(self) -> None:
@@ -142,6 +144,22 @@ class Wave:
         return found
 
     # -- what blocks call
+
+    def read(self, ix: Ndarray | None, numbers: tuple[int, ...]) -> list[Ndarray]:
+        """Registers of the lanes that run."""
+        registers = self.registers
+        if ix is None:
+            return [registers[number] for number in numbers]
+        return [registers[number][ix] for number in numbers]
+
+    def keep(self, ix: Ndarray | None, numbers: tuple[int, ...], values: tuple[Ndarray, ...]) -> None:
+        """Registers of the lanes that run get new values."""
+        registers = self.registers
+        for number, value in zip(numbers, values):
+            if ix is None:
+                registers[number] = value
+            else:
+                registers[number][ix] = value
 
     def turns(self, count: int) -> Ndarray:
         """The order in which lanes that meet at one word go."""
@@ -178,10 +196,16 @@ class Wave:
         places = self.at[running]
         if self.chance is None:
             lowest = int(places.min())
-            if step % _FAIR_TURN == _FAIR_TURN - 1:
+            lanes = running[places == lowest]
+            others = len(running) - len(lanes)
+            self._unchanged = self._unchanged + 1 if others == self._others else 0
+            self._others = others
+            is_stuck = self._unchanged > _FAIR_TURN and step % 2 == 0
+            if others and (is_stuck or step % _FAIR_TURN == 0):
                 found = np.unique(places)
-                lowest = int(found[step // _FAIR_TURN % len(found)])
-            return lowest, running[places == lowest]
+                chosen = int(found[1 + step // 2 % (len(found) - 1)])
+                return chosen, running[places == chosen]
+            return lowest, lanes
         block = int(self.chance.choice(np.unique(places)))
         lanes = running[places == block]
         if len(lanes) > 1 and self.chance.random() < 0.5:
@@ -195,7 +219,7 @@ class Wave:
         code = self._code.get(number)
         if code is None:
             code = self._code[number] = function_of(self.module, block)
-        following = code(self, self.memory, self.registers, ix, count)
+        following = code(self, self.memory, ix, count)
         lanes: Ndarray | slice = slice(None) if ix is None else ix
         if following is not None:
             self.at[lanes] = following

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import resource
 from bisect import bisect_right, insort
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -31,6 +33,30 @@ _HELD_BACK = 4096  # released blocks that wait before their memory may be used a
 
 def _rounded(size_bytes: int) -> int:
     return -(-max(size_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
+_ADDRESSES_PER_BYTE = 40  # of the device: twice as content, as reserved, and eighteen times as tables about it
+_LEFT_TO_OTHERS = 4  # the emulated device takes at most this part of what the process may still map
+
+
+def that_fit(device_bytes: int, pinned_bytes: int) -> tuple[int, int]:
+    """Memory of the device, and pinned; less where what the process may map is limited (``ulimit -v``, ``-d``)."""
+    wanted, page = _ADDRESSES_PER_BYTE * (device_bytes + pinned_bytes), mmap.ALLOCATIONGRANULARITY
+    most = min([wanted, *(left // _LEFT_TO_OTHERS for left in _left_to_map())])
+    if most == wanted:
+        return device_bytes, pinned_bytes
+    device, pinned = (max(size * most // wanted // page, 1) * page for size in (device_bytes, pinned_bytes))
+    return device, pinned
+
+
+def _left_to_map() -> Iterator[int]:
+    """Bytes that the process may still map, by each limit that it has."""
+    with open("/proc/self/statm") as file:
+        pages = list(map(int, file.read().split()))
+    for limit, mapped in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY:
+            yield max(most - mapped * mmap.PAGESIZE, 0)
 
 
 class DeviceMemory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from autojit.runtime.gpu.emulator.block_code import Handler, Translator
-from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS
 from autojit.runtime.gpu.emulator.ptx_text import Instruction, Operand
 
@@ -40,11 +39,6 @@ def _pass(t: Translator, instruction: Instruction) -> None:
     assert isinstance(targets, tuple) and isinstance(sources, tuple)
     kind = KINDS[instruction.opcode[-1]].replace("bf", "u2")
     for target, source in zip(targets, sources):
-        if isinstance(source, int) and int(t.module.registers[source][1] if kind != "?" else 1) < int(kind[1]):
-            source_kind = t.module.registers[source]
-            is_target_passed = isinstance(target, int) and t.module.registers[target] == kind
-            if not (is_target_passed and instruction.text.startswith("st")):
-                raise UnknownInstructionError(instruction.text, f"{kind} of what was passed as {source_kind}")
         t.put(target, kind, t.get(source, kind), False)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autojit.core.errors import ArgumentError, AutojitError, DeviceError, OutOfMemoryError
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
+from autojit.runtime.gpu.structs import KernelNodeParams
 
 if TYPE_CHECKING:
     from autojit.runtime.gpu.emulator.driver import EmulatedDriver
@@ -19,26 +20,11 @@ SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, UNKNOWN = 0, 1, 2, 999
 _address, _word, _size, _byte = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_ubyte
 
 
-class KernelNodeParameters(ctypes.Structure):
-    """``CUDA_KERNEL_NODE_PARAMS_v2``."""
-
-    _fields_ = (
-        ("function", _address),
-        ("blocks", _word * 3),
-        ("threads", _word * 3),
-        ("shared_bytes", _word),
-        ("parameters", _address),
-        ("extra", _address),
-        ("kernel", _address),
-        ("context", _address),
-    )
-
-
 _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuCtxSetCurrent": (_address,),
     "cuLaunchKernel": (_address, *[_word] * 6, _word, _address, _address, _address),
     "cuGraphLaunch": (_address, _address),
-    "cuGraphExecKernelNodeSetParams_v2": (_address, _address, ctypes.POINTER(KernelNodeParameters)),
+    "cuGraphExecKernelNodeSetParams_v2": (_address, _address, ctypes.POINTER(KernelNodeParams)),
     "cuMemcpyHtoDAsync_v2": (_address, _address, _size, _address),
     "cuMemcpyDtoHAsync_v2": (_address, _address, _size, _address),
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _address),
@@ -136,6 +122,6 @@ class NativeInterface:
             function, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes, parameters, stream
         )
 
-    def _set_parameters(self, graph: int, node: int, parameters: ctypes._Pointer[KernelNodeParameters]) -> None:
+    def _set_parameters(self, graph: int, node: int, parameters: ctypes._Pointer[KernelNodeParams]) -> None:
         given = parameters.contents
-        self._driver.set_arguments(graph, node, given.function, given.parameters)
+        self._driver.set_arguments(graph, node, given.func or 0, given.kernelParams or 0)

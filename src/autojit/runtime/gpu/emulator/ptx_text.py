@@ -6,10 +6,15 @@ calls, and at what a whole warp does together. `ptx_reader` makes this of a text
 
 from __future__ import annotations
 
+import itertools
+import re
+
 from autojit.core.records import record
+from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.ptx_declarations import Declared
 
 WARP_OPERATIONS = frozenset({"shfl", "vote", "match", "redux", "mma", "ldmatrix", "elect"})
+SPECIAL = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid|%warpid|%nwarpid|%globaltimer|%clock(?:64)?|%lanemask_\w\w")
 ENDS = WARP_OPERATIONS | {"bra", "brx", "ret", "exit", "bar", "barrier", "call", "trap"}
 _NO_RESULT = ENDS - WARP_OPERATIONS | frozenset(
     {"st", "red", "membar", "fence", "cp", "prefetch", "prefetchu", "discard", "nanosleep", "griddepcontrol"}
@@ -120,7 +125,7 @@ class Module:
         self.blocks: list[Block] = []
         self.functions: dict[str, FunctionText] = {}
         self.declared = Declared()
-        self._shared_names: dict[str, int] = {}
+        self._parts: dict[tuple[str, str], dict[int, int]] = {}
 
     def new_register(self, kind: str) -> int:
         """A register that has no name."""
@@ -128,11 +133,19 @@ class Module:
         return len(self.registers) - 1
 
     def passed(self, function: str, parameter: str, offset: int, kind: str) -> int:
-        """The register that stands for a part of a function's parameter, or of its result."""
-        name = f"{function}:{parameter}+{offset}"
-        found = self._shared_names.get(name)
+        """The register that stands for a part of a function's parameter, or of its result.
+
+        Who reads less than was stored reads its lowest bytes; parts that overlap otherwise are not known.
+        """
+        parts = self._parts.setdefault((function, parameter), {})
+        found = parts.get(offset)
         if found is None:
-            found = self._shared_names[name] = self.new_register(kind)
+            found = parts[offset] = self.new_register(kind)
+        elif int(kind[1:] or 1) > int(self.registers[found][1:] or 1):
+            self.registers[found] = kind
+        ends = [(begin, begin + int(self.registers[k][1:] or 1)) for begin, k in sorted(parts.items())]
+        if any(end > begin for (_, end), (begin, _) in itertools.pairwise(ends)):
+            raise UnknownInstructionError(f"{parameter}+{offset}", f"parts of a parameter of {function} overlap")
         return found
 
 

@@ -2,7 +2,8 @@
 
 A lane that releases publishes what its block did before its last barrier, and what it did itself; a lane that acquires
 the word behind it knows of that, and from its next barrier on so does its block. An atomic operation behind a fence is
-a release, one before a fence an acquire. Plain reads are neither: hardware may never show them the value.
+a release, one before a fence an acquire. Plain reads are neither: hardware may never show them the value. What a lane
+does between its fence and the operation counts as published, though it need not be: intervals are all that is known.
 """
 
 from __future__ import annotations

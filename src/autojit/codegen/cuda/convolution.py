@@ -1,0 +1,235 @@
+"""Convolutions on a GPU: products whose operands are seen through windows, tile by tile and never written out.
+
+All three ops are one sum (`ops.convolution`) of image ``x[n, c, q]``, weight ``w[o, c, k]`` and output ``y[n, o, p]``,
+group of channels by group::
+
+    op                 matrices  rows  columns  depth    left operand  right operand
+    convolution        n, group  o     p        c, k     w             x, at p * stride + k * dilation - padding
+    its input          n, group  c     q        o, k     w             y, at (q + padding - k * dilation) / stride
+    its weight         group     o     c, k     n, p     y             x, at p * stride + k * dilation - padding
+
+Rows of matrices follow each other in the result as they are. An operand's line and its depth are row-major numbers of
+several *digits*; a *window* makes a place along one axis of the image of a digit of each. What lies outside of the
+image, or between two of its elements, counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import ClassVar
+
+from autojit.codegen.cuda.grid_function import CudaKernel
+from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape
+from autojit.codegen.cuda.product_operands import Stored
+from autojit.codegen.cuda.product_tiles import tile_of
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.grid_text import GridText
+from autojit.core.records import record
+from autojit.core.types import Shape as Extents
+from autojit.ir.graph import Node
+from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
+
+
+@record
+class Digit:
+    """A digit of a line or a depth: its extent, and how far apart in memory its values are."""
+
+    extent: int
+    stride: int = 0
+
+
+@record
+class Window:
+    """The place along an axis of an image that a digit of the line and one of the depth see.
+
+    It is ``(line_factor * line digit + depth_factor * depth digit + first) / step`` where that is whole and inside.
+
+    Args:
+        line, depth: which digits.
+        extent: of the axis.
+        stride: of the axis in memory.
+    """
+
+    line: int
+    depth: int
+    line_factor: int
+    depth_factor: int
+    first: int
+    step: int
+    extent: int
+    stride: int
+
+
+@record
+class Windowed(Stored):
+    """An operand by digits and windows."""
+
+    lines: int
+    depth: int
+    line_digits: tuple[Digit, ...]
+    depth_digits: tuple[Digit, ...]
+    windows: tuple[Window, ...]
+    is_deep: bool
+
+    @property
+    def runs_deep(self) -> bool:
+        """As it was said: of digits of one stride each there is no smaller one."""
+        return self.is_deep
+
+    def most_neighbours(self, width: int) -> int:
+        """One: what is next to an element may be outside of the image."""
+        return 1
+
+    def place(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
+        """The sum of what digits and windows say."""
+        lines, depths = _digits(kernel, line, self.line_digits), _digits(kernel, depth, self.depth_digits)
+        position = "0"
+        for values, digits in ((lines, self.line_digits), (depths, self.depth_digits)):
+            for value, digit in zip(values, digits, strict=True):
+                if digit.stride:
+                    position = kernel.add(position, kernel.mul(value, digit.stride))
+        is_zero: str | None = None
+        for window in self.windows:
+            place, outside = _seen(kernel, window, lines[window.line], depths[window.depth])
+            position = kernel.add(position, kernel.mul(place, window.stride))
+            is_zero = outside if is_zero is None else kernel.either(is_zero, outside)
+        return position, is_zero
+
+
+def _digits(kernel: CudaKernel, number: str, digits: Sequence[Digit]) -> list[str]:
+    """The digits of a row-major number; the first one takes what is left."""
+    found: list[str] = []
+    for digit in reversed(digits[1:]):
+        found.append(kernel.remainder(number, digit.extent))
+        number = kernel.quotient(number, digit.extent)
+    return [number, *reversed(found)]
+
+
+def _seen(kernel: CudaKernel, window: Window, line: str, depth: str) -> tuple[str, str]:
+    """Where a window looks, and the condition that nothing is there."""
+    place = kernel.add(kernel.mul(line, window.line_factor), kernel.mul(depth, window.depth_factor))
+    place = kernel.add(place, window.first)
+    if window.step == 1:
+        return place, kernel.test("uge", place, window.extent)
+    before = kernel.test("slt", place, 0)
+    between = kernel.test("ne", kernel.remainder(place, window.step), 0)
+    whole = kernel.quotient(place, window.step)
+    behind = kernel.test("uge", whole, window.extent)
+    return whole, kernel.either(before, kernel.either(between, behind))
+
+
+def _strides(extents: Sequence[int]) -> tuple[int, ...]:
+    return tuple(prod(extents[axis + 1 :]) for axis in range(len(extents)))
+
+
+def _windowed(lines: Sequence[Digit], depth: Sequence[Digit], windows: Sequence[Window], *, is_deep: bool) -> Windowed:
+    counts = [prod(digit.extent for digit in digits) for digits in (lines, depth)]
+    return Windowed(counts[0], counts[1], tuple(lines), tuple(depth), tuple(windows), is_deep)
+
+
+@record
+class _Sum:
+    """A convolution as products: its extents are those of one group."""
+
+    shape: Shape
+    left: Windowed
+    right: Windowed
+
+
+class _Geometry:
+    """Extents and strides of the three factors of a convolution."""
+
+    def __init__(self, op: Trilinear, x: Extents, w: Extents, y: Extents) -> None:
+        self.op = op
+        self.images, self.groups = x[0], op.groups
+        self.ins, self.outs = x[1] // op.groups, y[1] // op.groups
+        self.image, self.taps, self.places = x[2:], w[2:], y[2:]
+        self.axes = range(len(self.image))
+
+    def convolution(self, sizes: tuple[int, ...]) -> _Sum:
+        outs, ins, size, taps = self.outs, self.ins, prod(self.image), prod(self.taps)
+        strides = (0, self.groups * ins * size), (outs * ins * taps, ins * size)
+        batch = ((self.images, strides[0]), (self.groups, strides[1]))
+        depth = [Digit(ins, size), *map(Digit, self.taps)]
+        left = _windowed([Digit(outs, ins * taps)], [Digit(ins * taps, 1)], (), is_deep=True)
+        right = _windowed([*map(Digit, self.places)], depth, self._forward(0, 1), is_deep=False)
+        extents = outs, prod(self.places), ins * taps
+        return _Sum(Shape(extents, batch, _NONE, _NONE, sizes), left, right)
+
+    def input(self, sizes: tuple[int, ...]) -> _Sum:
+        outs, ins, size, taps = self.outs, self.ins, prod(self.places), prod(self.taps)
+        strides = (0, self.groups * outs * size), (outs * ins * taps, outs * size)
+        batch = ((self.images, strides[0]), (self.groups, strides[1]))
+        left = _windowed([Digit(ins, taps)], [Digit(outs, ins * taps), Digit(taps, 1)], (), is_deep=True)
+        depth = [Digit(outs, size), *map(Digit, self.taps)]
+        right = _windowed([*map(Digit, self.image)], depth, self._backward(), is_deep=False)
+        return _Sum(Shape((ins, prod(self.image), outs * taps), batch, _NONE, _NONE, sizes), left, right)
+
+    def weight(self, sizes: tuple[int, ...]) -> _Sum:
+        outs, ins, size, places = self.outs, self.ins, prod(self.image), prod(self.places)
+        batch = ((self.groups, (outs * places, ins * size)),)
+        images = self.groups * outs * places, self.groups * ins * size
+        left = _windowed([Digit(outs, places)], [Digit(self.images, images[0]), Digit(places, 1)], (), is_deep=True)
+        lines, depth = [Digit(ins, size), *map(Digit, self.taps)], [Digit(self.images, images[1])]
+        right = _windowed(lines, [*depth, *map(Digit, self.places)], self._forward(1, 1, swapped=True), is_deep=True)
+        extents = outs, ins * prod(self.taps), self.images * places
+        return _Sum(Shape(extents, batch, _NONE, _NONE, sizes), left, right)
+
+    def _forward(self, line: int, depth: int, *, swapped: bool = False) -> list[Window]:
+        """Windows on the image; their lines are places and their depths taps, unless these are swapped."""
+        op, strides = self.op, _strides(self.image)
+        found = []
+        for a in self.axes:
+            factors = (op.dilation[a], op.stride[a]) if swapped else (op.stride[a], op.dilation[a])
+            found.append(Window(line + a, depth + a, *factors, -op.padding[a], 1, self.image[a], strides[a]))
+        return found
+
+    def _backward(self) -> list[Window]:
+        """Windows on the places, from the image."""
+        op, strides = self.op, _strides(self.places)
+        return [
+            Window(a, 1 + a, 1, -op.dilation[a], op.padding[a], op.stride[a], self.places[a], strides[a])
+            for a in self.axes
+        ]
+
+
+_NONE = (0, 0, 0)  # the operands' places are those of digits
+
+
+def _sum_of(node: Node) -> _Sum:
+    """A convolution as products, whose left operand is the node's second input."""
+    op = node.op
+    assert isinstance(op, Trilinear)
+    values = (*node.inputs, *node.outputs)
+    shapes = dict(zip(op.roles, (value.type.shape for value in values), strict=True))
+    sizes = tuple(value.type.size for value in values)
+    geometry = _Geometry(op, shapes["x"], shapes["w"], shapes["y"])
+    if isinstance(op, Convolution):
+        return geometry.convolution(sizes)
+    if isinstance(op, ConvolutionInput):
+        return geometry.input(sizes)
+    assert isinstance(op, ConvolutionWeight)
+    return geometry.weight(sizes)
+
+
+def print_convolution(node: Node, target: CudaTarget) -> GridText:
+    """The kernel of a convolution, or of a derivative of one, whose sizes are known."""
+    found = _sum_of(node)
+    dtype = node.outputs[0].type.dtype
+    tile = tile_of(dtype, target, found.shape.extents, found.shape.count)
+    return _ConvolutionPrinter(ProductJob(found.shape, tile, dtype, adds=False), found).print()
+
+
+class _ConvolutionPrinter(ProductPrinter):
+    """Prints one convolution."""
+
+    operands: ClassVar[tuple[int, int]] = (1, 0)
+
+    def __init__(self, job: ProductJob, found: _Sum) -> None:
+        super().__init__(job)
+        self.found = found
+
+    def stored(self) -> tuple[Stored, Stored]:
+        """How weight and image, or output and image, are seen."""
+        return self.found.left, self.found.right
