@@ -58,14 +58,18 @@ from autojit.schedule.transfers import pass_by_value
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
+<<<<<<< HEAD
+    ``overwriting``: outputs that take an input's memory, and the input. ``failing`` are the kernels that may fail;
+=======
     Outputs in ``overwriting`` take an input's memory, which ``taken`` names. ``failing`` are the kernels that may fail;
+>>>>>>> main
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
     """
 
     graph: Graph
     kernels: tuple[Kernel | Band | Batch, ...]
     outputs: tuple[Value, ...]
-    overwriting: frozenset[Value]
+    overwriting: Mapping[Value, Value]
     machine: Machine
     failing: frozenset[Kernel] = frozenset()
     checked: frozenset[Node] = frozenset()
@@ -74,7 +78,7 @@ class Schedule:
     @cached_property
     def memory(self) -> MemoryPlan:
         """Where values are stored. It is made when first asked for, which is while LLVM compiles the kernels."""
-        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting, self.machine)
+        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting.keys(), self.machine)
 
     def __str__(self) -> str:
         from autojit.schedule.text import print_schedule
@@ -148,8 +152,10 @@ class Scheduler:
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
-        overwriting = frozenset(self.outputs[position] for position in self.donated)
         return Schedule(
+<<<<<<< HEAD
+            self.graph, tuple(items), tuple(self.outputs), overwritten, self.machine, apart.failing, self.checked
+=======
             self.graph,
             tuple(items),
             tuple(self.outputs),
@@ -158,6 +164,7 @@ class Scheduler:
             apart.failing,
             self.checked,
             overwritten,
+>>>>>>> main
         )
 
     def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:
