@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field
 from functools import cached_property
 
 from autojit.core.device import CPU
@@ -58,11 +57,7 @@ from autojit.schedule.transfers import pass_by_value
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
-<<<<<<< HEAD
     ``overwriting``: outputs that take an input's memory, and the input. ``failing`` are the kernels that may fail;
-=======
-    Outputs in ``overwriting`` take an input's memory, which ``taken`` names. ``failing`` are the kernels that may fail;
->>>>>>> main
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
     """
 
@@ -73,7 +68,6 @@ class Schedule:
     machine: Machine
     failing: frozenset[Kernel] = frozenset()
     checked: frozenset[Node] = frozenset()
-    taken: Mapping[Value, Value] = field(default_factory=dict, compare=False)
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -153,18 +147,7 @@ class Scheduler:
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
         return Schedule(
-<<<<<<< HEAD
             self.graph, tuple(items), tuple(self.outputs), overwritten, self.machine, apart.failing, self.checked
-=======
-            self.graph,
-            tuple(items),
-            tuple(self.outputs),
-            overwriting,
-            self.machine,
-            apart.failing,
-            self.checked,
-            overwritten,
->>>>>>> main
         )
 
     def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:

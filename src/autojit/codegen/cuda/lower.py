@@ -197,25 +197,14 @@ class _Lowering:
         text = print_structured(kernel, self.target)
         if text is None:
             return None
-<<<<<<< HEAD
         operands: tuple[Value, ...] = kernel.operands
         work: list[Work] = []
-        if isinstance(kernel.node.op, Scattering):  # it finds its base in its result
-            (result,) = kernel.node.outputs
+        if isinstance(node.op, Scattering):  # it finds its base in its result
+            (result,) = node.outputs
             if kernel.clears:
                 work.append(DeviceFill(result, result.type.size_bytes, commits))
             else:
                 work += self._copy(result, operands[0], commits)
-=======
-        operands, work = kernel.operands, list[Work]()
-        if isinstance(node.op, Scattering):  # finds its base in its result
-            (result,) = node.outputs
-            size = result.type.size_bytes
-            if kernel.clears:
-                work.append(DeviceFill(result, size, commits))
-            elif self.schedule.taken.get(result) is not operands[0]:
-                work.append(DeviceCopy(result, operands[0], size, commits))
->>>>>>> main
             operands = (result, *operands[1:])
         lookups = [node] * len(operands)
         return [*work, *self._launch(text, (*operands, *node.outputs), node.op.name, kernel, lookups, commits)]
