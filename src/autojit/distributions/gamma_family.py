@@ -55,7 +55,8 @@ class Exponential(ExponentialFamily):
         return self.rate**-2
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return -log1p(-rand(self._extended_shape(sample_shape), dtype=self.rate.dtype)) / self.rate
+        u = rand(self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device)
+        return -log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -215,7 +216,8 @@ class Dirichlet(ExponentialFamily):
         less = clamp(self.concentration - 1, min=0)
         mode = less / less.sum(-1, keepdim=True)
         is_flat = (self.concentration < 1).all(-1, keepdim=True)
-        corner = arange(mode.shape[-1]).eq(0).to(mode.dtype)  # every corner is one then; torch gives the first
+        places = arange(mode.shape[-1], device=mode.device)
+        corner = places.eq(0).to(mode.dtype)  # every corner is one then; torch gives the first
         return where(is_flat, corner, mode)
 
     @property
@@ -321,7 +323,7 @@ class StudentT(_Located):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         z = standard_gamma((0.5 * self.df).expand(shape))
-        return self.loc + self.scale * randn(shape, dtype=z.dtype) * sqrt(0.5 * self.df / z)
+        return self.loc + self.scale * randn(shape, dtype=z.dtype, device=z.device) * sqrt(0.5 * self.df / z)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

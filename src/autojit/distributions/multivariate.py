@@ -21,7 +21,8 @@ from autojit.tensor.tensor import Tensor
 def factor_of_precision(precision: Tensor) -> Tensor:
     """The Cholesky factor of the inverse of a matrix: its reversed factor is the transposed inverse of a triangle."""
     lower = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
-    return solve_triangular(lower, eye(precision.shape[-1], dtype=precision.dtype), upper=False)
+    identity = eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+    return solve_triangular(lower, identity, upper=False)
 
 
 def only_one(refusal: type[Exception], **matrices: Tensor | None) -> tuple[str, Tensor]:
@@ -57,7 +58,8 @@ class _OfCovariance(Distribution):
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        inverse = self._whitened(eye(self._event_shape[-1], dtype=self._unbroadcasted_scale_tril.dtype))
+        factor = self._unbroadcasted_scale_tril
+        inverse = self._whitened(eye(self._event_shape[-1], dtype=factor.dtype, device=factor.device))
         return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:
@@ -111,7 +113,7 @@ class MultivariateNormal(_OfCovariance, _Located):
         return (self._unbroadcasted_scale_tril**2).sum(-1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def _columns(self) -> tuple[Tensor, ...]:

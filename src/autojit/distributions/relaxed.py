@@ -21,11 +21,11 @@ from autojit.tensor.tensor import Tensor
 
 def _uniform(shape: Any, like: Tensor) -> Tensor:
     kind = finfo(like.dtype)
-    return clamp(rand(shape, dtype=like.dtype), min=kind.eps, max=1 - kind.eps)
+    return clamp(rand(shape, dtype=like.dtype, device=like.device), min=kind.eps, max=1 - kind.eps)
 
 
 def _temperature(value: Any, like: Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else tensor(value, dtype=like.dtype)
+    return value if isinstance(value, Tensor) else tensor(value, dtype=like.dtype, device=like.device)
 
 
 class RelaxedBernoulli(_OfProbability):
