@@ -200,7 +200,7 @@ def _row_by_row(number: int, y: Tensor, xs: Tensors, create_graph: bool, strict:
 
 def _stacked(rows: Sequence[Tensor], y: TensorType, x: TensorType) -> Tensor:
     shape = (*y.shape, *x.shape)
-    return stack(list(rows)).reshape(shape) if rows else zeros(*shape, dtype=x.dtype)
+    return stack(list(rows)).reshape(shape) if rows else zeros(*shape, dtype=x.dtype, device=x.device)
 
 
 def _all_rows(outputs: Tensors, xs: Tensors, create_graph: bool) -> tuple[Tensors, ...]:
@@ -210,7 +210,7 @@ def _all_rows(outputs: Tensors, xs: Tensors, create_graph: bool) -> tuple[Tensor
     found = pulled(outputs, xs, vectors, create_graph, batched=True) if sum(sizes) else (None,) * len(xs)
     columns = []
     for g, x in zip(found, xs, strict=True):
-        whole = zeros(sum(sizes), *type_of(x).shape, dtype=type_of(x).dtype) if g is None else g
+        whole = x.new_zeros((sum(sizes), *type_of(x).shape)) if g is None else g
         parts = whole.split(sizes, 0)
         columns.append([p.reshape((*type_of(y).shape, *type_of(x).shape)) for p, y in zip(parts, outputs, strict=True)])
     return tuple(zip(*columns, strict=True))
@@ -222,7 +222,7 @@ def _construct_standard_basis_for(tensors: Sequence[Tensor], tensor_numels: Sequ
     found = []
     start = 0
     for t, count in zip(tensors, tensor_numels, strict=True):
-        found.append(eye(total, dtype=type_of(t).dtype)[:, start : start + count])
+        found.append(eye(total, dtype=type_of(t).dtype, device=type_of(t).device)[:, start : start + count])
         start += count
     return tuple(found)
 

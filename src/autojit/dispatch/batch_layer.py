@@ -111,7 +111,7 @@ class BatchLayer(Layer):
             )
         seeds = np.zeros((self.size, 2), np.uint64)
         seeds[:, 0] = np.arange(1, self.size + 1, dtype=np.uint64) * np.uint64(_SEED_STEP)
-        results, _ = batch_node(op, [key + wrap(seeds.view(np.int64))], [True], key)
+        results, _ = batch_node(op, [key + wrap(seeds.view(np.int64)).to(type_of(key).device)], [True], key)
         return self.element(results[0])
 
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:

@@ -114,7 +114,7 @@ class Categorical(_OfCategories):
         return self._entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(arange(self._num_events), expand)
+        return self._enumerated(arange(self._num_events, device=self._given.device), expand)
 
 
 class OneHotCategorical(_OfCategories):
@@ -154,7 +154,7 @@ class OneHotCategorical(_OfCategories):
         return self._entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(eye(self._event_shape[0], dtype=self._given.dtype), expand)
+        return self._enumerated(eye(self._event_shape[0], dtype=self._given.dtype, device=self._given.device), expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
@@ -225,7 +225,9 @@ class Multinomial(_OfCategories):
 
     def entropy(self) -> Tensor:
         n = self.total_count
-        counts = arange(n + 1, dtype=self._given.dtype).reshape(-1, *[1] * len(self._given.shape))
+        counts = arange(n + 1, dtype=self._given.dtype, device=self._given.device).reshape(
+            -1, *[1] * len(self._given.shape)
+        )
         top = lgamma(counts.new_full((), float(n + 1)))
         log_chance = top - lgamma(counts + 1) - lgamma(n - counts + 1)
         chance = exp(log_chance + xlogy(counts, self.probs) + xlogy(n - counts, 1 - self.probs))

@@ -54,7 +54,8 @@ class VonMises(_Located):
             tau = 1 + sqrt(1 + 4 * k**2)
             rho = (tau - sqrt(2 * tau)) / (2 * k)
             r = where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))  # the Taylor series keeps digits of small k
-            u1, u2, u3 = rand((3, _PROPOSALS, *self._extended_shape(sample_shape)), dtype=float64).unbind()
+            shape = (3, _PROPOSALS, *self._extended_shape(sample_shape))
+            u1, u2, u3 = rand(shape, dtype=float64, device=k.device).unbind()
             z = cos(pi * u1)
             f = clamp((1 + r * z) / (r + z), min=-1.0, max=1.0)
             c = k * (r - f)

@@ -29,10 +29,11 @@ _COUNTS = 64
 _PROPOSALS = 24
 
 
-def _by_inversion(shape: tuple[int, ...], log_probability: LogProbability, generator: Generator | None) -> Tensor:
-    counts = arange(_COUNTS, dtype=float64).reshape(-1, *[1] * len(shape))
+def _by_inversion(like: Tensor, log_probability: LogProbability, generator: Generator | None) -> Tensor:
+    counts = arange(_COUNTS, dtype=float64, device=like.device).reshape(-1, *[1] * like.ndim)
     below = cumsum(exp(log_probability(counts)), 0)
-    return (rand(shape, dtype=float64, generator=generator) > below).to(float64).sum(0)
+    drawn = rand(like.shape, dtype=float64, generator=generator, device=like.device)
+    return (drawn > below).to(float64).sum(0)
 
 
 def _by_rejection(
@@ -41,10 +42,11 @@ def _by_rejection(
     """Hoermann's hat, ``(2 a / (1/2 - |u|) + b) u + centre``; ``log_ratio`` is the target's logarithm."""
     a, b, log_height = hat
     shape = (_PROPOSALS, *centre.shape)
-    u = rand(shape, dtype=float64, generator=generator) - 0.5
+    u = rand(shape, dtype=float64, generator=generator, device=centre.device) - 0.5
     room = clamp(0.5 - absolute(u), min=1e-12)
     count = floor((2 * a / room + b) * u + centre)
-    level = log1p(-rand(shape, dtype=float64, generator=generator)) + log_height - log(a / room**2 + b)
+    drawn = rand(shape, dtype=float64, generator=generator, device=centre.device)
+    level = log1p(-drawn) + log_height - log(a / room**2 + b)
     return first_accepted(count, level <= log_ratio(count), floor(centre))
 
 
@@ -59,7 +61,7 @@ def poisson_counts(rate: Tensor, generator: Generator | None = None) -> Tensor:
     """
     mean = rate.to(float64)
     small = clamp(mean, max=_SMALL_MEAN)
-    few = _by_inversion(mean.shape, lambda k: xlogy(k, small) - small - lgamma(k + 1), generator)
+    few = _by_inversion(mean, lambda k: xlogy(k, small) - small - lgamma(k + 1), generator)
     large = clamp(mean, min=_SMALL_MEAN)
     b = 0.931 + 2.53 * sqrt(large)
     a = -0.059 + 0.02483 * b
@@ -86,7 +88,7 @@ def binomial_counts(total_count: Tensor, probs: Tensor, generator: Generator | N
     rare = minimum(p, 1 - p)
     is_small = n * rare < _SMALL_MEAN
     low = where(is_small, rare, _SMALL_MEAN / clamp(n, min=20.0))
-    few = _by_inversion(n.shape, _log_binomial(n, low), generator)
+    few = _by_inversion(n, _log_binomial(n, low), generator)
     many = _many_successes(where(is_small, 40.0, n), where(is_small, 0.5, rare), generator)
     count = where(is_small, few, many)
     return where(p > 0.5, n - count, count).to(probs.dtype)

@@ -86,7 +86,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(arange(2, dtype=self._given.dtype), expand)
+        return self._enumerated(arange(2, dtype=self._given.dtype, device=self._given.device), expand)
 
 
 class _OfTrials(_OfProbability):
@@ -133,7 +133,7 @@ class Geometric(_OfProbability):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
-            u = rand(self._extended_shape(sample_shape), dtype=self._given.dtype)
+            u = rand(self._extended_shape(sample_shape), dtype=self._given.dtype, device=self._given.device)
             return floor(log1p(-u) / log1p(-self.probs))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ class Binomial(_OfTrials):
         most = int(self.total_count.max())
         if not bool((self.total_count == most).all()):
             raise UnsupportedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        return self._enumerated(arange(most + 1, dtype=self._given.dtype), expand)
+        return self._enumerated(arange(most + 1, dtype=self._given.dtype, device=self._given.device), expand)
 
     def entropy(self) -> Tensor:
         return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)

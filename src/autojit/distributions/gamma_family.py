@@ -55,7 +55,10 @@ class Exponential(ExponentialFamily):
         return self.rate**-2
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return -log1p(-rand(self._extended_shape(sample_shape), dtype=self.rate.dtype)) / self.rate
+        return (
+            -log1p(-rand(self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device))
+            / self.rate
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -321,7 +324,7 @@ class StudentT(_Located):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         z = standard_gamma((0.5 * self.df).expand(shape))
-        return self.loc + self.scale * randn(shape, dtype=z.dtype) * sqrt(0.5 * self.df / z)
+        return self.loc + self.scale * randn(shape, dtype=z.dtype, device=z.device) * sqrt(0.5 * self.df / z)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -36,7 +36,7 @@ class _LocationScale(_Located):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         kind = finfo(self.loc.dtype)
-        drawn = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        drawn = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.icdf(clamp(drawn, min=kind.tiny, max=1 - kind.eps / 2))  # strictly between 0 and 1
 
 
@@ -58,7 +58,9 @@ class Normal(_LocationScale, ExponentialFamily):
         return self.scale**2
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + self.scale * randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        return self.loc + self.scale * randn(
+            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self._standardized(value)
@@ -216,7 +218,7 @@ class Uniform(Distribution):
         return (self.high - self.low) ** 2 / 12
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
+        drawn = rand(self._extended_shape(sample_shape), dtype=self.low.dtype, device=self.low.device)
         return self.low + drawn * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:

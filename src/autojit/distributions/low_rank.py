@@ -75,7 +75,7 @@ class LowRankMultivariateNormal(_Located):
     def _capacitance_tril(self) -> Tensor:
         """The Cholesky factor of the capacitance."""
         rank = self.cov_factor.shape[-1]
-        return cholesky(self._scaled() @ self.cov_factor + eye(rank, dtype=self.loc.dtype))
+        return cholesky(self._scaled() @ self.cov_factor + eye(rank, dtype=self.loc.dtype, device=self.loc.device))
 
     def _log_det(self) -> Tensor:
         diagonal = self._capacitance_tril.diagonal(dim1=-2, dim2=-1)
@@ -103,7 +103,9 @@ class LowRankMultivariateNormal(_Located):
         """The Cholesky factor of the covariance, by way of a matrix whose eigenvalues are at least 1."""
         root = sqrt(self.cov_diag).unsqueeze(-1)
         scaled = self.cov_factor / root
-        return root * cholesky(scaled @ scaled.mT + eye(self._event_shape[0], dtype=self.loc.dtype))
+        return root * cholesky(
+            scaled @ scaled.mT + eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
+        )
 
     @derived
     def covariance_matrix(self) -> Tensor:
@@ -118,8 +120,8 @@ class LowRankMultivariateNormal(_Located):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        shared = randn((*shape[:-1], self.cov_factor.shape[-1]), dtype=self.loc.dtype)
-        own = randn(shape, dtype=self.loc.dtype)
+        shared = randn((*shape[:-1], self.cov_factor.shape[-1]), dtype=self.loc.dtype, device=self.loc.device)
+        own = randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self.cov_factor @ shared.unsqueeze(-1)).squeeze(-1) + sqrt(self.cov_diag) * own
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def multivariate_digamma(x: Tensor, order: int) -> Tensor:
 
 
 def _shifted(x: Tensor, order: int) -> Tensor:
-    return x.unsqueeze(-1) - arange(order, dtype=x.dtype) / 2
+    return x.unsqueeze(-1) - arange(order, dtype=x.dtype, device=x.device) / 2
 
 
 class Wishart(_OfCovariance, ExponentialFamily):
@@ -100,7 +100,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         self.__dict__[name] = matrix.expand((*batch, -1, -1))
         super().__init__(batch, matrix.shape[-2:], validate_args=validate_args)
         self._unbroadcasted_scale_tril = self._factor()
-        self._chi2 = Chi2(self.df.unsqueeze(-1) - arange(rows, dtype=matrix.dtype))
+        self._chi2 = Chi2(self.df.unsqueeze(-1) - arange(rows, dtype=matrix.dtype, device=matrix.device))
 
     @property
     def _freedom(self) -> Tensor:
@@ -129,7 +129,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         """
         factor = self._unbroadcasted_scale_tril
         diagonal = clamp(sqrt(self._chi2.rsample(sample_shape)), min=finfo(factor.dtype).eps)
-        below = randn(self._extended_shape(sample_shape), dtype=factor.dtype).tril(-1)
+        below = randn(self._extended_shape(sample_shape), dtype=factor.dtype, device=factor.device).tril(-1)
         triangle = factor @ (below + diag_embed(diagonal))
         return triangle @ triangle.mT
 
@@ -174,7 +174,7 @@ class LKJCholesky(Distribution):
             raise ArgumentError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
-        order = arange(dim - 1, dtype=self.concentration.dtype)
+        order = arange(dim - 1, dtype=self.concentration.dtype, device=self.concentration.device)
         order = cat([order.new_zeros((1,)), order])
         first = (order + 0.5).expand((*self.concentration.shape, dim))
         self._beta = Beta(first, (self.concentration + 0.5 * (dim - 2)).unsqueeze(-1) - 0.5 * order)
@@ -184,7 +184,7 @@ class LKJCholesky(Distribution):
         """By the onion method: each row a point of a sphere, its length drawn by a beta distribution."""
         with grad_mode(False):
             share = self._beta.sample(sample_shape).unsqueeze(-1)
-            drawn = randn(self._extended_shape(sample_shape), dtype=share.dtype).tril(-1)
+            drawn = randn(self._extended_shape(sample_shape), dtype=share.dtype, device=share.device).tril(-1)
             length = sqrt((drawn**2).sum(-1, keepdim=True))
             rows = sqrt(share) * drawn / where(length.eq(0), 1.0, length)
             rest = clamp(1 - (rows**2).sum(-1), min=finfo(rows.dtype).tiny)
@@ -193,7 +193,7 @@ class LKJCholesky(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
-        order = arange(2, self.dim + 1, dtype=value.dtype)
+        order = arange(2, self.dim + 1, dtype=value.dtype, device=value.device)
         order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - order
         less = self.dim - 1
         alpha = self.concentration + 0.5 * less

@@ -43,7 +43,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     rows = mat.shape[-1]
     if not -rows <= diag < rows:
         raise ValueError(f"diag ({diag}) provided is outside [{-rows}, {rows - 1}].")
-    return mat.flatten(-2).index_select(-1, tensor(_places(rows, diag)))
+    return mat.flatten(-2).index_select(-1, tensor(_places(rows, diag), device=mat.device))
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
@@ -62,7 +62,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     back = np.full(rows * rows, count)
     back[_places(rows, diag)] = np.arange(count)
     padded = pad(vec, [0, 1], value=0.0)  # what is above the diagonal is taken from the zero at the end
-    return padded.index_select(-1, tensor(back)).reshape(*vec.shape[:-1], rows, rows)
+    return padded.index_select(-1, tensor(back, device=vec.device)).reshape(*vec.shape[:-1], rows, rows)
 
 
 class CorrCholeskyTransform(Transform):
@@ -87,7 +87,7 @@ class CorrCholeskyTransform(Transform):
         eps = finfo(x.dtype).eps
         r = vec_to_tril_matrix(clamp(tanh(x), min=-1 + eps, max=1 - eps), -1)
         left = cumprod(sqrt(1 - r**2), -1)
-        return (r + eye(r.shape[-1], dtype=r.dtype)) * pad(left[..., :-1], [1, 0], value=1.0)
+        return (r + eye(r.shape[-1], dtype=r.dtype, device=r.device)) * pad(left[..., :-1], [1, 0], value=1.0)
 
     def _inverse(self, y: Tensor) -> Tensor:
         left = pad((1 - cumsum(y * y, -1))[..., :-1], [1, 0], value=1.0)

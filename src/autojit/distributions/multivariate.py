@@ -21,7 +21,9 @@ from autojit.tensor.tensor import Tensor
 def factor_of_precision(precision: Tensor) -> Tensor:
     """The Cholesky factor of the inverse of a matrix: its reversed factor is the transposed inverse of a triangle."""
     lower = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
-    return solve_triangular(lower, eye(precision.shape[-1], dtype=precision.dtype), upper=False)
+    return solve_triangular(
+        lower, eye(precision.shape[-1], dtype=precision.dtype, device=precision.device), upper=False
+    )
 
 
 def only_one(refusal: type[Exception], **matrices: Tensor | None) -> tuple[str, Tensor]:
@@ -57,7 +59,13 @@ class _OfCovariance(Distribution):
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        inverse = self._whitened(eye(self._event_shape[-1], dtype=self._unbroadcasted_scale_tril.dtype))
+        inverse = self._whitened(
+            eye(
+                self._event_shape[-1],
+                dtype=self._unbroadcasted_scale_tril.dtype,
+                device=self._unbroadcasted_scale_tril.device,
+            )
+        )
         return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:
@@ -111,7 +119,7 @@ class MultivariateNormal(_OfCovariance, _Located):
         return (self._unbroadcasted_scale_tril**2).sum(-1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def _columns(self) -> tuple[Tensor, ...]:

@@ -88,7 +88,7 @@ class ContinuousBernoulli(_OfProbability, ExponentialFamily):
         return where(is_far, found, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
+        return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -145,7 +145,7 @@ class GeneralizedPareto(_Located):
         return is_bent, where(is_bent, self.concentration, 1.0)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
+        return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

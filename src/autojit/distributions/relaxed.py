@@ -21,7 +21,7 @@ from autojit.tensor.tensor import Tensor
 
 def _uniform(shape: Any, like: Tensor) -> Tensor:
     kind = finfo(like.dtype)
-    return clamp(rand(shape, dtype=like.dtype), min=kind.eps, max=1 - kind.eps)
+    return clamp(rand(shape, dtype=like.dtype, device=like.device), min=kind.eps, max=1 - kind.eps)
 
 
 def _temperature(value: Any, like: Tensor) -> Tensor:

@@ -273,12 +273,12 @@ class StickBreakingTransform(Transform):
 
     def _centred(self, x: Tensor) -> Tensor:
         """Shifted so that 0 gives equal probabilities."""
-        return x - log(arange(x.shape[-1], 0, -1, dtype=x.dtype))
+        return x - log(arange(x.shape[-1], 0, -1, dtype=x.dtype, device=x.device))
 
     def _inverse(self, y: Tensor) -> Tensor:
         first = y[..., :-1]
         left = clamp(1 - cumsum(first, -1), min=finfo(y.dtype).tiny)
-        ahead = arange(first.shape[-1], 0, -1, dtype=y.dtype)
+        ahead = arange(first.shape[-1], 0, -1, dtype=y.dtype, device=y.device)
         return log(first) - log(left) + log(ahead)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:

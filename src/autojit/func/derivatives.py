@@ -178,7 +178,7 @@ def jacrev(
                 return pull(output_tree.unflatten(bars))
 
             t = type_of(y)
-            basis = eye(t.size, dtype=t.dtype).reshape((t.size, *t.shape))
+            basis = eye(t.size, dtype=t.dtype, device=t.device).reshape((t.size, *t.shape))
             leaves, tree = flatten(vmap(row, chunk_size=chunk_size)(basis))
             shaped = [g.reshape((*t.shape, *type_of(g).shape[1:])) for g in leaves]
             found = tree.unflatten(shaped)
@@ -220,7 +220,7 @@ def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomnes
                 return product
 
             t = type_of(x)
-            basis = eye(t.size, dtype=t.dtype).reshape((t.size, *t.shape))
+            basis = eye(t.size, dtype=t.dtype, device=t.device).reshape((t.size, *t.shape))
             parts, output_tree = flatten(vmap(push, out_dims=-1, randomness=randomness)(basis))
             output_trees.append(output_tree)
             columns.append([p.reshape((*type_of(p).shape[:-1], *t.shape)) for p in parts])

@@ -13,7 +13,7 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.dispatch.promotion import cast
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.comparison import where
-from autojit.functions.factories import arange, eye, zeros
+from autojit.functions.factories import arange, eye
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
@@ -56,7 +56,7 @@ def _factors(a: Tensor, pivot: bool, is_checked: bool) -> tuple[Tensor, Tensor, 
     if pivot:
         pivots = ops.lu_pivots(a.detach(), is_checked)
     else:
-        pivots = arange(1, k + 1, dtype=int32).expand(*batch, k)
+        pivots = arange(1, k + 1, dtype=int32, device=type_of(a).device).expand(*batch, k)
     order = ops.pivot_order(pivots, m)
     ordered = _rows_in_order(a, order) if pivot else a
     packed = ops.lu_square(ordered[..., :k, :k])
@@ -82,7 +82,7 @@ def permutation_of(pivots: Tensor, rows: int, dtype: DType) -> Tensor:
 
 
 def _permutation(order: Tensor, rows: int, dtype: DType) -> Tensor:
-    return cast(order[..., None, :].eq(arange(rows)[:, None]), dtype)
+    return cast(order[..., None, :].eq(arange(rows, device=type_of(order).device)[:, None]), dtype)
 
 
 def lu(A: Tensor, *, pivot: bool = True) -> Lu:
@@ -98,7 +98,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Lu:
     """
     lower, upper, _, order = _factors(require_floating(A, "lu"), pivot, False)
     if not pivot:
-        return Lu(zeros(0, dtype=type_of(A).dtype), lower, upper)
+        return Lu(A.detach().new_zeros(0), lower, upper)
     return Lu(_permutation(order, type_of(A).shape[-2], type_of(A).dtype), lower, upper)
 
 

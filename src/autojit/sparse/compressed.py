@@ -69,12 +69,14 @@ def _blocks(starts: Any, others: Any, values: Any, by_rows: bool, options: dict[
     size = options["size"]
     counts = None if size is None else (size[0] // high, size[1] // wide)
     grid = counts if by_rows or counts is None else (counts[1], counts[0])
-    pattern = sparse_csr_tensor(starts, others, arange(1, type_of(kept).shape[0] + 1), grid)
+    pattern = sparse_csr_tensor(
+        starts, others, arange(1, type_of(kept).shape[0] + 1, device=type_of(kept).device), grid
+    )
     along, across = in_layout(pattern, sparse_coo).indices()
     block_rows, block_columns = (along, across) if by_rows else (across, along)
     shape = type_of(kept).shape
-    rows = (block_rows[:, None, None] * high + arange(high)[:, None]).expand(shape)
-    columns = (block_columns[:, None, None] * wide + arange(wide)).expand(shape)
+    rows = (block_rows[:, None, None] * high + arange(high, device=block_rows.device)[:, None]).expand(shape)
+    columns = (block_columns[:, None, None] * wide + arange(wide, device=block_rows.device)).expand(shape)
     if size is None:
         first, second = type_of(pattern).shape if by_rows else type_of(pattern).shape[::-1]
         size = (first * high, second * wide)

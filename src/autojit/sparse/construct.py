@@ -105,7 +105,7 @@ def _rows(starts: Tensor, count: int) -> Tensor:
     if starts._array is not None:
         first = host_copy(starts._array)
         return placed(wrap(np.repeat(np.arange(len(first) - 1), np.diff(first))), type_of(starts).device)
-    return searchsorted(starts, arange(count), right=True) - 1
+    return searchsorted(starts, arange(count, device=type_of(starts).device), right=True) - 1
 
 
 def of_kind(dtype: DType) -> Any:
@@ -237,13 +237,13 @@ def _coalesced_in_step(s: SparseTensor) -> SparseTensor:
     """`coalesced` of a captured tensor: the step counts how many different places there are."""
     shape, kept = type_of(s).shape, s._values_part
     unique, inverse = functions_counted.unique(places(s), return_inverse=True)
-    total = zeros((type_of(unique).shape[0], *type_of(kept).shape[1:]), dtype=type_of(kept).dtype)
+    total = kept.detach().new_zeros((type_of(unique).shape[0], *type_of(kept).shape[1:]))
     axes = range(s.sparse_dim())
     if axes:
         strides = [prod(shape[axis + 1 : len(axes)]) for axis in axes]
         indices = stack([unique // stride % shape[axis] for axis, stride in zip(axes, strides, strict=True)])
     else:
-        indices = zeros((0, type_of(unique).shape[0]), dtype=int64)
+        indices = unique.new_zeros((0, type_of(unique).shape[0]), dtype=int64)
     return make(indices, total.index_add(0, inverse, kept), shape, sparse_coo, True)
 
 
@@ -256,8 +256,9 @@ def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:
         _, first = np.unique(flat, return_index=True)
         chosen = placed(wrap(first), type_of(values).device)
         return make(s._index_part[:, chosen], values.index_select(0, chosen), shape, sparse_coo, True)
-    flat_places, numbers = places(s), arange(s._nnz())
-    marked = zeros(prod(shape[: s.sparse_dim()]), dtype=int64).index_put((flat_places,), numbers)
+    place = type_of(s).device
+    flat_places, numbers = places(s), arange(s._nnz(), device=place)
+    marked = zeros(prod(shape[: s.sparse_dim()]), dtype=int64, device=place).index_put((flat_places,), numbers)
     is_chosen = marked.index_select(0, flat_places) == numbers
     axes = (s._nnz(), *([1] * (type_of(values).ndim - 1)))
     return s.with_values(values * is_chosen.reshape(axes))
@@ -309,7 +310,15 @@ def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> S
     every = np.array(np.nonzero(np.kron(kept, np.ones(blocksize, bool))), dtype=np.int64)
     with outside_trace():
         where = placed(wrap(np.ascontiguousarray(every)), type_of(s).device)
-    pattern = make(where, zeros(every.shape[1], dtype=type_of(s).dtype), shape, layout, True, None, blocksize)
+    pattern = make(
+        where,
+        zeros(every.shape[1], dtype=type_of(s).dtype, device=type_of(s).device),
+        shape,
+        layout,
+        True,
+        None,
+        blocksize,
+    )
     return pattern.with_values(values_at(s, pattern))
 
 

@@ -75,7 +75,7 @@ def places(s: SparseTensor) -> Tensor:
 def _flat(indices: Tensor, shape: tuple[int, ...]) -> Tensor:
     axes = type_of(indices).shape[0]
     if not axes:
-        return zeros(type_of(indices).shape[1], dtype=type_of(indices).dtype)
+        return indices.new_zeros(type_of(indices).shape[1])
     found = indices[0]
     for axis in range(1, axes):
         found = found * shape[axis] + indices[axis]
@@ -94,7 +94,7 @@ def dense(s: SparseTensor) -> Tensor:
     """All elements, in memory."""
     shape = type_of(s).shape
     axes = s.sparse_dim()
-    base = zeros((prod(shape[:axes]), *shape[axes:]), dtype=type_of(s).dtype)
+    base = zeros((prod(shape[:axes]), *shape[axes:]), dtype=type_of(s).dtype, device=type_of(s).device)
     return base.index_add(0, places(s), s._values_part).reshape(shape)
 
 
@@ -246,7 +246,7 @@ def _matmul(op: Op, operands: Sequence[Tensor]) -> Tensor:
             return _sparse_product(x, y)
         rows, columns = x._index_part[0], x._index_part[1]
         terms = x._values_part.unsqueeze(1) * y.index_select(0, columns)
-        base = zeros((type_of(x).shape[0], type_of(y).shape[1]), dtype=type_of(terms).dtype)
+        base = terms.detach().new_zeros((type_of(x).shape[0], type_of(y).shape[1]))
         return base.index_add(0, rows, terms)
     assert isinstance(y, SparseTensor)
     _require_matrix(y)
