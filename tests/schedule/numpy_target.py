@@ -71,6 +71,10 @@ def _run_kernel(kernel: Kernel, memory: dict[Value, Array], loops: Loops) -> Non
             for place, (v, stored) in enumerate(zip(node.inputs, kernel.operands, strict=True))
         ]
     made = node.op.eager(*operands)
+    if isinstance(kernel, MatmulKernel) and kernel.epilogue is not None:
+        (product,) = node.outputs
+        memory |= loops(kernel.epilogue.program, {**memory, product: made.reshape(-1)})
+        return
     for value, array in zip(node.outputs, made if len(node.outputs) > 1 else (made,), strict=True):
         memory[value] = np.asarray(array, value.type.dtype.numpy).reshape(-1)
 

@@ -130,9 +130,10 @@ def computed(function: Any, *arguments: Any, **options: Any) -> Tensor:
 
 
 def together(*values: Any) -> list[Tensor]:
-    """Operands as arrays of their common dtype."""
+    """Operands as arrays of their common dtype; numbers go to where the first array is."""
     dtype = result_type(*values)
-    return [v.to(dtype) if isinstance(v, Tensor) else aj.tensor(v, dtype=dtype) for v in values]
+    place = next((v.device for v in values if isinstance(v, Tensor)), None)
+    return [v.to(dtype) if isinstance(v, Tensor) else aj.tensor(v, dtype=dtype, device=place) for v in values]
 
 
 def can_cast(from_: Any, to: DType, /) -> bool:

@@ -59,7 +59,7 @@ class _OfCategories(_GivenEither):
         count = prod(sample_shape)
         rows = self.probs.reshape(-1, self.probs.shape[-1])
         if count == 0 or rows.shape[0] == 0:
-            return arange(0).reshape(*sample_shape, *self._batch_shape)
+            return arange(0, device=rows.device).reshape(*sample_shape, *self._batch_shape)
         drawn = multinomial(rows, count, True)
         return drawn.T.reshape(*sample_shape, *self._batch_shape)
 
@@ -224,10 +224,8 @@ class Multinomial(_OfCategories):
         return lgamma(counts.sum(-1) + 1) - lgamma(counts + 1).sum(-1) + (kept * counts).sum(-1)
 
     def entropy(self) -> Tensor:
-        n = self.total_count
-        counts = arange(n + 1, dtype=self._given.dtype, device=self._given.device).reshape(
-            -1, *[1] * len(self._given.shape)
-        )
+        n, given = self.total_count, self._given
+        counts = arange(n + 1, dtype=given.dtype, device=given.device).reshape(-1, *[1] * len(given.shape))
         top = lgamma(counts.new_full((), float(n + 1)))
         log_chance = top - lgamma(counts + 1) - lgamma(n - counts + 1)
         chance = exp(log_chance + xlogy(counts, self.probs) + xlogy(n - counts, 1 - self.probs))

@@ -30,10 +30,11 @@ _PROPOSALS = 24
 
 
 def _by_inversion(like: Tensor, log_probability: LogProbability, generator: Generator | None) -> Tensor:
-    counts = arange(_COUNTS, dtype=float64, device=like.device).reshape(-1, *[1] * like.ndim)
+    """Counts in the shape and on the device of a tensor."""
+    shape = like.shape
+    counts = arange(_COUNTS, dtype=float64, device=like.device).reshape(-1, *[1] * len(shape))
     below = cumsum(exp(log_probability(counts)), 0)
-    drawn = rand(like.shape, dtype=float64, generator=generator, device=like.device)
-    return (drawn > below).to(float64).sum(0)
+    return (rand(shape, dtype=float64, device=like.device, generator=generator) > below).to(float64).sum(0)
 
 
 def _by_rejection(
@@ -45,8 +46,8 @@ def _by_rejection(
     u = rand(shape, dtype=float64, generator=generator, device=centre.device) - 0.5
     room = clamp(0.5 - absolute(u), min=1e-12)
     count = floor((2 * a / room + b) * u + centre)
-    drawn = rand(shape, dtype=float64, generator=generator, device=centre.device)
-    level = log1p(-drawn) + log_height - log(a / room**2 + b)
+    v = rand(shape, dtype=float64, generator=generator, device=centre.device)
+    level = log1p(-v) + log_height - log(a / room**2 + b)
     return first_accepted(count, level <= log_ratio(count), floor(centre))
 
 

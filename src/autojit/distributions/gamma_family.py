@@ -55,10 +55,8 @@ class Exponential(ExponentialFamily):
         return self.rate**-2
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return (
-            -log1p(-rand(self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device))
-            / self.rate
-        )
+        u = rand(self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device)
+        return -log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -218,7 +216,8 @@ class Dirichlet(ExponentialFamily):
         less = clamp(self.concentration - 1, min=0)
         mode = less / less.sum(-1, keepdim=True)
         is_flat = (self.concentration < 1).all(-1, keepdim=True)
-        corner = arange(mode.shape[-1]).eq(0).to(mode.dtype)  # every corner is one then; torch gives the first
+        places = arange(mode.shape[-1], device=mode.device)
+        corner = places.eq(0).to(mode.dtype)  # every corner is one then; torch gives the first
         return where(is_flat, corner, mode)
 
     @property

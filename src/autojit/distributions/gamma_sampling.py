@@ -60,12 +60,11 @@ def log_of_drawn(concentration: Tensor) -> Tensor:
     x = randn(shape, dtype=float64, device=a.device)
     v = (1 + x / sqrt(9 * d)) ** 3
     kept = where(v > 0, v, 1.0)
-    level = log1p(-rand(shape, dtype=float64, device=a.device))
-    accepted = (v > 0) & (level < 0.5 * x * x + d * (1 - kept + log(kept)))
+    u = rand(shape, dtype=float64, device=a.device)
+    accepted = (v > 0) & (log1p(-u) < 0.5 * x * x + d * (1 - kept + log(kept)))
     chosen = log(d) + log(first_accepted(kept, accepted, kept[0] * 0 + 1))
-    boost = (
-        log1p(-rand(a.shape, dtype=float64, device=a.device)) / a
-    )  # of a number with concentration a + 1 makes one with a
+    u = rand(a.shape, dtype=float64, device=a.device)
+    boost = log1p(-u) / a  # of a number with concentration a + 1 makes one with a
     return where(a < 1, chosen + boost, chosen)
 
 
@@ -76,8 +75,8 @@ def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
     with grad_mode(False):
         is_left = z < a
         scale = where(is_left, -1.0, 1.0) / (absolute(a - z) + sqrt(z))
-        u = scale.detach() * tensor(_RULE[0], dtype=float64, device=scale.device)
-        weights = scale.detach() * tensor(_RULE[1], dtype=float64, device=scale.device)
+        u = scale.detach() * tensor(_RULE[0], dtype=float64, device=a.device)
+        weights = scale.detach() * tensor(_RULE[1], dtype=float64, device=a.device)
     integrand = (log(z) + u - digamma(a)) * exp(a * u - z * expm1(u))
     return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)
 

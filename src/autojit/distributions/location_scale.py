@@ -58,9 +58,8 @@ class Normal(_LocationScale, ExponentialFamily):
         return self.scale**2
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + self.scale * randn(
-            self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
-        )
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + self.scale * drawn
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self._standardized(value)

@@ -103,9 +103,8 @@ class LowRankMultivariateNormal(_Located):
         """The Cholesky factor of the covariance, by way of a matrix whose eigenvalues are at least 1."""
         root = sqrt(self.cov_diag).unsqueeze(-1)
         scaled = self.cov_factor / root
-        return root * cholesky(
-            scaled @ scaled.mT + eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
-        )
+        identity = eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
+        return root * cholesky(scaled @ scaled.mT + identity)
 
     @derived
     def covariance_matrix(self) -> Tensor:

@@ -77,7 +77,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         )
         if matrix.ndim < 2:
             raise ArgumentError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
-        freedom = df if isinstance(df, Tensor) else tensor(df, dtype=matrix.dtype)
+        freedom = df if isinstance(df, Tensor) else tensor(df, dtype=matrix.dtype, device=matrix.device)
         batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(freedom.shape))
         self.df = freedom.expand(batch)
         rows = matrix.shape[-1]

@@ -21,9 +21,8 @@ from autojit.tensor.tensor import Tensor
 def factor_of_precision(precision: Tensor) -> Tensor:
     """The Cholesky factor of the inverse of a matrix: its reversed factor is the transposed inverse of a triangle."""
     lower = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
-    return solve_triangular(
-        lower, eye(precision.shape[-1], dtype=precision.dtype, device=precision.device), upper=False
-    )
+    identity = eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+    return solve_triangular(lower, identity, upper=False)
 
 
 def only_one(refusal: type[Exception], **matrices: Tensor | None) -> tuple[str, Tensor]:
@@ -59,13 +58,8 @@ class _OfCovariance(Distribution):
     @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        inverse = self._whitened(
-            eye(
-                self._event_shape[-1],
-                dtype=self._unbroadcasted_scale_tril.dtype,
-                device=self._unbroadcasted_scale_tril.device,
-            )
-        )
+        factor = self._unbroadcasted_scale_tril
+        inverse = self._whitened(eye(self._event_shape[-1], dtype=factor.dtype, device=factor.device))
         return inverse.mT @ inverse
 
     def _whitened(self, columns: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ EULER_CONSTANT = 0.57721566490153286060  # OEIS A001620
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
-    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor, else the default one.
+    """Numbers and tensors as tensors of one shape; numbers take dtype and device of the first tensor, else the
+    default ones.
 
     Raises:
         ValueError: something is neither a number nor a tensor.
@@ -35,8 +36,9 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     """
     if not all(isinstance(value, (Tensor, Number)) for value in values):
         raise ArgumentError("Input arguments must all be instances of Number, Tensor or objects implementing them.")
-    dtype = next((value.dtype for value in values if isinstance(value, Tensor)), get_default_dtype())
-    tensors = [value if isinstance(value, Tensor) else tensor(value, dtype=dtype) for value in values]
+    first = next((value for value in values if isinstance(value, Tensor)), None)
+    dtype, place = (get_default_dtype(), None) if first is None else (first.dtype, first.device)
+    tensors = [value if isinstance(value, Tensor) else tensor(value, dtype=dtype, device=place) for value in values]
     return tuple(broadcast_tensors(*tensors))
 
 

@@ -25,7 +25,7 @@ def _uniform(shape: Any, like: Tensor) -> Tensor:
 
 
 def _temperature(value: Any, like: Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else tensor(value, dtype=like.dtype)
+    return value if isinstance(value, Tensor) else tensor(value, dtype=like.dtype, device=like.device)
 
 
 class RelaxedBernoulli(_OfProbability):

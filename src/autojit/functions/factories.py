@@ -346,9 +346,18 @@ def arange(
 
 
 @declared(method=False, factory=True, out=True)
-def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+def range(
+    start: Any,
+    end: Any,
+    step: Any = 1,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``arange`` with both ends included."""
-    return arange(start, end + step * 0.5, step, dtype=dtype or default_dtype(), requires_grad=requires_grad)
+    wanted = dtype or default_dtype()
+    return arange(start, end + step * 0.5, step, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
 def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:

@@ -118,11 +118,11 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
         raise UsageError("nonzero_static: 'size' must be an non-negative integer", {"size": size})
     spec = type_of(input)
     if spec.ndim == 0 or spec.size == 0:
-        return full((size, spec.ndim), fill_value, dtype=int64)
+        return full((size, spec.ndim), fill_value, dtype=int64, device=spec.device)
     found = (input if spec.dtype is bool_ else input.ne(0)).reshape(-1)
     rank = cumsum(cast(found, int64), 0) - 1
     place = where(found & (rank < size), rank, size)
-    flat = full((size + 1,), -1, dtype=int64).scatter(0, place, arange(spec.size))[:size]
+    flat = place.new_full((size + 1,), -1).scatter(0, place, arange(spec.size, device=spec.device))[:size]
     rows = stack(list(unravel_index(where(flat < 0, 0, flat), spec.shape)), 1)
     return where(flat.unsqueeze(1) < 0, fill_value, rows)
 

@@ -35,7 +35,8 @@ def zero_(self: Tensor) -> Tensor:
 @declared(function=False, lists=True)
 def copy_(self: Tensor, other: Operand, non_blocking: bool = False) -> Tensor:
     """The elements of ``other``, converted and broadcast."""
-    return copy_into(self, other if isinstance(other, Tensor) else factories.as_tensor(other), "copy_")
+    given = other if isinstance(other, Tensor) else factories.as_tensor(other, device=type_of(self).device)
+    return copy_into(self, given, "copy_")
 
 
 @declared(function=False)
@@ -74,4 +75,4 @@ def mapped(name: str, callable: Callable[..., Any], self: Tensor, *others: Tenso
     shape = type_of(self).shape
     rows = [t.expand(shape).reshape(-1).tolist() for t in (self, *others)]
     values = [callable(*elements) for elements in zip(*rows, strict=True)]
-    return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(shape), name)
+    return copy_into(self, self.new_tensor(values).reshape(shape), name)

@@ -104,7 +104,7 @@ def _linspace(
     low, high = (inexact(v) for v in (start, stop))
     count = max((num - 1) if endpoint else num, 0)
     step = (high - low) / count if count else (high - low) * aj.nan
-    ramp = aj.arange(num, dtype=low.dtype.to_real()).reshape([num] + [1] * (low - high).ndim)
+    ramp = aj.arange(num, dtype=low.dtype.to_real(), device=low.device).reshape([num] + [1] * (low - high).ndim)
     found = low + ramp * step if count else low + aj.zeros_like(ramp) * high
     if endpoint and num > 1:
         last = aj.broadcast_to(high, found.shape[1:])

@@ -22,6 +22,7 @@ from autojit.interop.registry import (
     inexact,
     joined,
     operand,
+    place_of,
     sizes_of,
     tensor_of,
 )  # fmt: skip
@@ -237,17 +238,18 @@ def _unique(
         return aj.unique(x)
     _, first, inverse, counts = np.unique(host(x), True, True, True, axis=axis)
     flat = x.reshape(-1) if axis is None else x
-    found = [flat.index_select(0 if axis is None else axis, aj.as_tensor(first))]
+    found = [flat.index_select(0 if axis is None else axis, aj.as_tensor(first, device=x.device))]
     asked = ((return_index, first), (return_inverse, inverse), (return_counts, counts))
-    return tuple(found + [aj.as_tensor(part) for is_asked, part in asked if is_asked])
+    return tuple(found + [aj.as_tensor(part, device=x.device) for is_asked, part in asked if is_asked])
 
 
 def _unique_parts(x: Any) -> tuple[Any, Any, Any, Any]:
     """Different elements, where they are first, the inverse, counts: NaN are all different, as the standard says."""
     t = tensor_of(x)
     _, first, inverse, counts = np.unique(host(t), True, True, True, equal_nan=False)
-    picked = t.reshape(-1)[aj.as_tensor(first)]
-    return picked, aj.as_tensor(first), aj.as_tensor(inverse.reshape(t.shape)), aj.as_tensor(counts)
+    parts = (first, inverse.reshape(t.shape), counts)
+    first_places, inverses, numbers = (aj.as_tensor(part, device=t.device) for part in parts)
+    return t.reshape(-1)[first_places], first_places, inverses, numbers
 
 
 class UniqueAll(NamedTuple):
@@ -278,7 +280,9 @@ def _set_operation(name: str) -> Function:
 
     def operation(ar1: Any, ar2: Any, *arguments: Any, **options: Any) -> Any:
         found = getattr(np, name)(host(ar1), host(ar2), *arguments, **options)
-        return tuple(aj.as_tensor(f) for f in found) if isinstance(found, tuple) else aj.as_tensor(found)
+        place = place_of(ar1, ar2)
+        made = [aj.as_tensor(f, device=place) for f in (found if isinstance(found, tuple) else (found,))]
+        return tuple(made) if isinstance(found, tuple) else made[0]
 
     return operation
 
@@ -338,19 +342,19 @@ def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     places, w = tensor_of(x), tensor_of(weights)
     count = max(int(places.max()) + 1 if places.numel() else 0, minlength)
     wide = w if w.dtype.category > 1 else w.to(aj.float64)
-    return aj.zeros(count, dtype=wide.dtype).index_add(0, places, wide)
+    return aj.zeros(count, dtype=wide.dtype, device=wide.device).index_add(0, places, wide)
 
 
 @implements("histogram")
 def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     x = tensor_of(a).detach().reshape(-1)
-    edges = aj.as_tensor(np.histogram_bin_edges(host(x), host(bins), range, host(weights)))
+    edges = aj.as_tensor(np.histogram_bin_edges(host(x), host(bins), range, host(weights)), device=x.device)
     places = _digitize(x.to(edges.dtype), edges) - 1
     last = edges.shape[0] - 1
     places = aj.where(x == edges[-1], last - 1, places)
     inside = (places >= 0) & (places < last)
     w = aj.ones_like(x, dtype=aj.int64) if weights is None else tensor_of(weights).reshape(-1)
-    counts = aj.zeros(last, dtype=w.dtype).index_add(0, aj.where(inside, places, 0), aj.where(inside, w, 0))
+    counts = w.new_zeros((last,)).index_add(0, aj.where(inside, places, 0), aj.where(inside, w, 0))
     if density:
         widths = edges[1:] - edges[:-1]
         return counts / widths / counts.sum(), edges

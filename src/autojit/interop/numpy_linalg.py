@@ -77,7 +77,7 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     cut = (np.finfo(x.dtype.to_real().numpy).eps * max(x.shape) if rcond is None else rcond) * values.detach().max()
     rank = (values > cut).sum()
     rest = aj.matmul(x, solution) - (y if y.ndim > 1 else y[:, None])
-    errors = (aj.abs(rest) ** 2).sum(0) if x.shape[0] > x.shape[1] else aj.zeros(0, dtype=values.dtype)
+    errors = (aj.abs(rest) ** 2).sum(0) if x.shape[0] > x.shape[1] else values.new_zeros((0,))
     return solution if y.ndim > 1 else solution[:, 0], errors, rank, values
 
 

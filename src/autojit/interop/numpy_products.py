@@ -145,7 +145,7 @@ def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any =
 
 def _end(x: Any, value: Any, axis: int) -> Any:
     shape = [1 if place == axis else n for place, n in enumerate(x.shape)]
-    return aj.full(shape, value, dtype=promoted([x, value]))
+    return aj.full(shape, value, dtype=promoted([x, value]), device=x.device)
 
 
 @implements("ediff1d")
@@ -176,7 +176,7 @@ def _slope(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         )
     count = y.shape[-1]
     uneven = isinstance(spacing, aj.Tensor) and spacing.ndim == 1
-    steps = spacing[1:] - spacing[:-1] if uneven else spacing * aj.ones(count - 1, dtype=y.dtype.to_real())
+    steps = spacing[1:] - spacing[:-1] if uneven else spacing * y.new_ones((count - 1,), dtype=y.dtype.to_real())
     before, after = steps[:-1], steps[1:]
     inner = (
         -after / (before * (before + after)) * y[..., :-2]
@@ -269,7 +269,7 @@ def _poly(seq_of_zeros: Any) -> Any:
     zeros = inexact(seq_of_zeros)
     if zeros.ndim == 2:
         zeros = aj.linalg.eigvals(zeros)
-    found = aj.ones(1, dtype=zeros.dtype)
+    found = aj.ones(1, dtype=zeros.dtype, device=zeros.device)
     for zero in zeros.unbind(0):
         found = _convolve(found, aj.stack([aj.ones_like(zero), -zero]))
     return found
@@ -293,7 +293,7 @@ def _polydiv(u: Any, v: Any) -> Any:
 def _polyder(p: Any, m: int = 1) -> Any:
     x = tensor_of(p)
     for _ in range(m):
-        x = x[:-1] * aj.arange(x.shape[0] - 1, 0, -1)
+        x = x[:-1] * aj.arange(x.shape[0] - 1, 0, -1, device=x.device)
     return x
 
 
@@ -302,7 +302,7 @@ def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     x = inexact(p)
     constants = [0.0] * m if k is None else list(np.broadcast_to(host(k), (m,)))
     for constant in constants:
-        x = aj.cat([x / aj.arange(x.shape[0], 0, -1), aj.full((1,), float(constant), dtype=x.dtype)])
+        x = aj.cat([x / aj.arange(x.shape[0], 0, -1, device=x.device), x.new_full((1,), float(constant))])
     return x
 
 
@@ -326,15 +326,15 @@ def _roots(p: Any) -> Any:
     x = tensor_of(p)
     kept = np.flatnonzero(host(x))
     if not len(kept):
-        return aj.zeros(0, dtype=x.dtype)
+        return aj.zeros(0, dtype=x.dtype, device=x.device)
     trailing = x.shape[0] - 1 - int(kept[-1])
     x = x[int(kept[0]) : int(kept[-1]) + 1]
     degree = x.shape[0] - 1
     if degree < 1:
-        return aj.zeros(trailing, dtype=x.dtype)
-    below = aj.eye(degree, dtype=x.dtype)[:-1]
+        return aj.zeros(trailing, dtype=x.dtype, device=x.device)
+    below = aj.eye(degree, dtype=x.dtype, device=x.device)[:-1]
     found = aj.linalg.eigvals(aj.cat([(-x[1:] / x[0])[None], below], 0))
-    return aj.cat([found, aj.zeros(trailing, dtype=found.dtype)]) if trailing else found
+    return aj.cat([found, aj.zeros(trailing, dtype=found.dtype, device=found.device)]) if trailing else found
 
 
 # ---- functions applied along axes

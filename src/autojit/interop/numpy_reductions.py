@@ -100,7 +100,7 @@ def _extreme(name: str) -> Function:
             if not _is_given(initial):
                 raise ValueError(f"zero-size array to reduction operation {name[1:]}imum which has no identity")
             kept = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
-            return delivered(_kept(aj.full(kept, initial, dtype=x.dtype), keepdims, axes), out, name)
+            return delivered(_kept(aj.full(kept, initial, dtype=x.dtype, device=x.device), keepdims, axes), out, name)
         x = aj.where(tensor_of(where), x, _first(initial, x.dtype)) if is_masked else x
         found = _kept(getattr(aj, name)(x, axes) if axes else x, keepdims, axes)
         if _is_given(initial):
@@ -301,7 +301,7 @@ def _quantile_of(
     levels = tensor_of(q).to(x.dtype) / scale
     if not flat.numel():
         made = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if _is_given(keepdims) and keepdims else extents
-        return aj.full((*levels.shape, *made), aj.nan, dtype=x.dtype)
+        return aj.full((*levels.shape, *made), aj.nan, dtype=x.dtype, device=x.device)
     function = aj.nanquantile if ignore_nan else aj.quantile
     found = function(flat, levels.reshape(-1), -1, interpolation=method)
     found = _kept(found, keepdims, axes, offset=1)

@@ -32,7 +32,7 @@ from autojit.interop.registry import (
 def _reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     x = tensor_of(a)
     if order == "F":
-        resolved = aj.empty(x.shape).reshape(sizes_of(shape)).shape
+        resolved = aj.empty(x.shape, device=x.device).reshape(sizes_of(shape)).shape
         return _reversed(_reversed(x).reshape(*resolved[::-1]))
     x = x.clone() if copy else x
     return x.reshape(sizes_of(shape))
@@ -48,7 +48,7 @@ def _resize(a: Any, new_shape: Any) -> Any:
     shape = sizes_of(new_shape)
     count = int(np.prod(shape))
     if not flat.numel():
-        return aj.zeros(shape, dtype=flat.dtype)
+        return aj.zeros(shape, dtype=flat.dtype, device=flat.device)
     return flat.repeat(-(-count // flat.numel()))[:count].reshape(shape)
 
 
@@ -158,14 +158,14 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     kept = np.flatnonzero(where >= 0)
     shape = [*x.shape]
     shape[place] = len(where)
-    found = aj.zeros(shape, dtype=x.dtype)
+    found = aj.zeros(shape, dtype=x.dtype, device=x.device)
     index: list[Any] = [slice(None)] * x.ndim
-    index[place] = aj.as_tensor(kept)
+    index[place] = aj.as_tensor(kept, device=x.device)
     found[tuple(index)] = x
     y = tensor_of(values).to(x.dtype)
     if np.ndim(host(obj)) == 0 and y.ndim:
         y = y.unsqueeze(place) if y.ndim < x.ndim else y.movedim(0, place)
-    index[place] = aj.as_tensor(np.flatnonzero(where < 0))
+    index[place] = aj.as_tensor(np.flatnonzero(where < 0), device=x.device)
     found[tuple(index)] = y
     return found
 
@@ -174,7 +174,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     x, place = along(arr, axis)
     kept = np.delete(np.arange(x.shape[place]), host(obj) if not isinstance(obj, slice) else obj)
-    return x.index_select(place, aj.as_tensor(kept))
+    return x.index_select(place, aj.as_tensor(kept, device=x.device))
 
 
 @implements("split")
@@ -230,7 +230,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
         places = np.pad(sources, widths, mode="edge" if mode == "empty" else mode)
         if options.get("reflect_type", "even") != "even":
             raise TypeError("np.pad: reflect_type='odd' has no form for tensors")
-        return x.reshape(-1)[aj.as_tensor(places)]
+        return x.reshape(-1)[aj.as_tensor(places, device=x.device)]
     raise TypeError(
         f"np.pad: mode={mode!r} has no form for tensors; there are constant, edge, reflect, symmetric and wrap"
     )
@@ -244,7 +244,7 @@ def _padded_with(x: Any, widths: list[tuple[Any, Any]], values: Any) -> Any:
             parts = [x]
             for count, value, is_first in ((before, first, True), (after, last, False)):
                 shape[axis] = count
-                filler = aj.full(shape, value, dtype=x.dtype)
+                filler = aj.full(shape, value, dtype=x.dtype, device=x.device)
                 parts = [filler, *parts] if is_first else [*parts, filler]
             x = aj.cat(parts, axis)
         return x

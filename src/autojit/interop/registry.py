@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit.core.device import Device
 from autojit.core.dtypes import DType, dtype_of_number, dtype_of_numpy, float64, promote_with_number, result_type
 from autojit.functions.conversion import memory_of
 from autojit.history.recording import wants_grad
@@ -101,7 +102,8 @@ def alike(*values: Any) -> list[Any]:
     """Operands as tensors of their common dtype."""
     operands = [operand(v) for v in values]
     dtype = promoted(operands)
-    return [x.to(dtype) if isinstance(x, Tensor) else aj.tensor(x, dtype=dtype) for x in operands]
+    place = place_of(*operands)
+    return [x.to(dtype) if isinstance(x, Tensor) else aj.tensor(x, dtype=dtype, device=place) for x in operands]
 
 
 def dtype_of(dtype: Any) -> DType | None:
@@ -146,6 +148,11 @@ def host(x: Any) -> Any:
     if hasattr(type(x), "as_operand"):
         return host(x.as_operand())
     return x
+
+
+def place_of(*values: Any) -> Device | None:
+    """The device of the first tensor; None, for the default device, where there is none."""
+    return next((value.device for value in values if isinstance(value, Tensor)), None)
 
 
 def carries_more(x: Any) -> bool:

@@ -238,7 +238,7 @@ def _reduced(ufunc: np.ufunc, function: Function, x: Tensor, more: tuple[Any, ..
             raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         seeds = [start if start is not None else ufunc.identity] if not parts else []
         shape = [n for axis, n in enumerate(x.shape) if axis != place]
-        x = reduce(pair, [aj.full(shape, s, dtype=x.dtype) for s in seeds] + parts)
+        x = reduce(pair, [aj.full(shape, s, dtype=x.dtype, device=x.device) for s in seeds] + parts)
         x = x.unsqueeze(place) if keepdims else x
     return x if start is None else pair(start, x)
 
@@ -303,7 +303,7 @@ def _at(ufunc: np.ufunc, function: Function, inputs: tuple[Any, ...]) -> None:
         raise TypeError(
             f"np.{ufunc.__name__}.at: only add, subtract, multiply, maximum and minimum have a form for tensors"
         )
-    numbers = aj.arange(target.numel()).reshape(target.shape)[index]
+    numbers = aj.arange(target.numel(), device=target.device).reshape(target.shape)[index]
     flat = aj.broadcast_to(value, numbers.shape).reshape(-1) * known[1]
     old = target.reshape(-1)
     if known[0] == "sum":

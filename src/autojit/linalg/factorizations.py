@@ -10,6 +10,7 @@ from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.dispatch.promotion import as_operand
 from autojit.functions.autocast import converted, in_full_precision
 from autojit.functions.comparison import maximum
+from autojit.functions.factories import zeros
 from autojit.functions.matrix_forms import complete_qr, completed, one_triangle
 from autojit.functions.refused_dtypes import refuses
 from autojit.history.op_node import rename_node
@@ -236,10 +237,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if type_of(right).ndim < 2 or type_of(right).shape[-2] != m:
         raise UsageError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)", {"A": A, "B": B})
     x = pinv(A, rtol=rcond) @ right
-    rank, empty = ops.matrix_rank(A, rcond), A.detach().new_zeros(0, dtype=type_of(A).dtype.to_real())
+    rank, empty = ops.matrix_rank(A, rcond), zeros(0, dtype=type_of(A).dtype.to_real(), device=type_of(A).device)
     residuals = x.reshape(-1)[:0].real
     if m > n and driver in ("gels", "gelsd", "gelss") and (driver == "gels" or _is_everywhere(rank, n)):
         residuals = (A @ x - right).abs().square().sum(-2)
     values = svdvals(A).detach() if driver in ("gelsd", "gelss") else empty
     solution = x.squeeze(-1) if is_vector else x
-    return LeastSquares(solution, residuals, rank if driver != "gels" else A.detach().new_zeros(0, dtype=int64), values)
+    return LeastSquares(solution, residuals, rank if driver != "gels" else empty.to(int64), values)

@@ -48,7 +48,7 @@ class SolutionWithInfo(NamedTuple):
 def _without_failures(a: Tensor, info: Tensor) -> tuple[Tensor, Tensor]:
     """The matrices with identities for those that failed, and which are good."""
     good = info.eq(0)[..., None, None]
-    return where(good, a, eye(type_of(a).shape[-1], dtype=type_of(a).dtype)), good
+    return where(good, a, eye(type_of(a).shape[-1], dtype=type_of(a).dtype, device=type_of(a).device)), good
 
 
 def _raise_first(info: Tensor, message: str) -> None:

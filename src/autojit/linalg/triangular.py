@@ -13,7 +13,7 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.dispatch.promotion import cast
 from autojit.functions.autocast import in_full_precision
 from autojit.functions.comparison import where
-from autojit.functions.factories import arange, eye
+from autojit.functions.factories import arange, eye, zeros
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
@@ -60,7 +60,7 @@ def _factors(a: Tensor, pivot: bool, is_checked: bool) -> tuple[Tensor, Tensor, 
     order = ops.pivot_order(pivots, m)
     ordered = _rows_in_order(a, order) if pivot else a
     packed = ops.lu_square(ordered[..., :k, :k])
-    lower = packed.tril(-1) + eye(k, dtype=type_of(a).dtype)
+    lower = packed.tril(-1) + eye(k, dtype=type_of(a).dtype, device=type_of(a).device)
     upper = packed.triu()
     if m > n:
         lower = ops.concatenate([lower, ops.triangular_solve(upper, ordered[..., k:, :], True, False)], -2)
@@ -73,7 +73,8 @@ def triangles_of(packed: Tensor) -> tuple[Tensor, Tensor]:
     """``L`` with its unit diagonal and ``U``, of the reduced shapes, from both in one."""
     *_, m, n = type_of(packed).shape
     k = min(m, n)
-    return packed[..., :k].tril(-1) + eye(m, k, dtype=type_of(packed).dtype), packed[..., :k, :].triu()
+    ones = eye(m, k, dtype=type_of(packed).dtype, device=type_of(packed).device)
+    return packed[..., :k].tril(-1) + ones, packed[..., :k, :].triu()
 
 
 def permutation_of(pivots: Tensor, rows: int, dtype: DType) -> Tensor:
@@ -98,7 +99,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Lu:
     """
     lower, upper, _, order = _factors(require_floating(A, "lu"), pivot, False)
     if not pivot:
-        return Lu(A.detach().new_zeros(0), lower, upper)
+        return Lu(zeros(0, dtype=type_of(A).dtype, device=type_of(A).device), lower, upper)
     return Lu(_permutation(order, type_of(A).shape[-2], type_of(A).dtype), lower, upper)
 
 
@@ -209,8 +210,8 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
             {"input": A, "tau": tau},
         )
     dtype = type_of(A).dtype
-    vectors = A.tril(-1) + eye(m, n, dtype=dtype)
-    product: Tensor = eye(m, n, dtype=dtype).expand(*batch, m, n)
+    vectors = A.tril(-1) + eye(m, n, dtype=dtype, device=type_of(A).device)
+    product: Tensor = eye(m, n, dtype=dtype, device=type_of(A).device).expand(*batch, m, n)
     for i in reversed(range(k)):
         v = vectors[..., :, i : i + 1]
         product = product - tau[..., i, None, None] * v @ (v.mH @ product)

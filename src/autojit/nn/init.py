@@ -167,11 +167,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
     with aj.no_grad():
-        drawn = aj.empty((rows, columns), dtype=aj.float64).normal_(0, 1, generator=generator).numpy()
+        drawn = aj.empty((rows, columns), dtype=aj.float64, device="cpu").normal_(0, 1, generator=generator).numpy()
         q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
         q = q * np.sign(np.diagonal(r))  # the unique factor with a positive diagonal makes q uniform
         q = (q.T if rows < columns else q).reshape(tuple(tensor.shape))
-        return tensor.copy_(aj.tensor(q) * gain)
+        return tensor.copy_(aj.tensor(q, device=tensor.device) * gain)
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
@@ -182,7 +182,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with aj.no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            zeros = aj.randperm(rows, generator=generator)[: math.ceil(sparsity * rows)]
+            zeros = aj.randperm(rows, generator=generator, device=tensor.device)[: math.ceil(sparsity * rows)]
             tensor[zeros, column] = 0.0
     return tensor
 

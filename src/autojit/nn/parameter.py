@@ -54,7 +54,7 @@ class Parameter(Tensor):
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _rebuild_parameter, (self.detach().numpy(), self.requires_grad)
+        return _rebuild_parameter, (self.detach(), self.requires_grad)
 
 
 class Buffer(Tensor):
@@ -82,15 +82,15 @@ class Buffer(Tensor):
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _rebuild_buffer, (self.detach().numpy(), self.persistent)
+        return _rebuild_buffer, (self.detach(), self.persistent)
 
 
-def _rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
-    return Parameter(aj.tensor(array), requires_grad)
+def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Parameter:
+    return Parameter(data, requires_grad)
 
 
-def _rebuild_buffer(array: Any, persistent: bool) -> Buffer:
-    return Buffer(aj.tensor(array), persistent=persistent)
+def _rebuild_buffer(data: Tensor, persistent: bool) -> Buffer:
+    return Buffer(data, persistent=persistent)
 
 
 _memory: Any = vars(Tensor)["_array"]
@@ -169,7 +169,7 @@ class UninitializedTensorMixin(Tensor):
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return type(self), (self.requires_grad, None, self.dtype)
+        return type(self), (self.requires_grad, self.device, self.dtype)
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):

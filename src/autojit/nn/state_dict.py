@@ -257,7 +257,7 @@ def _key_errors(missing: list[str], unexpected: list[str]) -> list[str]:
 def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any, assign: bool) -> str:
     """Load one tensor; returns what is wrong with it, or an empty string."""
     if not isinstance(value, Tensor | np.ndarray) and is_foreign_array(value):
-        value = aj.as_tensor(value)  # a tensor of torch's, on the same memory
+        value = aj.as_tensor(value, device="cpu")  # a tensor of torch's, on the same memory
     if not isinstance(value, Tensor):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '

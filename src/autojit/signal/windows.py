@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from autojit.core.dtypes import DType, default_dtype, float32, float64
 from autojit.core.errors import ArgumentError
 from autojit.core.layout import strided
-from autojit.functions.factories import as_tensor, finish
+from autojit.functions.factories import finish
 from autojit.tensor import Tensor
+from autojit.tensor.of_arrays import on_memory_of
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",
@@ -44,7 +45,7 @@ def _window(name: str, M: int, shape: _Shape, options: dict[str, Any], alone: in
         raise ArgumentError(f"{name} is implemented for strided tensors only, got: {chosen['layout']}")
     points = M if chosen["sym"] else M + 1
     values = np.ones(M) if M <= alone else shape(np.arange(M, dtype=np.float64), points)
-    return finish(as_tensor(values.astype(dtype.numpy)), chosen["requires_grad"], chosen["device"])
+    return finish(on_memory_of(values.astype(dtype.numpy)), chosen["requires_grad"], chosen["device"])
 
 
 def _positive(name: str, what: str, value: float) -> None:

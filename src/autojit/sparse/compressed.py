@@ -8,11 +8,10 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from autojit.dispatch.declared import declared
-from autojit.dispatch.promotion import cast
-from autojit.functions.factories import arange, as_tensor
+from autojit.functions.factories import arange
 from autojit.functions.products import mm
 from autojit.functions.shape import stack
-from autojit.sparse.construct import as_layout, in_layout, sparse_coo_tensor, sparse_csr_tensor
+from autojit.sparse.construct import as_layout, in_layout, sparse_coo_tensor, sparse_csr_tensor, values_of
 from autojit.sparse.rules import transposed
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
@@ -60,7 +59,7 @@ def _leaf(made: Tensor, requires_grad: bool) -> Tensor:
 
 def _blocks(starts: Any, others: Any, values: Any, by_rows: bool, options: dict[str, Any]) -> Tensor:
     """A matrix of blocks ``f[n, high, wide]``, compressed by rows or by columns."""
-    kept = as_tensor(values) if options["dtype"] is None else cast(as_tensor(values), options["dtype"])
+    kept = values_of(values, options["dtype"], options["device"])
     if type_of(kept).ndim != 3:
         raise UsageError(
             f"values must have 3 axes (blocks, rows, columns), but has {type_of(kept).ndim}", {"values": kept}
@@ -69,18 +68,18 @@ def _blocks(starts: Any, others: Any, values: Any, by_rows: bool, options: dict[
     size = options["size"]
     counts = None if size is None else (size[0] // high, size[1] // wide)
     grid = counts if by_rows or counts is None else (counts[1], counts[0])
-    pattern = sparse_csr_tensor(
-        starts, others, arange(1, type_of(kept).shape[0] + 1, device=type_of(kept).device), grid
-    )
+    place = type_of(kept).device
+    pattern = sparse_csr_tensor(starts, others, arange(1, type_of(kept).shape[0] + 1, device=place), grid, device=place)
     along, across = in_layout(pattern, sparse_coo).indices()
     block_rows, block_columns = (along, across) if by_rows else (across, along)
     shape = type_of(kept).shape
-    rows = (block_rows[:, None, None] * high + arange(high, device=block_rows.device)[:, None]).expand(shape)
-    columns = (block_columns[:, None, None] * wide + arange(wide, device=block_rows.device)).expand(shape)
+    rows = (block_rows[:, None, None] * high + arange(high, device=place)[:, None]).expand(shape)
+    columns = (block_columns[:, None, None] * wide + arange(wide, device=place)).expand(shape)
     if size is None:
         first, second = type_of(pattern).shape if by_rows else type_of(pattern).shape[::-1]
         size = (first * high, second * wide)
-    entries = sparse_coo_tensor(stack([rows.reshape(-1), columns.reshape(-1)]), kept.reshape(-1), size)
+    both = stack([rows.reshape(-1), columns.reshape(-1)])
+    entries = sparse_coo_tensor(both, kept.reshape(-1), size, device=place)
     layout = sparse_bsr if by_rows else sparse_bsc
     return _leaf(as_layout(entries.coalesce(), layout, (high, wide)), options["requires_grad"])
 
@@ -108,7 +107,7 @@ def sparse_bsr_tensor(
         >>> aj.sparse_bsr_tensor([0, 1], [1], [[[1.0, 2.0]]], (1, 4)).to_dense()
         tensor([[0., 0., 1., 2.]])
     """
-    options = {"size": size, "dtype": dtype, "requires_grad": requires_grad}
+    options = {"size": size, "dtype": dtype, "device": device, "requires_grad": requires_grad}
     return _blocks(crow_indices, col_indices, values, True, options)
 
 
@@ -130,7 +129,7 @@ def sparse_bsc_tensor(
     Raises:
         RuntimeError: starts that do not begin at 0, fall, or do not end at the number of blocks.
     """
-    options = {"size": size, "dtype": dtype, "requires_grad": requires_grad}
+    options = {"size": size, "dtype": dtype, "device": device, "requires_grad": requires_grad}
     return _blocks(ccol_indices, row_indices, values, False, options)
 
 
@@ -171,7 +170,8 @@ def sparse_compressed_tensor(
             f"expected sparse compressed tensor layout but got {layout}", fix="layout=sparse_csr, or csc, bsr, bsc"
         )
     make = _BY_LAYOUT[layout]
-    return make(compressed_indices, plain_indices, values, size, dtype=dtype, requires_grad=requires_grad)
+    options: dict[str, Any] = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+    return make(compressed_indices, plain_indices, values, size, **options)
 
 
 @declared(function=False)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device import DeviceLike
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.core.top_level import top_level
-from autojit.dispatch.on_device import placed
+from autojit.dispatch.on_device import placed, where_to
 from autojit.dispatch.promotion import cast
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions import counted as functions_counted
@@ -52,10 +53,11 @@ def sparse_coo_tensor(
         indices, values, size = None, None, indices
     if indices is None:
         shape = tuple(size)
-        kept = zeros(0, dtype=dtype)
-        places_ = placed(wrap(np.zeros((len(shape), 0), np.int64)), type_of(kept).device)
+        kept = zeros(0, dtype=dtype, device=device)
+        places_ = kept.new_zeros((len(shape), 0), dtype=int64)
         return _leaf(make(places_, kept, shape, sparse_coo, True), requires_grad)
-    places_, kept = _indices(indices), _values(values, dtype)
+    kept = values_of(values, dtype, device)
+    places_ = _indices(indices, kept)
     _check_pairs(places_, kept)
     shape = _smallest(places_, kept) if size is None else tuple(size)
     _check_inside(places_, kept, shape)
@@ -78,7 +80,8 @@ def sparse_csr_tensor(
         tensor([[0., 0., 3.],
                 [4., 0., 0.]])
     """
-    starts, columns, kept = _indices(crow_indices), _indices(col_indices), _values(values, dtype)
+    kept = values_of(values, dtype, device)
+    starts, columns = _indices(crow_indices, kept), _indices(col_indices, kept)
     if type_of(starts).ndim != 1 or type_of(columns).ndim != 1:
         raise UsageError("sparse_csr_tensor: crow_indices and col_indices must be vectors (batches are not kept)")
     count = type_of(columns).shape[0]
@@ -113,8 +116,8 @@ def of_kind(dtype: DType) -> Any:
 
     def construct(*parts: Any) -> Tensor:
         if all(isinstance(p, int) for p in parts):
-            return sparse_coo_tensor(parts or (0,), dtype=dtype)
-        return sparse_coo_tensor(*parts, dtype=dtype)
+            return sparse_coo_tensor(parts or (0,), dtype=dtype, device="cpu")
+        return sparse_coo_tensor(*parts, dtype=dtype, device="cpu")
 
     construct.__doc__ = f"A COO tensor of {dtype}: see ``sparse_coo_tensor``."
     return construct
@@ -129,12 +132,14 @@ def _check_starts(starts: Any, count: int) -> None:
         raise UsageError("`0 <= crow_indices[..., 1:] - crow_indices[..., :-1]` is not satisfied.", {})
 
 
-def _indices(given: Any) -> Tensor:
+def _indices(given: Any, values: Tensor) -> Tensor:
+    """The indices as int64, where the values are."""
+    place = type_of(values).device
     if not isinstance(given, Tensor):
         with outside_trace():
-            found: Tensor = as_tensor(given)
+            found: Tensor = as_tensor(given, device=place)
         return cast(found, int64) if type_of(found).size == 0 else _integers(found)
-    return _integers(given)
+    return _integers(placed(given, place))
 
 
 def _integers(given: Tensor) -> Tensor:
@@ -143,8 +148,12 @@ def _integers(given: Tensor) -> Tensor:
     return cast(given, int64).detach()
 
 
-def _values(given: Any, dtype: DType | None) -> Tensor:
-    kept: Tensor = given if isinstance(given, Tensor) else as_tensor(given)
+def values_of(given: Any, dtype: DType | None, device: DeviceLike) -> Tensor:
+    """The values on the device that is asked for; else a tensor stays where it is."""
+    if isinstance(given, Tensor):
+        kept = given if device is None else placed(given, where_to(device))
+    else:
+        kept = as_tensor(given, device=device)
     kept = kept if dtype is None else cast(kept, dtype)
     return kept.view_as(kept) if kept.requires_grad else kept.detach()
 
@@ -190,7 +199,7 @@ def _check_inside(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> No
             {"values": values, "size": shape},
         )
     if not is_known(indices):
-        extents = as_tensor([[int(extent)] for extent in shape[:n]])
+        extents = as_tensor([[int(extent)] for extent in shape[:n]], device=type_of(indices).device)
         valid = "0 to the size of the dimension - 1"
         require(indices, lambda i: i >= 0, "found negative index", valid, named="indices")
         require(indices, lambda i: i < extents, "size is inconsistent with indices", valid, named="indices")
@@ -237,13 +246,13 @@ def _coalesced_in_step(s: SparseTensor) -> SparseTensor:
     """`coalesced` of a captured tensor: the step counts how many different places there are."""
     shape, kept = type_of(s).shape, s._values_part
     unique, inverse = functions_counted.unique(places(s), return_inverse=True)
-    total = kept.detach().new_zeros((type_of(unique).shape[0], *type_of(kept).shape[1:]))
+    total = kept.new_zeros((type_of(unique).shape[0], *type_of(kept).shape[1:]))
     axes = range(s.sparse_dim())
     if axes:
         strides = [prod(shape[axis + 1 : len(axes)]) for axis in axes]
         indices = stack([unique // stride % shape[axis] for axis, stride in zip(axes, strides, strict=True)])
     else:
-        indices = unique.new_zeros((0, type_of(unique).shape[0]), dtype=int64)
+        indices = unique.new_zeros((0, type_of(unique).shape[0]))
     return make(indices, total.index_add(0, inverse, kept), shape, sparse_coo, True)
 
 
@@ -256,9 +265,8 @@ def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:
         _, first = np.unique(flat, return_index=True)
         chosen = placed(wrap(first), type_of(values).device)
         return make(s._index_part[:, chosen], values.index_select(0, chosen), shape, sparse_coo, True)
-    place = type_of(s).device
-    flat_places, numbers = places(s), arange(s._nnz(), device=place)
-    marked = zeros(prod(shape[: s.sparse_dim()]), dtype=int64, device=place).index_put((flat_places,), numbers)
+    flat_places, numbers = places(s), arange(s._nnz(), device=type_of(values).device)
+    marked = numbers.new_zeros((prod(shape[: s.sparse_dim()]),)).index_put((flat_places,), numbers)
     is_chosen = marked.index_select(0, flat_places) == numbers
     axes = (s._nnz(), *([1] * (type_of(values).ndim - 1)))
     return s.with_values(values * is_chosen.reshape(axes))
@@ -310,15 +318,7 @@ def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> S
     every = np.array(np.nonzero(np.kron(kept, np.ones(blocksize, bool))), dtype=np.int64)
     with outside_trace():
         where = placed(wrap(np.ascontiguousarray(every)), type_of(s).device)
-    pattern = make(
-        where,
-        zeros(every.shape[1], dtype=type_of(s).dtype, device=type_of(s).device),
-        shape,
-        layout,
-        True,
-        None,
-        blocksize,
-    )
+    pattern = make(where, s._values_part.new_zeros((every.shape[1],)), shape, layout, True, None, blocksize)
     return pattern.with_values(values_at(s, pattern))
 
 

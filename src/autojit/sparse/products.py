@@ -49,7 +49,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     s = once(mat1)
     terms = s._values_part.unsqueeze(1) * mat2.index_select(0, s._index_part[1])
     place = s._index_part[0].unsqueeze(1).expand(type_of(terms).shape)
-    base = terms.detach().new_zeros((rows, extents[1]))
+    base = terms.new_zeros((rows, extents[1]))
     return base.scatter_reduce(0, place, terms, reduce, include_self=False)
 
 

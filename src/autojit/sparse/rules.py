@@ -17,7 +17,6 @@ from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.layout import sparse_coo
 from autojit.dispatch.dispatch import apply as apply_dense
 from autojit.dispatch.on_device import placed
-from autojit.functions.factories import zeros
 from autojit.functions.shape import cat, stack
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
@@ -75,7 +74,7 @@ def places(s: SparseTensor) -> Tensor:
 def _flat(indices: Tensor, shape: tuple[int, ...]) -> Tensor:
     axes = type_of(indices).shape[0]
     if not axes:
-        return indices.new_zeros(type_of(indices).shape[1])
+        return indices.new_zeros((type_of(indices).shape[1],))
     found = indices[0]
     for axis in range(1, axes):
         found = found * shape[axis] + indices[axis]
@@ -94,7 +93,7 @@ def dense(s: SparseTensor) -> Tensor:
     """All elements, in memory."""
     shape = type_of(s).shape
     axes = s.sparse_dim()
-    base = zeros((prod(shape[:axes]), *shape[axes:]), dtype=type_of(s).dtype, device=type_of(s).device)
+    base = s._values_part.new_zeros((prod(shape[:axes]), *shape[axes:]))
     return base.index_add(0, places(s), s._values_part).reshape(shape)
 
 
@@ -246,7 +245,7 @@ def _matmul(op: Op, operands: Sequence[Tensor]) -> Tensor:
             return _sparse_product(x, y)
         rows, columns = x._index_part[0], x._index_part[1]
         terms = x._values_part.unsqueeze(1) * y.index_select(0, columns)
-        base = terms.detach().new_zeros((type_of(x).shape[0], type_of(y).shape[1]))
+        base = terms.new_zeros((type_of(x).shape[0], type_of(y).shape[1]))
         return base.index_add(0, rows, terms)
     assert isinstance(y, SparseTensor)
     _require_matrix(y)

@@ -56,7 +56,7 @@ def make_tensor(
         raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive")
     made = _drawn(size, dtype, *_range(dtype, low, high))
     if exclude_zero:
-        made = aj.where(made == 0, aj.tensor(_smallest(dtype), dtype=dtype), made)
+        made = aj.where(made == 0, aj.tensor(_smallest(dtype), dtype=dtype, device=made.device), made)
     if noncontiguous and made.numel() > 1:
         made = made.repeat_interleave(2, -1)[..., ::2]
     if memory_format is not None:

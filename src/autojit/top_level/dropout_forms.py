@@ -48,7 +48,7 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
         return input
     if spec.ndim < 2:
         raise ShapeError("Feature dropout requires at least 2 dimensions in the input", {"input": input})
-    mask = rand(*spec.shape[:2], *[1] * (spec.ndim - 2)) >= p
+    mask = rand(*spec.shape[:2], *[1] * (spec.ndim - 2), device=spec.device) >= p
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p))
 
 

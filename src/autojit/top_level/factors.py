@@ -94,7 +94,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
             {"LU_pivots": LU_pivots},
         )
     dtype = type_of(LU_data).dtype
-    nothing = zeros(0, dtype=dtype)
+    nothing = zeros(0, dtype=dtype, device=type_of(LU_data).device)
     lower, upper = triangles_of(LU_data) if unpack_data else (nothing, nothing)
     rows = type_of(LU_data).shape[-2]
     return UnpackedLu(permutation_of(LU_pivots, rows, dtype) if unpack_pivots else nothing, lower, upper)
@@ -168,7 +168,7 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     if a.dtype is not t.dtype or a.dtype is not b.dtype:
         raise UsageError("torch.ormqr: Expected input, tau and other to have the same dtype", {"tau": tau})
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    vectors = (input.tril(-1) + eye(*a.shape[-2:], dtype=a.dtype)).expand(*batch, *a.shape[-2:])
+    vectors = (input.tril(-1) + eye(*a.shape[-2:], dtype=a.dtype, device=a.device)).expand(*batch, *a.shape[-2:])
     factors = (tau.conj() if transpose and a.dtype.is_complex else tau).expand(*batch, t.shape[-1])
     found: Tensor = other.expand(*batch, *b.shape[-2:])
     order = range(t.shape[-1])

@@ -16,7 +16,7 @@ from autojit.core.device_array import host_copy
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
-from autojit.functions.factories import arange, ones, zeros
+from autojit.functions.factories import arange
 from autojit.functions.index_functions import index_add
 from autojit.functions.views import view_as_real
 from autojit.nn.functional.padding import pad
@@ -151,12 +151,17 @@ def _require_sizes(x: Tensor, frames: _Frames, window: Tensor | None) -> None:
         )
 
 
+def _ones(x: Tensor, frames: _Frames) -> Tensor:
+    """The window that leaves everything as it is."""
+    return x.new_ones((frames.window,), dtype=type_of(x).dtype.to_real())
+
+
 def _weights(x: Tensor, frames: _Frames, window: Tensor | None) -> Tensor | None:
     """The window with zeros on both sides up to the points of a frame; None means ones."""
     missing = frames.points - frames.window
     if missing == 0:
         return window
-    given = ones(frames.window, dtype=type_of(x).dtype.to_real()) if window is None else window
+    given = _ones(x, frames) if window is None else window
     return pad(given, (missing // 2, missing - missing // 2))
 
 
@@ -252,8 +257,7 @@ def _added_up(signals: Tensor, frames: _Frames, window: Tensor | None, part: tup
     count = type_of(signals).shape[1]
     whole = frames.points + frames.hop * (count - 1)
     end = start + length if length is not None else whole - start if center else whole
-    weights = _weights(signals, frames, ones(frames.window, dtype=type_of(signals).dtype.to_real())
-                       if window is None else window)  # fmt: skip
+    weights = _weights(signals, frames, _ones(signals, frames) if window is None else window)
     assert weights is not None
     cover = _overlap((weights * weights).expand(1, count, frames.points), frames.hop)[:, start:end]
     _require_cover(window, frames, count, (start, min(end, whole)))
@@ -288,8 +292,9 @@ def _overlap(frames: Tensor, hop: int) -> Tensor:
     samples = points + hop * (count - 1)
     parts = -(-points // hop)
     if parts > _MOST_PARTS:
-        places = (arange(count)[:, None] * hop + arange(points)).reshape(-1)
-        return index_add(zeros(batch, samples, dtype=type_of(frames).dtype), 1, places, frames.reshape(batch, -1))
+        place = type_of(frames).device
+        places = (arange(count, device=place)[:, None] * hop + arange(points, device=place)).reshape(-1)
+        return index_add(frames.new_zeros((batch, samples)), 1, places, frames.reshape(batch, -1))
     pieces = pad(frames, (0, parts * hop - points)).reshape(batch, count, parts, hop)
     lines = [  # the k-th pieces of all frames do not overlap
         pad(pieces[:, :, k].reshape(batch, count * hop), (k * hop, (parts - 1 - k) * hop)) for k in range(parts)

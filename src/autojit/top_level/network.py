@@ -144,7 +144,7 @@ def native_batch_norm(
     """``batch_norm``, and in training the means and the reciprocals of the deviations, else empty tensors."""
     found = F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
-        nothing = zeros(0, dtype=type_of(input).dtype)
+        nothing = zeros(0, dtype=type_of(input).dtype, device=type_of(input).device)
         return found, nothing, nothing
     axes = (0, *range(2, type_of(input).ndim))
     return found, input.mean(axes), rsqrt(input.var(axes, correction=0) + eps)
@@ -161,8 +161,8 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """
     shape = type_of(input).shape
     if train is False or seems_equal(input.numel(), 0):
-        return input.clone(), zeros(shape, dtype=bool_).logical_not()
-    mask = rand(shape) >= p
+        return input.clone(), zeros(shape, dtype=bool_, device=input.device).logical_not()
+    mask = rand(shape, device=input.device) >= p
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
@@ -294,20 +294,20 @@ def embedding_bag(
         padding_idx,
     )  # fmt: skip
     starts = offsets[:-1] if include_last_offset else offsets
-    count = type_of(starts).size
+    counts = starts.new_zeros((type_of(starts).size,), dtype=int64)
     if kind == "sum":
-        return found, zeros(0, dtype=int64), zeros(count, dtype=int64), zeros(count, dtype=int64)
-    places = zeros(type_of(indices).size, dtype=int64) + 1
+        return found, counts.new_zeros((0,)), counts, counts.clone()
+    places = indices.new_ones((type_of(indices).size,), dtype=int64)
     bags = searchsorted(starts.contiguous(), places.cumsum(0) - 1, right=True) - 1
     counted = places if padding_idx is None else places * indices.ne(padding_idx)
-    sizes = index_add(zeros(count, dtype=int64), 0, bags, counted)
+    sizes = index_add(counts, 0, bags, counted)
     if kind == "mean":
         return found, bags, sizes, sizes
     rows = weight.detach()[indices]
     is_best = rows.eq(found.detach()[bags]) & counted[:, None].ne(0)
     last = type_of(indices).size - 1
     candidates = where(is_best, (places.cumsum(0) - 1)[:, None], last)
-    first = scatter_reduce(zeros(type_of(found).shape, dtype=int64) + last, 0, bags[:, None].expand(rows.shape),
+    first = scatter_reduce(found.new_full(type_of(found).shape, last, dtype=int64), 0, bags[:, None].expand(rows.shape),
                            candidates, "amin")  # fmt: skip
     return found, bags, sizes, where(sizes[:, None] > 0, indices[first], 0)
 

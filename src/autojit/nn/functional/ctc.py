@@ -90,7 +90,7 @@ def _normalization(log_probs: Tensor, steps: Tensor) -> Tensor:
 
 
 def _lengths(given: Tensor | Sequence[int], batch: int, like: Tensor) -> Tensor:
-    numbers = given if isinstance(given, Tensor) else aj.tensor([int(n) for n in given])
+    numbers = given if isinstance(given, Tensor) else aj.tensor([int(n) for n in given], device=like.device)
     lengths = numbers.to(like.device).long().reshape(-1)
     if lengths.shape[0] != batch:
         raise ShapeError(f"lengths must be of size batch_size, got {lengths.shape[0]} for {batch} sequences")

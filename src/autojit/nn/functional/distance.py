@@ -55,5 +55,5 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     """Distances between all pairs of rows, the upper triangle without its diagonal row by row."""
     if input.ndim != 2:
         raise ShapeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    rows, columns = aj.triu_indices(input.shape[0], input.shape[0], 1)
+    rows, columns = aj.triu_indices(input.shape[0], input.shape[0], 1, device=input.device)
     return _p_norm(input[rows] - input[columns], p, -1, False)

@@ -161,7 +161,8 @@ class _SparseRows(Function):
             raise UsageError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         (rows,) = ctx.saved_tensors
         places = rows.reshape(1, -1).to(aj.int64)
-        return aj.sparse_coo_tensor(places, y_bar.reshape(places.shape[1], -1), ctx.size), None, None
+        rows_bar = y_bar.reshape(places.shape[1], -1)
+        return aj.sparse_coo_tensor(places, rows_bar, ctx.size, device=y_bar.device), None, None
 
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:

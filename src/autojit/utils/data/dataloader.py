@@ -168,7 +168,7 @@ class _Workers:
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
-        self.seed = int(aj.randint(1 << 62, (), generator=loader.generator).item())
+        self.seed = int(aj.randint(1 << 62, (), generator=loader.generator, device="cpu").item())
         self.threads = [
             ThreadPoolExecutor(1, "autojit-data", initializer=self._start, initargs=(place,))
             for place in range(loader.num_workers)

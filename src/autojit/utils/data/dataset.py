@@ -55,8 +55,8 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def collated(self, indices: Sequence[int]) -> list[Tensor]:
         """The batch ``default_collate`` would make of the items, in one gather per tensor."""
-        places = aj.tensor(list(indices), dtype=aj.int64)
-        return [tensor.detach().index_select(0, places) for tensor in self.tensors]
+        places = aj.tensor(list(indices), dtype=aj.int64, device="cpu")
+        return [tensor.detach().index_select(0, places.to(tensor.device)) for tensor in self.tensors]
 
 
 class ConcatDataset(Dataset[Any]):
@@ -148,6 +148,6 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
         sizes = [int(length) for length in lengths]
     if sum(sizes) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = aj.randperm(total, generator=generator).tolist()
+    order = aj.randperm(total, generator=generator, device="cpu").tolist()
     ends = list(itertools.accumulate(sizes))
     return [Subset(dataset, order[end - size : end]) for end, size in zip(ends, sizes, strict=True)]

@@ -60,7 +60,7 @@ class DistributedSampler(Sampler[int]):
         if self.shuffle:
             generator = aj.Generator()
             generator.manual_seed(self.seed + self.epoch)
-            order = aj.randperm(size, generator=generator).tolist()
+            order = aj.randperm(size, generator=generator, device="cpu").tolist()
         whole = order[: self.total_size] if self.drop_last else list(islice(cycle(order), self.total_size))
         return iter(whole[self.rank : self.total_size : self.num_replicas])
 

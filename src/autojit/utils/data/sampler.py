@@ -62,11 +62,11 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         size = len(self.data_source)
         if self.replacement:
-            yield from aj.randint(size, (self.num_samples,), generator=self.generator).tolist()
+            yield from aj.randint(size, (self.num_samples,), generator=self.generator, device="cpu").tolist()
             return
         left = self.num_samples
         while left > 0:
-            yield from aj.randperm(size, generator=self.generator).tolist()[:left]
+            yield from aj.randperm(size, generator=self.generator, device="cpu").tolist()[:left]
             left -= size
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for place in aj.randperm(len(self.indices), generator=self.generator).tolist():
+        for place in aj.randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
             yield self.indices[place]
 
     def __len__(self) -> int:

@@ -8,7 +8,6 @@ finds in its globals, so blocks that differ in nothing else share their code: co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
@@ -19,7 +18,7 @@ import numpy as np
 from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.emulator import arithmetic, conversions, fused
 from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
-from autojit.runtime.gpu.emulator.ptx_text import Address, Block, Instruction, Module, Negated, Operand
+from autojit.runtime.gpu.emulator.ptx_text import SPECIAL, Address, Block, Instruction, Module, Negated, Operand
 
 BlockFunction: TypeAlias = "Callable[..., Ndarray | None]"
 
@@ -29,7 +28,6 @@ PARAMETER_WINDOW = 3 << 56
 """Where a block's shared memory, a thread's local memory and a launch's parameters are among generic addresses; no
 address of the host or of the device's memory is as large."""
 
-_SPECIAL = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid|%warpid|%nwarpid|%globaltimer|%clock(?:64)?|%lanemask_\w\w")
 _HELPERS: dict[str, object] = {"np": np, "a": arithmetic, "c": conversions, "f": fused}
 
 Handler = Callable[["Translator", Instruction], None]
@@ -101,7 +99,7 @@ class Translator:
             return self.emit(f"~{self._register(operand.register, '?')}")
         if not isinstance(operand, str):
             raise UnknownInstructionError("", f"operand {operand}")
-        if _SPECIAL.fullmatch(operand):
+        if SPECIAL.fullmatch(operand):
             return self._as(
                 self.emit(f"W.special[{operand!r}] if ix is None else W.special[{operand!r}][ix]", False), "u4", kind
             )
@@ -173,7 +171,8 @@ class Translator:
         if operand == "_":
             self.statement(expression)
             return
-        assert isinstance(operand, int), operand
+        if not isinstance(operand, int):
+            raise UnknownInstructionError("", f"{operand} is no register")
         register = self.module.registers[operand]
         if kind == "bf":
             expression, kind = f"c.to_bfloat({expression})", "u2"
@@ -282,7 +281,10 @@ def immediate(text: str, kind: str) -> np.generic:
         return _reinterpret(single, "f4") if kind == "bf" else _reinterpret(single, kind)
     if text[:2] in ("0d", "0D"):
         return _reinterpret(np.uint64(int(text[2:], 16)), kind)
-    number = int(text.rstrip("U"), 0)
+    try:
+        number = int(text.rstrip("U"), 0)
+    except ValueError:
+        raise UnknownInstructionError(text, "neither a number nor a name that is declared") from None
     if kind == "?":
         return np.bool_(number != 0)
     if kind == "bf":
