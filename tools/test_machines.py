@@ -63,7 +63,7 @@ SECOND_DEVICE = (
 )
 """What must hold wherever tensors are: the reference of autograd, the ops' laws, whole programs."""
 
-CUDA = (*SECOND_DEVICE[:-1], "tests/control_flow", "tests/optim")
+CUDA = (*SECOND_DEVICE[:-1], "tests/optim")
 """What must hold on CUDA, but for what `tests/cpu_only.txt` excludes with a reason."""
 CUDA_SHORT = (
     *(
