@@ -280,6 +280,18 @@ def test_pinned_memory_is_the_host_s() -> None:
     assert aj.ones(2, device="cpu").to(aj.bfloat16).pin_memory().is_pinned()
 
 
+def test_batches_and_what_is_saved_on_the_cpu_can_be_pinned() -> None:
+    data = aj.utils.data.TensorDataset(aj.arange(4.0, device="cpu"), aj.arange(4, device="cpu"))
+    for workers in (0, 1):
+        for x, y in aj.utils.data.DataLoader(data, batch_size=2, pin_memory=True, num_workers=workers):
+            assert x.is_pinned() and y.is_pinned()
+    w = aj.tensor([2.0, 3.0], device="cuda", requires_grad=True)
+    with aj.autograd.graph.save_on_cpu(pin_memory=True):
+        y = (w * w).sum()
+    y.backward()
+    assert w.grad.tolist() == [4.0, 6.0]
+
+
 def test_memory_used_by_another_stream_is_kept_until_that_is_done(driver: EmulatedDriver) -> None:
     x, other = aj.ones(3, device="cuda"), aj.cuda.Stream()
     before = aj.cuda.memory_allocated()
