@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.core.device import device as device_of
+from autojit.core.device import is_available
 from autojit.core.dtypes import bool_, float16, float32, float64, int32
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.top_level import top_level
@@ -68,7 +69,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and device_of(device).type != "cpu":
+        if enabled and not is_available(device_of(device).type):
             warn(f"GradScaler is enabled, but {device} is not available. Disabling.")
             self._enabled = False
         if not growth_factor > 1.0:

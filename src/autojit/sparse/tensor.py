@@ -17,6 +17,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from autojit.core.types import TensorType
+from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import cast
 from autojit.functions.elementwise import clone
 from autojit.tensor import Tensor
@@ -340,9 +341,14 @@ def _in_blocks(s: SparseTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     return order, lines[order], across[order]
 
 
+def beside(s: SparseTensor, found: np.ndarray[Any, Any]) -> Tensor:
+    """What the host found out about a sparse tensor, on its device."""
+    return placed(wrap(found), type_of(s).device)
+
+
 def in_order(s: SparseTensor) -> Tensor:
     """The values in the order of the layout, differentiably, block by block."""
-    found = s._values_part.index_select(0, wrap(_in_blocks(s)[0]))
+    found = s._values_part.index_select(0, beside(s, _in_blocks(s)[0]))
     return found if s._blocksize is None else found.reshape((-1, *s._blocksize))
 
 
@@ -352,13 +358,13 @@ def starts(s: SparseTensor) -> Tensor:
     rows, columns = type_of(s).shape[:2]
     count = columns // wide if s._layout in (sparse_csc, sparse_bsc) else rows // high
     found = np.searchsorted(_in_blocks(s)[1], np.arange(count + 1)) // (high * wide)
-    return wrap(found.astype(np.int64))
+    return beside(s, found.astype(np.int64))
 
 
 def others(s: SparseTensor) -> Tensor:
     """Where in its line each block is."""
     high, wide = s._blocksize or (1, 1)
-    return wrap(np.ascontiguousarray(_in_blocks(s)[2][:: high * wide]))
+    return beside(s, np.ascontiguousarray(_in_blocks(s)[2][:: high * wide]))
 
 
 __all__ = ["SparseTensor", "concrete_indices", "make", "words"]
