@@ -251,6 +251,12 @@ LOSSES: dict[str, Program] = {
 }
 
 
+def _slope_of_rows(weight: aj.Tensor, rows: aj.Tensor) -> aj.Tensor:
+    F.embedding(rows, weight.requires_grad_(), sparse=True).sum().backward()
+    assert weight.grad is not None and weight.grad.is_sparse
+    return weight.grad
+
+
 def _there_and_back(signal: aj.Tensor) -> list[aj.Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a window of ones leaks
@@ -323,7 +329,17 @@ FUNCTIONS: dict[str, Program] = {
         (s * 2 + s).to_dense(),
         s.to_sparse_csr().to_dense(),
         aj.sparse.sum(s),
+        s * aj.sparse_coo_tensor(put(np.array([[1, 0], [0, 3]])), put(SHARES[:2]), (2, 4)),
+        s @ s.t(),
+        s.to_sparse_csr().values(),
+        s.to_sparse_csr().crow_indices(),
+        s.to_sparse_csc().row_indices(),
+        s.to_sparse_bsr((1, 2)).values(),
     ],
+    "gradient of an embedding": lambda put: _slope_of_rows(put(X), put(CLASSES % 4)),
+    "checked gradients": lambda put: (
+        [put(X)] * aj.autograd.gradcheck(aj.sin, put(X, dtype=aj.float64).requires_grad_())
+    ),
     "sparse of numbers": lambda put: aj.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], device=put(X).device),
     "blocks": lambda put: aj.sparse_bsr_tensor([0, 1], [1], put(X[None, :2]), (2, 10)).to_dense(),
     "masked": lambda put: [
@@ -365,6 +381,20 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     name: lambda p, name=name: getattr(optim, name)(p)
     for name in ("Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor")
 }
+
+
+def _scaled(put: Put) -> Any:
+    """Steps whose loss is scaled, the second of which has gradients that are not finite."""
+    x = put(X)
+    model = nn.Linear(5, 3).to(x.device)
+    optimizer, scaler = optim.SGD(model.parameters(), 0.1), aj.amp.GradScaler(x.device.type, init_scale=4.0)
+    for factor in (1.0, float("inf"), 2.0):
+        optimizer.zero_grad()
+        scaler.scale((model(x) * factor).square().sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert scaler.is_enabled() and scaler.get_scale() == 2.0
+    return list(model.parameters())
 
 
 def _trained(make: Callable[[Any], optim.Optimizer]) -> Program:
@@ -424,6 +454,10 @@ def test_initialisation(there: str, name: str) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(there: str, name: str) -> None:
     assert_the_same_there(_trained(OPTIMIZERS[name]), there)
+
+
+def test_a_scaled_loss(there: str) -> None:
+    assert_the_same_there(_scaled, there)
 
 
 def _pickled(value: Any) -> Any:
