@@ -32,11 +32,22 @@ def own_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("emulate", (True, False)),
         (" Blocking ", (False, True)),
         ("emulate,blocking", (True, True)),
+        ("emulate,order=7,sm_75", (True, False)),
     ],
 )
 def test_settings_are_words(monkeypatch: pytest.MonkeyPatch, text: str, expected: tuple[bool, bool]) -> None:
     monkeypatch.setenv("AUTOJIT_CUDA", text)
     assert (settings().emulates, settings().blocks) == expected
+
+
+def test_an_emulated_device_has_an_order_and_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOJIT_CUDA", "emulate,sm_80,order=12")
+    assert (settings().architecture, settings().order) == ("sm_80", 12)
+    monkeypatch.setenv("AUTOJIT_CUDA", "emulate")
+    assert (settings().architecture, settings().order) == ("sm_90", None)
+    monkeypatch.setenv("AUTOJIT_CUDA", "emulate,order=x")
+    with pytest.raises(ArgumentError, match="no setting is called order=x"):
+        settings()
 
 
 def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """The CUDA devices of this process, and who drives them: NVIDIA's driver, or the emulator.
 
 ``AUTOJIT_CUDA`` says what is used, in words separated by commas: ``emulate`` makes one device that the host computes,
-with every access checked; ``blocking`` waits after every run, so that errors are raised at their line. Without it the
-installed driver is used, and where there is none, or no device, there are no CUDA devices. Nothing is loaded before
-somebody asks.
+with every access checked, of the architecture ``sm_90`` or another that is named; ``order=7`` lets its lanes, blocks
+and nodes of graphs come in a random order, another one for each number; ``blocking`` waits after every run, so that
+errors are raised at their line. Without it the installed driver is used, and where there is none, or no device, there
+are no CUDA devices. Nothing is loaded before somebody asks.
 """
 
 from __future__ import annotations
@@ -25,16 +26,26 @@ from autojit.runtime.gpu.modules import DeviceKernels
 VARIABLE = "AUTOJIT_CUDA"
 _WORDS = ("emulate", "blocking")
 
+_ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")  # of an emulated device
 KNOWN_ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
 """That LLVM generates code for; the driver's compiler makes code of an older one's text for a newer device."""
 
 
 @record
 class Settings:
-    """What ``AUTOJIT_CUDA`` says."""
+    """What ``AUTOJIT_CUDA`` says.
+
+    Args:
+        emulates: the device is emulated.
+        blocks: every run is waited for.
+        architecture: of the emulated device.
+        order: the seed of its random orders; None: lowest first.
+    """
 
     emulates: bool
     blocks: bool
+    architecture: str
+    order: int | None
 
 
 def settings() -> Settings:
@@ -45,14 +56,22 @@ def settings() -> Settings:
     """
     text = os.environ.get(VARIABLE, "")
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    unknown = [word for word in words if word not in _WORDS]
+    architecture, order, unknown = "sm_90", None, []
+    for word in words:
+        if word in _ARCHITECTURES:
+            architecture = word
+        elif word.startswith("order=") and word[6:].isdigit():
+            order = int(word[6:])
+        elif word not in _WORDS:
+            unknown.append(word)
     if unknown:
         raise ArgumentError(
             f"{VARIABLE}: no setting is called {', '.join(unknown)}",
             {"value": text},
-            f"use {' or '.join(_WORDS)}, or both with a comma",
+            f"use {' or '.join(_WORDS)}, or both with a comma; with emulate also order=1 and one of "
+            + ", ".join(_ARCHITECTURES),
         )
-    return Settings("emulate" in words, "blocking" in words)
+    return Settings("emulate" in words, "blocking" in words, architecture, order)
 
 
 class CudaDevice:
@@ -127,10 +146,11 @@ _process = _Process()
 
 
 def _find() -> Driver | None:
-    if settings().emulates:
+    chosen = settings()
+    if chosen.emulates:
         from autojit.runtime.gpu.emulator.driver import EmulatedDriver  # many modules that nobody else needs
 
-        return EmulatedDriver()
+        return EmulatedDriver(chosen.architecture, chosen.order)
     found = installed_library()
     if found is None or found.cuInit(0):  # also where the library is there, and no device
         return None
