@@ -63,9 +63,7 @@ SECOND_DEVICE = (
 )
 """What must hold wherever tensors are: the reference of autograd, the ops' laws, whole programs."""
 
-CUDA = (
-    *SECOND_DEVICE[:-1], "tests/autograd", "tests/control_flow", "tests/jit", "tests/nn", "tests/optim", "tests/tensor",
-)  # fmt: skip
+CUDA = (*SECOND_DEVICE[:-1], "tests/optim")
 """What must hold on CUDA, but for what `tests/cpu_only.txt` excludes with a reason."""
 CUDA_SHORT = (
     *(

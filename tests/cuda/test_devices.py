@@ -84,7 +84,7 @@ def test_copies_keep_elements_and_layout(dtype: aj.dtype, turn: object) -> None:
 
 
 def test_numpy_is_refused_in_torch_s_words() -> None:
-    x = aj.ones(2, device="cuda")
+    x = aj.tensor([1.0, 1.0], device="cuda")
     with pytest.raises(
         TypeError, match=r"can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu\(\) to copy"
     ):

@@ -12,6 +12,7 @@ import pytest
 import autojit as aj
 from autojit import nn
 from autojit.control_flow import while_loop
+from autojit.core.device_array import host_copy
 from autojit.runtime.faults import PlantedError, planting
 from tests.jit.failing_programs import PROGRAMS, Program, Seen
 
@@ -23,8 +24,8 @@ def facts(thing: Any) -> Any:
     """What can be seen of an object: values, gradients and who they are, versions, flags."""
     if isinstance(thing, aj.Tensor):
         array = thing.detach().numpy()
-        grad = None if thing._grad is None else (thing._grad._array.tobytes(), thing._grad._array.strides)
-        return array.tobytes(), array.strides, thing._version, thing.requires_grad, thing.is_leaf, grad
+        grad = None if thing._grad is None else (host_copy(thing._grad._array).tobytes(), thing._grad._array.strides)
+        return host_copy(array).tobytes(), array.strides, thing._version, thing.requires_grad, thing.is_leaf, grad
     if isinstance(thing, nn.Module):
         return [(name, facts(t)) for name, t in (*thing.named_parameters(), *thing.named_buffers())]
     if isinstance(thing, aj.optim.Optimizer | aj.optim.lr_scheduler.LRScheduler):

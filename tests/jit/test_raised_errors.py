@@ -293,3 +293,20 @@ def test_a_call_that_runs_line_by_line_leaves_what_it_did_before_the_error() -> 
     for a, b in zip(found[0][0], found[1][0], strict=True):
         assert a == b
     assert found[0] == found[1]
+
+
+def test_an_error_carries_tensors_where_they_are(device: str) -> None:
+    def step(x: Any) -> Any:
+        y = x * 2
+        if y.sum() > 0:
+            raise Told(y)
+        return y
+
+    class Told(Exception):
+        pass
+
+    x = aj.tensor([1.0, 2.0], device=device)
+    with pytest.raises(Told) as caught:
+        aj.jit(step)(x)
+    (told,) = caught.value.args
+    assert told.device == x.device and told.tolist() == [2.0, 4.0]

@@ -71,6 +71,10 @@ def _run_kernel(kernel: Kernel, memory: dict[Value, Array], loops: Loops) -> Non
             for place, (v, stored) in enumerate(zip(node.inputs, kernel.operands, strict=True))
         ]
     made = node.op.eager(*operands)
+    if isinstance(kernel, MatmulKernel) and kernel.epilogue is not None:
+        (product,) = node.outputs
+        memory |= loops(kernel.epilogue.program, {**memory, product: made.reshape(-1)})
+        return
     for value, array in zip(node.outputs, made if len(node.outputs) > 1 else (made,), strict=True):
         memory[value] = np.asarray(array, value.type.dtype.numpy).reshape(-1)
 
@@ -152,7 +156,10 @@ class _Nest:
             return expr.op.eager(*map(self.of, expr.args))
         if isinstance(expr, FromSource):
             whole = np.asarray(expr.op.eager())
-            return whole[tuple(map(self.index, expr.positions))] if expr.positions else whole
+            if not (whole.size and expr.positions):
+                return np.zeros((1,) * len(self.extents), whole.dtype) if expr.positions else whole
+            axes = zip(expr.positions, whole.shape, strict=True)
+            return whole[tuple(np.clip(self.index(at), 0, n - 1) for at, n in axes)]  # anything behind a guard
         if isinstance(expr, Number):
             return expr.value
         if isinstance(expr, RowResult):

@@ -16,7 +16,7 @@ from autojit.ir import evaluate
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
 from autojit.schedule.expressions import Load
-from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel
+from autojit.schedule.kernels import CopyKernel, Epilogue, Kernel, LoopKernel, MatmulKernel, StructuredKernel
 from autojit.schedule.schedule import Schedule, schedule
 from tests.codegen.agreement import disagreement, donations
 from tests.fuzz_graphs import ULPS, graph_case
@@ -30,6 +30,7 @@ MACHINES: dict[str, Machine] = {
     "fine bands": cpu_with(least_bytes=1, slice_bytes=1024, least_slices=2, least_open_kernels=2),
     "whole": machine(bands=None, batch_bytes=0, small_domain=0),
     "few buffers": machine(most_buffers=3, alignment=256, expansion=1 << 30),
+    "epilogues": machine(bands=None, epilogue_expressions=96),
 }
 
 SEEDS = st.integers(0, 100_000)
@@ -156,8 +157,11 @@ def _memory_of(found: Schedule, output: Value) -> Value:
 
 
 def _writes_what_it_read(kernel: Kernel, source: Value, output: Value) -> bool:
-    if isinstance(kernel, LoopKernel):
-        program = kernel.program
+    loops = kernel.epilogue if isinstance(kernel, MatmulKernel) else kernel
+    if isinstance(kernel, MatmulKernel) and loops is not None:
+        assert source not in (kernel.a.value, kernel.b.value, kernel.init), "other threads read the operands"
+    if isinstance(loops, LoopKernel | Epilogue):
+        program = loops.program
         buffer = program.in_place[output]
         (store,) = [store for store in program.stores if store.value is output]
         reads = [e.positions for e in program.exprs if isinstance(e, Load) and e.buffer == buffer]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from autojit.core.device import device
+from autojit.core.device import device, is_available
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.epoch import note_switch
 from autojit.core.errors import ArgumentError, UsageError
@@ -43,8 +43,9 @@ class autocast:
     decorator. Which functions are cast is torch's list for the CPU.
 
     Args:
-        device_type: "cpu". "cuda" is accepted with a warning, and off, as there is no such device.
-        dtype: bfloat16 (the default) or float16.
+        device_type: "cpu", or "cuda", which is off, with a warning, where there is no such device. Tensors on other
+            kinds of device are left alone.
+        dtype: bfloat16 (the default on the CPU) or float16 (on CUDA).
         enabled: False ends an outer block's effect.
         cache_enabled: accepted; casts are not kept, and a compiled step shares equal ones.
 
@@ -72,14 +73,15 @@ class autocast:
         self.device = device(device_type).type
         if self.device not in _AVAILABLE:
             raise UsageError(f"User specified an unsupported autocast device_type '{self.device}'", fix="pass 'cpu'")
-        self.fast_dtype = bfloat16 if dtype is None else dtype
+        self.fast_dtype = _default_dtypes[self.device] if dtype is None else dtype
         self._enabled = bool(enabled)
-        if self._enabled and self.device == "cuda":
+        if self._enabled and not is_available(self.device):
             warn("autocast: CUDA is not available. Disabling autocast.", UserWarning)
             self._enabled = False
         if self._enabled and self.fast_dtype not in _NARROW:
+            kind = self.device.upper()
             warn(
-                f"In CPU autocast, but the target dtype {self.fast_dtype} is not supported. Disabling autocast. It "
+                f"In {kind} autocast, but the target dtype {self.fast_dtype} is not supported. Disabling autocast. It "
                 "supports bfloat16 and float16.",
                 UserWarning,
             )
@@ -88,7 +90,7 @@ class autocast:
 
     def __enter__(self) -> autocast:
         self._before.append(state.autocast)
-        _set(Mode(self.fast_dtype) if self._enabled else None if self.device == "cpu" else state.autocast)
+        _set(_changed(self.device, self.fast_dtype if self._enabled else None))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -103,6 +105,20 @@ class autocast:
                 return function(*arguments, **options)
 
         return decorated
+
+
+def _changed(kind: str, dtype: DType | None) -> Precision | None:
+    """The thread's mode with another dtype for a kind of device; None: off there."""
+    dtypes = {} if state.autocast is None else dict(state.autocast.dtypes)
+    dtypes.pop(kind, None)
+    if dtype is not None:
+        dtypes[kind] = dtype
+    return Mode(dtypes) if dtypes else None
+
+
+def _dtype_on(kind: str) -> DType | None:
+    """What products are cast to on a kind of device at present."""
+    return None if state.autocast is None else dict(state.autocast.dtypes).get(kind)
 
 
 def _set(mode: Precision | None) -> None:
@@ -122,7 +138,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
         ...     aj.is_autocast_enabled("cpu")
         True
     """
-    return device(device_type).type == "cpu" and state.autocast is not None
+    return _dtype_on(device(device_type).type) is not None
 
 
 _default_dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
@@ -143,7 +159,7 @@ def get_autocast_dtype(device_type: str) -> DType:
     kind = device(device_type).type
     if kind not in _default_dtypes:
         raise UsageError(f"unsupported device_type '{kind}' for autocast", fix="pass 'cpu'")
-    return state.autocast.dtype if kind == "cpu" and state.autocast is not None else _default_dtypes[kind]
+    return _dtype_on(kind) or _default_dtypes[kind]
 
 
 def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None) -> Any:
@@ -199,7 +215,7 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     """Switch the mode of this thread outside of a block.
 
     Raises:
-        RuntimeError: another kind of device than the CPU is switched on.
+        RuntimeError: a kind of device that is not there is switched on.
 
     Example:
         >>> import autojit as aj
@@ -209,10 +225,9 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
         >>> aj.set_autocast_enabled("cpu", False)
     """
     kind = device(device_type).type
-    if kind == "cpu":
-        _set(Mode(_default_dtypes["cpu"]) if enabled else None)
-    elif enabled:
+    if enabled and (kind not in _default_dtypes or not is_available(kind)):
         raise UsageError(f"set_autocast_enabled: there is no device of the kind '{kind}'", fix="pass 'cpu'")
+    _set(_changed(kind, _default_dtypes[kind] if enabled else None))
 
 
 @declared(method=False)
@@ -229,8 +244,8 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
         )
     before, _default_dtypes[kind] = _default_dtypes[kind], dtype
     note_switch(f"autocast dtype on {kind}", dtype, before, partial(set_autocast_dtype, kind))
-    if kind == "cpu" and state.autocast is not None:
-        _set(Mode(dtype))
+    if _dtype_on(kind) is not None:
+        _set(_changed(kind, dtype))
 
 
 @declared(method=False)

@@ -37,7 +37,7 @@ class GradScaler:
     Inside a compiled function ``step`` splits it once: whether the optimizer steps depends on the gradients' values.
 
     Args:
-        device: "cpu"; another one is accepted with a warning, and the scaler is off.
+        device: "cpu" or "cuda"; with one that is not there the scaler is off, with a warning.
         init_scale: the factor to begin with.
         growth_factor: of the factor after ``growth_interval`` steps with finite gradients.
         backoff_factor: of the factor after gradients that are not.

@@ -104,7 +104,7 @@ class ExpressionPrinter(KernelFunction):
         overwritten = self.program.in_place.values()
         done: set[Expr] = set()
         for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self.is_kept(e, phase)):
-            if ("address", expr) in self.row_memo or not is_whole(expr):
+            if ("address", expr) in self.row_memo or ("address", expr) in known or not is_whole(expr):
                 continue
             walk = shared_walk(expr, inner, overwritten)
             if walk is not None:

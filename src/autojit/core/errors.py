@@ -117,6 +117,12 @@ class AutojitError(Exception):
         made.is_placed = True
         return made
 
+    def of_call(self, op: str) -> Self:
+        """The same error of an op that was computed at once: what the user called stands where the op's name did."""
+        begin = f"{op}: "
+        is_named = not self.is_placed and not self.op and self.what.startswith(begin)
+        return self._again(self.what[len(begin) :], self.facts, op) if is_named else self
+
     def with_facts(self, facts: Mapping[str, object]) -> Self:
         """The same error, with more facts."""
         return self._again(self.what, {**facts, **self.facts}, self.op)

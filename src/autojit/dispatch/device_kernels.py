@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout, share_memory
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import UsageError
+from autojit.core.errors import CompileError, UsageError
 from autojit.core.size_recorder import recording
 from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
@@ -268,7 +268,11 @@ def _compiled(graph: Graph, in_place: bool = False) -> Executable:
         from autojit.compiler import compile  # the compiler is loaded when a kernel is first needed
 
     with recording(None):  # a capture in progress has nothing to do with this graph
-        return compile(graph, donated={0: 0} if in_place else None).executable
+        found = compile(graph, donated={0: 0} if in_place else None)
+    for wanted, made in zip(graph.outputs, found.graph.outputs, strict=True):
+        if wanted.type.device != made.type.device:  # a composite that computes with numbers of the CPU alone
+            raise CompileError(f"a result is made on {made.type.device}, not on {wanted.type.device}", {"graph": graph})
+    return found.executable
 
 
 def _shown(builder: GraphBuilder, memory: Memory) -> Tracer:

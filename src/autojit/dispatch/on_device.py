@@ -15,6 +15,7 @@ import numpy as np
 
 from autojit.core.device import CPU, Device, default_device, device, require_available, space_at, with_index
 from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout
+from autojit.core.errors import AutojitError
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.dispatch.dispatch import apply, completed
@@ -81,6 +82,8 @@ def _computed(op: Op, operands: Sequence[Tensor], arrays: Sequence[Any], place: 
             return [out] if op.n_outputs == 1 else list(out)
         shown = _shown(op, arrays[0]) if op.is_view else None
         return _applied(op, arrays, space_at(place)) if shown is None else [shown]
+    except AutojitError as error:  # a kernel's, which knows no call
+        raise refusal(op, operands, error.of_call(op.shown_name)) from None
     except Exception as error:
         raise refusal(op, operands, error) from None
 

@@ -7,9 +7,10 @@ cast again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from autojit.core.device import CPU
 from autojit.core.dtypes import DType, bfloat16, float16, float32
 from autojit.core.source import relay
 from autojit.dispatch.promotion import cast
@@ -26,31 +27,44 @@ _ELIGIBLE = frozenset({float16, bfloat16, float32})  # float64 and complex numbe
 
 
 class Mode:
-    """What ``state.autocast`` holds: the narrower dtype. Equal modes give equal steps."""
+    """What ``state.autocast`` holds: the narrower dtype per kind of device. Equal modes give equal steps."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtypes",)
 
-    def __init__(self, dtype: DType) -> None:
-        self.dtype = dtype
+    def __init__(self, dtypes: Mapping[str, DType]) -> None:
+        self.dtypes = tuple(sorted(dtypes.items()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mode) and other.dtype is self.dtype
+        return isinstance(other, Mode) and other.dtypes == self.dtypes
 
     def __hash__(self) -> int:
-        return hash(self.dtype.name)
+        return hash(tuple([(kind, dtype.name) for kind, dtype in self.dtypes]))
 
     def lower(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
-        """Call a function with its floats in the narrower dtype."""
-        return _call(function, arguments, options, self.dtype)
+        """Call a function with its floats in the narrower dtype of their device."""
+        return _call(function, arguments, options, dict(self.dtypes).get(_kind_among((*arguments, *options.values()))))
 
     def full(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
-        """Call a function with its floats in float32."""
-        return _call(function, arguments, options, float32)
+        """Call a function with its floats in float32, where the mode is on for their device."""
+        is_on = _kind_among((*arguments, *options.values())) in dict(self.dtypes)
+        return _call(function, arguments, options, float32 if is_on else None)
 
 
-def _call(function: Callable[..., R], arguments: tuple[Any, ...], options: dict[str, Any], dtype: DType) -> R:
+def _kind_among(given: Iterable[object]) -> str:
+    """The kind of device of the first tensor."""
+    for value in given:
+        if isinstance(value, Tensor):
+            return type_of(value).device.type
+        if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
+            return _kind_among(value)
+    return CPU.type
+
+
+def _call(function: Callable[..., R], arguments: tuple[Any, ...], options: dict[str, Any], dtype: DType | None) -> R:
     before, state.autocast = state.autocast, None
     try:
+        if dtype is None:
+            return function(*arguments, **options)
         given = [converted(value, dtype) for value in arguments]
         return function(*given, **{name: converted(value, dtype) for name, value in options.items()})
     finally:

@@ -190,12 +190,15 @@ def scalar_tensor(
     return tensor(s, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
 
 
-def _filled(value: Number, shape: Sequence[int], dtype: DType) -> Tensor:
+def _filled(value: Number, shape: Sequence[int], dtype: DType, device: DeviceLike) -> Tensor:
     shape = tuple(shape)
     if any(n < 0 for n in shape):
         raise UsageError(f"Trying to create tensor with negative dimension: {list(shape)}")
     if state.trace is not None:
         return literal_of(value, TensorType(shape, dtype))
+    if not state.layers and (place := where_to(device)) != CPU:
+        require_numbers(value)
+        return literal_of(value, TensorType(shape, dtype, place))  # filled there, not copied
     if dtype.category == 1 and type(value) is int and value:
         value = number(value, dtype)._array  # checked, and wrapped around where it is negative
     if type(value) is int and value == 0:
@@ -220,7 +223,7 @@ def full(
         value = cast(fill_value, dtype or type_of(fill_value).dtype)
         return finish(value.expand(sizes_of((size,))).clone(), requires_grad, device)
     wanted = dtype_of_number(fill_value) if dtype is None else dtype
-    return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
+    return finish(_filled(fill_value, sizes_of((size,)), wanted, device), requires_grad, device)
 
 
 def _number_of_step(value: Any) -> Tensor:
@@ -234,13 +237,13 @@ def _number_of_step(value: Any) -> Tensor:
 @declared(method=False, factory=True, out=True)
 def zeros(*size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """Zeros of a shape."""
-    return finish(_filled(0, sizes_of(size), dtype or default_dtype()), requires_grad, device)
+    return finish(_filled(0, sizes_of(size), dtype or default_dtype(), device), requires_grad, device)
 
 
 @declared(method=False, factory=True, out=True)
 def ones(*size: Sizes, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """Ones of a shape."""
-    return finish(_filled(1, sizes_of(size), dtype or default_dtype()), requires_grad, device)
+    return finish(_filled(1, sizes_of(size), dtype or default_dtype(), device), requires_grad, device)
 
 
 @declared(method=False, factory=True, out=True)

@@ -135,6 +135,9 @@ def _made(function: Callable[..., Any], arguments: tuple[object, ...], options: 
     return found if layout is None else found.to_sparse(layout=layout)
 
 
+relay(_made)  # errors name the factory
+
+
 def _layout_among(options: dict[str, Any]) -> Any:
     """The sparse layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
     if options.get("names", True) is None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.device import CPU, Device, DeviceLike, require_available
+from autojit.core.device import CPU, Device, DeviceLike, require_available, space_at, with_index
 from autojit.core.device import device as parsed
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
@@ -26,7 +26,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import Out, declared
-from autojit.dispatch.dispatch import number
+from autojit.dispatch.dispatch import apply, number
 from autojit.dispatch.fast_paths import drawn_by_kernel
 from autojit.dispatch.inplace import check_writable, copy_into
 from autojit.dispatch.kernels import LARGE
@@ -39,6 +39,7 @@ from autojit.functions.exchange import require_numbers
 from autojit.functions.factories import finish
 from autojit.functions.shape import Sizes, sizes_of
 from autojit.history.recording import wants_grad
+from autojit.ir.op import Op
 from autojit.ops import random as draws
 from autojit.tensor.of_arrays import constant
 from autojit.tensor.state import computes_at_once, grad_mode, quietly, state
@@ -52,7 +53,7 @@ class Generator:
     """A source of random numbers with its own state; ``manual_seed`` makes it repeat."""
 
     def __init__(self, device: str | Device | int = "cpu") -> None:
-        require_available(parsed(device))
+        self.device = with_index(require_available(parsed(device)))
         self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
         self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
 
@@ -138,26 +139,35 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, pl
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = (generator or default_generator)._take(prod(shape) * draws.words_per_uniform(dtype), place)
-    found = _by_kernel("uniform_like", key, shape, dtype)
-    return draws.uniform(key, tuple(shape), dtype) if found is None else found
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_uniform(dtype))
+    found = _by_kernel("uniform_like", key, shape, dtype, place)
+    return draws.uniform(_at(place, key), tuple(shape), dtype) if found is None else found
 
 
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
     if dtype.is_complex:
         both = mul(_normal((*shape, 2), dtype.to_real(), generator, place), 0.5**0.5)
         return both.select(-1, 0) + both.select(-1, 1) * 1j
-    key = (generator or default_generator)._take(prod(shape) * draws.words_per_normal(dtype), place)
-    found = _by_kernel("normal_like", key, shape, dtype)
-    return draws.normal(key, tuple(shape), dtype) if found is None else found
+    key = (generator or default_generator)._take(prod(shape) * draws.words_per_normal(dtype))
+    found = _by_kernel("normal_like", key, shape, dtype, place)
+    return draws.normal(_at(place, key), tuple(shape), dtype) if found is None else found
 
 
-def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType) -> Tensor | None:
-    """So many numbers that a kernel draws them faster than NumPy; None of others."""
-    is_large = dtype in (float32, float64) and prod(shape) >= LARGE
-    if not is_large or state.reference or type(key._array) is not np.ndarray or not computes_at_once():
+def _at(place: Device, key: Tensor) -> Tensor:
+    return key if place == CPU else moved(key, place)
+
+
+def _by_kernel(name: str, key: Tensor, shape: Sequence[int], dtype: DType, place: Device) -> Tensor | None:
+    """So many numbers that a kernel draws them faster than NumPy, or any on another device; None of others."""
+    count = prod(shape) if dtype in (float32, float64) else 0
+    if not count or state.reference or type(key._array) is not np.ndarray or not computes_at_once():
         return None
-    return wrap(drawn_by_kernel(name, (dtype,), key._array, prod(shape)).reshape(shape))
+    if place != CPU:
+        seed, offset = moved(key, place).unbind(0)
+        like = wrap(space_at(place).allocate((count,), np.uint8))  # only its extent is read
+        drawn: Tensor = apply(Op.registry["fused_arrays"](name, (dtype,)), seed, offset, like)
+        return drawn.reshape(shape)
+    return wrap(drawn_by_kernel(name, (dtype,), key._array, count).reshape(shape)) if count >= LARGE else None
 
 
 def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:

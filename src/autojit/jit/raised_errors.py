@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.device import CPU, space_at
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.dispatch.dispatch import value_of
@@ -28,7 +29,7 @@ from autojit.jit.places import attributes_of, cell_content, is_a
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.failures import told
-from autojit.tensor.tensor import Tensor, storage_of, wrap
+from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 _PLAIN = (str, bytes, int, float, complex, type, ModuleType, np.ndarray)
 
@@ -132,10 +133,11 @@ class _Values:
         if t._array is None and t._value is None:  # an example of a batch
             return t
         try:
-            found = self.trace.evaluate(value_of(t))
+            found = np.array(self.trace.evaluate(value_of(t)))
         except TraceError:  # of another capture, or of a body that is under way
             return t
-        return copied_as(t)(wrap(np.array(found)))
+        place = type_of(t).device
+        return copied_as(t)(wrap(found if place == CPU else space_at(place).copied_in(found)))
 
     def _of_tuple(self, value: tuple[Any, ...]) -> Any:
         parts = [self.of(part) for part in value]

@@ -212,7 +212,9 @@ class PlanBuilder:
             rows.append(PlanEntry(body=body, context=context, chunks=entry.chunks, is_parallel=is_parallel))
             if may_fail and faults is not None:
                 site = faults.plant(entry.label, self.failures)
-                rows.append(PlanEntry(body=site, context=0, chunks=1, is_parallel=0))
+                # in front of what a device does: behind it, what may not change after a report has been written
+                place = len(rows) - int(_is_device_run(entry))
+                rows.insert(place, PlanEntry(body=site, context=0, chunks=1, is_parallel=0))
         return len(rows), self.words([word for row in rows for word in row])
 
     def _stoppable(self, lasting: AbstractSet[Value]) -> tuple[int, int]:

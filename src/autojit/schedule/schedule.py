@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field
 from functools import cached_property
 
 from autojit.core.device import CPU
@@ -58,23 +57,22 @@ from autojit.schedule.transfers import pass_by_value
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value that holds graph output k.
 
-    Outputs in ``overwriting`` take an input's memory, which ``taken`` names. ``failing`` are the kernels that may fail;
+    ``overwriting``: outputs that take an input's memory, and the input. ``failing`` are the kernels that may fail;
     the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
     """
 
     graph: Graph
     kernels: tuple[Kernel | Band | Batch, ...]
     outputs: tuple[Value, ...]
-    overwriting: frozenset[Value]
+    overwriting: Mapping[Value, Value]
     machine: Machine
     failing: frozenset[Kernel] = frozenset()
     checked: frozenset[Node] = frozenset()
-    taken: Mapping[Value, Value] = field(default_factory=dict, compare=False)
 
     @cached_property
     def memory(self) -> MemoryPlan:
         """Where values are stored. It is made when first asked for, which is while LLVM compiles the kernels."""
-        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting, self.machine)
+        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting.keys(), self.machine)
 
     def __str__(self) -> str:
         from autojit.schedule.text import print_schedule
@@ -148,16 +146,8 @@ class Scheduler:
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
         items = [*form_batches(self._gather(kernels, apart), overwritten, apart, self.machine), *copies]
-        overwriting = frozenset(self.outputs[position] for position in self.donated)
         return Schedule(
-            self.graph,
-            tuple(items),
-            tuple(self.outputs),
-            overwriting,
-            self.machine,
-            apart.failing,
-            self.checked,
-            overwritten,
+            self.graph, tuple(items), tuple(self.outputs), overwritten, self.machine, apart.failing, self.checked
         )
 
     def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:

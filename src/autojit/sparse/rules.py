@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from autojit.ops.base import Elementwise
 from autojit.sparse.tensor import SparseTensor, beside, concrete_indices, make
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
+
+if TYPE_CHECKING:
+    pass
 
 Rule = Callable[[Op, Sequence[Tensor]], Tensor]
 

@@ -53,7 +53,7 @@ def global_bytes(ptx: str) -> tuple[int, int]:
     return whole, wide
 
 
-@pytest.mark.parametrize("workload", ["black_scholes"])
+@pytest.mark.parametrize("workload", ["softmax_layernorm", "black_scholes"])
 def test_large_kernels_access_memory_in_pieces_of_16_bytes(workload: str) -> None:
     target = CudaTarget("sm_90", 132)
     kernels = [k for graph in graphs_of_steps(f"workload {workload}") for k in kernels_of(graph, target)]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda.grid_loops import print_grid
+from autojit.codegen.cuda.grid_plan import plan_grid
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
@@ -216,6 +217,39 @@ def test_sizes_that_are_not_known_are_refused() -> None:
     open_value = Value(TensorType((named_size("n", 4),), float32), "x")
     with pytest.raises(CompileError, match="needs the sizes of its arrays"):
         print_grid(replace(program, loads=(open_value,)), LARGE)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["many processors", "one processor"])
+def test_results_are_the_same_bits_whichever_lanes_come_first(target: CudaTarget) -> None:
+    """Over lanes, warps, blocks and partial results."""
+    text = "z: f32[70] = sum[axes=(0,)](y); t: f32[] = sum[axes=(0, 1)](y); q: f32[] = prod[axes=(0, 1)](c);"
+    graph, programs = programs_of(f"(x: f32[3000, 70]) {{ {softmax(3000, 70)} {text} return y, z, t, q, s0 }}")
+    known = all_values(graph, drawn(graph))
+    for program in programs:
+        one, other = (run(program, known, target, order).values for order in LANE_ORDERS)
+        assert all(one[value].tobytes() == other[value].tobytes() for value in one)
+
+
+def carrying(rows: int, columns: int, steps: int) -> str:
+    """A chain of which every value is read again after a reduction of the last one."""
+    full, spread = f"f32[{rows}, {columns}]", f"broadcast_to[shape=({rows}, {columns})]"
+    lines, before = "", ("x", "x")
+    for k in range(steps):
+        lines += f"u{k}: {full} = mul({before[0]}, {before[1]}); w{k}: {full} = tanh(u{k}); "
+        before = f"w{k}", f"u{k}"
+    lines += f"m0: f32[{rows}] = sum[axes=(1,)](w{steps - 1}); m1: f32[{rows}, 1] = reshape[shape=({rows}, 1)](m0); "
+    lines += f"z0: {full} = {spread}(m1); "
+    lines += " ".join(f"z{k + 1}: {full} = add(z{k}, w{k});" for k in range(steps))
+    return f"(x: {full}) {{ {lines} s: f32[{columns}] = sum[axes=(0,)](z{steps}); return z{steps}, s }}"
+
+
+def test_what_registers_do_not_hold_is_computed_again() -> None:
+    """Short chains are held by one block, long ones walked; both are right."""
+    for steps, is_long in ((3, False), (40, True)):
+        text = carrying(3, 4000, steps)
+        _, (program,) = programs_of(text)
+        assert plan_grid(program, LARGE)[1].is_long == is_long
+        check(text, LARGE)
 
 
 def test_equal_programs_have_one_text() -> None:

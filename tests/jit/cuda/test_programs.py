@@ -151,6 +151,20 @@ def totals(device: str) -> Results:
     return [*(step(aj.ones(5, device=device)) for _ in range(4)), state]
 
 
+def placed(device: str) -> Results:
+    """State is written at run-time places, and read there."""
+    state = rows(device, 5).clone()
+
+    @aj.jit
+    def step(places: aj.Tensor, x: aj.Tensor) -> aj.Tensor:
+        state[places] = x
+        state.index_add_(0, places, x)
+        return state[places] * 2
+
+    given = [aj.tensor(places, device=device) for places in ([4, 0], [1, 2], [0, 3])]
+    return [*(step(places, rows(device, 2)) for places in given), state]
+
+
 def sizes(device: str) -> Results:
     """Extents that change, sizes that the data decide."""
     step = aj.jit(lambda x: (x.softmax(-1).cumsum(0), x[x > 0].sum()))
@@ -170,6 +184,7 @@ def sizes(device: str) -> Results:
         called_back,
         loops,
         totals,
+        placed,
         sizes,
     ],
     ids=lambda program: program.__name__,

@@ -273,15 +273,18 @@ class Checked:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        x, t, u, self.state = (value(N) for _ in range(4))
+        x, t, u, v, w, self.state = (value(N) for _ in range(6))
         self.argument = x
-        fixed = {v: world.fresh() for v in (t, u, self.state)}
+        fixed = {one: world.fresh() for one in (t, u, self.state)}
+        fixed |= {one: world.driver.allocate(4 * N) for one in (v, w)}
         self.memory = Memory(world.device, fixed, {x: "argument", self.state: "state"})
         work = (
             Launch(weighted_sum(N, [1.0], limit=100.0), (t, x), "first check", code=5),
             Launch(weighted_sum(N, [2.0], limit=50.0), (u, x), "second check", code=6),
             Launch(weighted_sum(N, [1.0, 1.0], "updates"), (self.state, self.state, t), "update", commits=True),
             DeviceCopy(Offset(self.state, 0), u, 8, commits=True),
+            Launch(weighted_sum(N, [1.0]), (v, self.state), "copy", commits=True),  # to memory that is not written else
+            Launch(weighted_sum(N, [1.0]), (w, v), "copy of the copy"),
         )
         self.step = Step(self.memory, DeviceRun(CUDA, work))
 

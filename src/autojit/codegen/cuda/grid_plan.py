@@ -20,20 +20,21 @@ from __future__ import annotations
 from math import prod
 
 from autojit.codegen.cuda.grid_function import WARP, Grid
+from autojit.codegen.cuda.lane_limits import (
+    MOST_ELEMENTS,
+    carried_words,
+    is_turned,
+    most_elements,
+    registers,
+    vector_width,
+)
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.phases import row_results
 from autojit.codegen.walk import Walk
 from autojit.core.records import record
-from autojit.ir.index import Index, LoopVariable
-from autojit.schedule.expressions import Load
 from autojit.schedule.loops import LoopProgram
 
 # None of these numbers has been measured on hardware yet; the reasons are those of its public description.
-MOST_ELEMENTS = 16  # of a row in a lane's registers: softmax and layer norm with gradients then take 167 of them
-FEWEST_ELEMENTS = 4  # of them in a program of any length: a vector of float32
-MOST_LINES = 1024  # expressions that are written for one lane: LLVM takes 50 ms for them
-VECTOR_BYTES = 16  # the widest access of a thread
-MOST_NEIGHBOURS = 8  # of bytes and halves: more lines of text for each point
 FLAT_THREADS = 256  # of a block
 ROW_THREADS = 128  # of a block, where rows take no more
 COLUMN_THREADS = 256
@@ -116,14 +117,14 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
 
 
 def _flat(walk: Walk, processors: int) -> GridPlan:
-    count, vector = walk.inner_count, _vector(walk)
+    count, vector = walk.inner_count, vector_width(walk)
     folds = bool(walk.program.accumulators)
     while not folds and vector > 1 and count < vector * processors * BUSY_THREADS:
         vector //= 2
-    vector = min(vector, _most_elements(walk))
+    vector = min(vector, most_elements(walk))
     threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
     is_even = folds or count % (2 * threads * vector) == 0
-    is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= _most_elements(walk)
+    is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= most_elements(walk)
     slots = 2 if is_even and is_large else 1
     tiles = max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
@@ -133,29 +134,53 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
 
 
 def _rows(walk: Walk, processors: int) -> GridPlan:
-    rows, vector, most = walk.row_count, _vector(walk), _most_elements(walk)
+    if is_turned(walk) and walk.row_count >= processors * WARP:
+        return _turned_rows(walk, processors)
+    rows, most, words = walk.row_count, most_elements(walk), carried_words(walk)
+    vector = min(vector_width(walk), most)
     vectors = -(-walk.inner_count // vector)
     widest = _within(_power_above(vectors), 1, MOST_THREADS)
+
+    def holds(group: int, elements: int) -> bool:
+        own = -(-vectors // group) * vector
+        return own <= elements and own * words <= registers(max(group, ROW_THREADS)) // 2
+
     group = min(widest, WARP)
-    while group < widest and -(-vectors // group) * vector > most:
+    while group < widest and not holds(group, most):
         group *= 2
-    while WARP <= group < widest and rows * group < processors * BUSY_THREADS:
+    while WARP <= group < widest and rows * group < processors * BUSY_THREADS and holds(2 * group, most):
         group *= 2
     slots, tiles = -(-vectors // group), 1
-    is_long = slots * vector > MOST_ELEMENTS
+    is_long = not holds(group, MOST_ELEMENTS)
     if is_long:
         group, slots = LONG_THREADS, max(1, most // 2 // vector)
         tiles = -(-vectors // (group * slots))
     threads = max(group, _within(_power_above(rows * group), WARP, ROW_THREADS))
+    return _of_rows(walk, processors, is_long, threads, group, slots, vector, tiles)
+
+
+def _turned_rows(walk: Walk, processors: int) -> GridPlan:
+    """A lane for each row: neighbours in memory are in neighbouring rows."""
+    slots = min(walk.inner_count, most_elements(walk) // 2)
+    tiles = -(-walk.inner_count // slots)
+    threads = _within(_power_above(walk.row_count), WARP, ROW_THREADS)
+    return _of_rows(walk, processors, tiles > 1, threads, 1, slots, 1, tiles)
+
+
+def _of_rows(
+    walk: Walk, processors: int, is_long: bool, threads: int, group: int, slots: int, vector: int, tiles: int
+) -> GridPlan:
+    """The plan of groups that hold rows: each one row, or, where something is accumulated, the rows of a share."""
+    rows, groups = walk.row_count, threads // group
     if not walk.program.accumulators:
-        blocks = max(1, -(-rows // (threads // group)))
+        blocks = max(1, -(-rows // groups))
         return GridPlan(False, is_long, threads, group, slots, vector, tiles, 1, 1, rows, min(rows, 1), blocks)
-    kept, team, shares, share, blocks = _shared_out(walk, threads // group, processors * FOLDING_THREADS // threads)
+    kept, team, shares, share, blocks = _shared_out(walk, groups, processors * FOLDING_THREADS // threads)
     return GridPlan(False, is_long, threads, group, slots, vector, tiles, team, kept, shares, share, blocks)
 
 
 def _columns(walk: Walk, processors: int) -> GridPlan:
-    vector = _vector(walk)
+    vector = vector_width(walk)
     vectors = max(1, -(-walk.inner_count // vector))
     group = _within(_power_above(vectors), 1, WARP)
     tiles = -(-vectors // group)
@@ -180,38 +205,6 @@ def _shared_out(walk: Walk, groups: int, blocks: int) -> tuple[int, int, int, in
     rows = -(-folded // shares)
     shares = max(1, -(-folded // rows)) if rows else 1
     return kept, team, shares, rows, max(1, -(-kept * shares // teams))
-
-
-def _most_elements(walk: Walk) -> int:
-    """How many elements a lane holds at once: fewer of long programs, whose text is written for each."""
-    most = MOST_ELEMENTS
-    while most > FEWEST_ELEMENTS and most * len(walk.varying) > MOST_LINES:
-        most //= 2
-    return most
-
-
-def _vector(walk: Walk) -> int:
-    """How many neighbours a lane takes at once: as far as accesses walk with the last loop, aligned, or stand still."""
-    if not walk.inner or not walk.inner_count:
-        return 1
-    last, program = walk.inner[-1], walk.program
-    accesses = [(e.positions[0], e.dtype.size_bytes) for e in program.exprs if isinstance(e, Load)]
-    accesses += [(s.index, s.value.type.dtype.size_bytes) for s in program.stores]
-    moving = [size for index, size in accesses if last in set(index.walk())]
-    width = min(MOST_NEIGHBOURS, VECTOR_BYTES // max(moving, default=VECTOR_BYTES))
-    while width > 1 and not (last.extent % width == 0 and all(_is_vector(i, last, width) for i, _ in accesses)):
-        width //= 2
-    return width
-
-
-def _is_vector(index: Index, last: LoopVariable, width: int) -> bool:
-    """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it, or are one element."""
-    if last not in set(index.walk()):
-        return True
-    if dict(index.terms).get(last) != 1 or last in index.divided_variables():
-        return False
-    others = [coefficient for term, coefficient in index.terms if term != last]
-    return all(n % width == 0 for n in (index.offset, *others))
 
 
 def _power_above(number: int) -> int:

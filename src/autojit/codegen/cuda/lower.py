@@ -69,6 +69,7 @@ class _Lowering:
         self.printed: dict[object, GridText] = {}
         self.outputs = set(schedule.outputs)
         self.has_failed = False  # whether a kernel in front may have reported an error
+        self.left_out: set[Value] = set()  # what is not computed once one has
 
     def run(self) -> LoweredStep:
         for kernel in self.schedule.kernels:
@@ -93,7 +94,11 @@ class _Lowering:
 
     def _lower(self, kernel: Kernel) -> None:
         may_fail = kernel in self.schedule.failing
+        self._place(kernel, may_fail)
         self.has_failed = self.has_failed or may_fail
+
+    def _place(self, kernel: Kernel, may_fail: bool) -> None:
+        """Make entries of a kernel, or a part of one."""
         if kernel in self.hosts:
             for entry in self._of_host(kernel):
                 self.parts.append(_Part(entry, list(kernel.nodes), kernel.writes(), may_fail))
@@ -138,14 +143,27 @@ class _Lowering:
 
     def _launches(self, kernel: Kernel) -> list[Work] | None:
         """What a device is told for a kernel; None: it has no code for it."""
-        commits = self.has_failed and not self.outputs.isdisjoint(kernel.writes())
+        commits = self._is_left_out(kernel)
         if isinstance(kernel, LoopKernel):
             return self._loops(kernel, commits)
         if isinstance(kernel, MatmulKernel):
             return self._product(kernel, commits)
         if isinstance(kernel, CopyKernel):
-            return [DeviceCopy(kernel.target, kernel.source, kernel.target.type.size_bytes, commits)]
+            return self._copy(kernel.target, kernel.source, commits)
         return self._structured(kernel, commits) if isinstance(kernel, StructuredKernel) else None
+
+    def _is_left_out(self, kernel: Kernel) -> bool:
+        """Whether a kernel does nothing after a report: it writes what may last, or reads what was left out."""
+        is_last = not (self.outputs.isdisjoint(kernel.writes()) and self.left_out.isdisjoint(kernel.reads()))
+        if self.has_failed and is_last:
+            self.left_out.update(kernel.writes())
+        return self.has_failed and is_last
+
+    def _copy(self, target: Value, source: Value, commits: bool) -> list[Work]:
+        """A copy within the device; none where the target has the source's memory."""
+        if self.schedule.overwriting.get(target) is source:
+            return []
+        return [DeviceCopy(target, source, target.type.size_bytes, commits)]
 
     def _loops(self, kernel: LoopKernel, commits: bool) -> list[Work]:
         program = kernel.program
@@ -179,14 +197,14 @@ class _Lowering:
         text = print_structured(kernel, self.target)
         if text is None:
             return None
-        operands, work = kernel.operands, list[Work]()
-        if isinstance(node.op, Scattering):  # finds its base in its result
+        operands: tuple[Value, ...] = kernel.operands
+        work: list[Work] = []
+        if isinstance(node.op, Scattering):  # it finds its base in its result
             (result,) = node.outputs
-            size = result.type.size_bytes
             if kernel.clears:
-                work.append(DeviceFill(result, size, commits))
-            elif self.schedule.taken.get(result) is not operands[0]:
-                work.append(DeviceCopy(result, operands[0], size, commits))
+                work.append(DeviceFill(result, result.type.size_bytes, commits))
+            else:
+                work += self._copy(result, operands[0], commits)
             operands = (result, *operands[1:])
         lookups = [node] * len(operands)
         return [*work, *self._launch(text, (*operands, *node.outputs), node.op.name, kernel, lookups, commits)]

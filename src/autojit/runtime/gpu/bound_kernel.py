@@ -21,10 +21,12 @@ class BoundKernel:
         memory: that of the run.
         work: the kernel.
         number: of the kernel in the run.
+        is_guarded: whether it does nothing once an error was reported.
     """
 
-    def __init__(self, memory: RunMemory, work: Work, number: int) -> None:
+    def __init__(self, memory: RunMemory, work: Work, number: int, is_guarded: bool) -> None:
         self._memory = memory
+        self.is_guarded = is_guarded
         self.work = work
         self._partials = memory.scratch.partials(number)
         self.kernel = work.widest
@@ -33,11 +35,6 @@ class BoundKernel:
         self._moving: dict[int, int] = {}  # buffer -> the number of its alignment
         self._places: dict[int, int] = {}  # buffer -> its place among the parameters
         self._write_parameters()
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether it does nothing once an error was reported."""
-        return self.work.commits and self._memory.errors is not None
 
     def _write_parameters(self) -> None:
         memory, buffers = self._memory, self.work.buffers

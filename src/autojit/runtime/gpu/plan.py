@@ -27,7 +27,7 @@ from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import Binding
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import works_of
+from autojit.runtime.gpu.works import guarded, works_of
 
 GRAPH_FROM_KERNELS = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
@@ -74,7 +74,10 @@ class DevicePlan:
         works = list(works_of(run))
         self._is_graph = len(works) >= GRAPH_FROM_KERNELS
         self._memory = RunMemory(binding, self._device, works, uses_table=self._is_graph)
-        self._bound = [BoundKernel(self._memory, work, number) for number, work in enumerate(works)]
+        self._bound = [
+            BoundKernel(self._memory, work, number, is_guarded)
+            for number, (work, is_guarded) in enumerate(zip(works, guarded(works, binding.home), strict=True))
+        ]
         self._memory.finish()
         self._prologues: list[BoundPrologue] = []
         launches = len(self._memory.moving.prologues) + len(self._bound)

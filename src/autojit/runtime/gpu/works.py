@@ -39,6 +39,35 @@ class Work:
         return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
 
 
+def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]:
+    """Which kernels do nothing once an error was reported: those that commit, and who reads what such kernels write.
+
+    There is nothing where a kernel has written nothing.
+
+    Args:
+        works: the kernels of a run, in order.
+        home: gives the value whose memory a value has.
+    """
+    if not any(work.widest.reports for work in works):
+        return [False] * len(works)
+    unwritten: set[Value | Scratch] = set()
+    found: list[bool] = []
+    for work in works:
+        places = [_place(argument, home) for argument in work.buffers]
+        roles = [buffer.role for buffer in work.widest.buffers]
+        is_guarded = work.commits or any(p in unwritten and r != "writes" for p, r in zip(places, roles, strict=True))
+        if is_guarded:
+            unwritten.update(p for p, r in zip(places, roles, strict=True) if r != "reads")
+        found.append(is_guarded)
+    return found
+
+
+def _place(argument: BufferArgument, home: Callable[[Value], Value]) -> Value | Scratch:
+    if isinstance(argument, Scratch):
+        return argument
+    return home(argument.value if isinstance(argument, Offset) else argument)
+
+
 def works_of(run: DeviceRun) -> Iterator[Work]:
     """The kernels of a run in order; copies and fills are kernels too."""
     for item in run.work:

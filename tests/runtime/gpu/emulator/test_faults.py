@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from autojit.core.errors import CompileError
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from tests.runtime.gpu.emulator.emulation import ORDERS, Words, device, entry, launch, put
@@ -267,7 +270,8 @@ def last(text: str, order: int | None) -> list[int]:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_last_block_may_read_what_the_others_published(order: int | None) -> None:
-    assert last(LAST, order) == [5, 1, 2, 3, 4, 5]
+    for _ in range(5):  # every launch has an order of its own
+        assert last(LAST, order) == [5, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -334,3 +338,42 @@ def test_after_a_fault_the_device_works_on() -> None:
     with pytest.raises(EmulatedFault):
         driver.launch(driver.function(module, "kernel"), (1, 1, 1), 128, words.address, 0)
     np.testing.assert_array_equal(*rows(ROW, None))
+
+
+def mutated(text: str, chance: np.random.Generator) -> str:
+    """A text with one statement left out, moved, turned or spoilt."""
+    statements = text.split(";")
+    here, there = (int(k) for k in chance.integers(0, len(statements) - 1, 2))
+    statement = statements[here]
+    match chance.integers(0, 5):
+        case 0:
+            statements[here] = ""
+        case 1:
+            statements[here], statements[there] = statements[there], statement
+        case 2:
+            statements[here] = re.sub(r"\[(%rd\d+)", rf"[\1+{chance.choice([-8, 1, 2, 64, 4096])}", statement)
+        case 3:
+            statements[here] = re.sub(
+                r"%(r|rd)\d+", lambda found: f"%{found[1]}{chance.integers(0, 32)}", statement, count=1
+            )
+        case _:
+            added = ["bar.sync 0", "ret", "@%p1 ret", "shfl.sync.up.b32 %r1, %r1, 1, 0, -1", "exit", "trap", "nonsense"]
+            statements[here] = f"\n{chance.choice(added)};{statement}"
+    return ";".join(statements)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_spoilt_kernel_ends_in_numbers_or_in_an_error_of_ours(
+    order: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autojit.runtime.gpu.emulator.machine._MOST_STEPS", 2000)
+    chance = np.random.default_rng(0)
+    outcomes = {"numbers": 0, "error": 0}
+    for _ in range(80):
+        text = mutated(ROW, chance)
+        try:
+            rows(text, order)
+            outcomes["numbers"] += 1
+        except (EmulatedFault, CompileError):
+            outcomes["error"] += 1
+    assert outcomes["error"] > 20 and outcomes["numbers"] > 10

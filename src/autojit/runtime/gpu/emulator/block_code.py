@@ -1,13 +1,13 @@
 """A basic block as one Python function over arrays of lanes.
 
-The function takes the wave of lanes, its memory, the registers, which lanes run (None: all) and how many. It reads the
-registers it needs once, computes with NumPy, and stores what later blocks read. A value may be held under several
-NumPy types; a view is made when one is first asked for, and constants are folded here.
+The function takes the wave of lanes, its memory, which lanes run (None: all) and how many. It reads the registers it
+needs once, computes with NumPy, and stores what later blocks read. A value may be held under several NumPy types; a
+view is made when one is first asked for, and constants are folded here. All numbers are in variables that the function
+finds in its globals, so blocks that differ in nothing else share their code: compiling it is what costs most.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
@@ -18,7 +18,7 @@ import numpy as np
 from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.emulator import arithmetic, conversions, fused
 from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
-from autojit.runtime.gpu.emulator.ptx_text import Address, Block, Instruction, Module, Negated, Operand
+from autojit.runtime.gpu.emulator.ptx_text import SPECIAL, Address, Block, Instruction, Module, Negated, Operand
 
 BlockFunction: TypeAlias = "Callable[..., Ndarray | None]"
 
@@ -28,7 +28,6 @@ PARAMETER_WINDOW = 3 << 56
 """Where a block's shared memory, a thread's local memory and a launch's parameters are among generic addresses; no
 address of the host or of the device's memory is as large."""
 
-_SPECIAL = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid|%warpid|%nwarpid|%globaltimer|%clock(?:64)?|%lanemask_\w\w")
 _HELPERS: dict[str, object] = {"np": np, "a": arithmetic, "c": conversions, "f": fused}
 
 Handler = Callable[["Translator", Instruction], None]
@@ -40,6 +39,7 @@ class Translator:
     Attributes:
         held: the variables that hold a register's value, by register and NumPy type.
         constants: the value of each variable that is the same for all lanes and known now.
+        mask: the variable that says which lanes an instruction is for.
     """
 
     def __init__(self, module: Module, block: Block, handlers: dict[str, Handler]) -> None:
@@ -49,9 +49,9 @@ class Translator:
         self.read: list[int] = []
         self.written: set[int] = set()
         self.constants: dict[str, np.generic] = {}
-        self.fresh: set[str] = set()
         self.mask: str | None = None
-        self.flushes = False
+        self._owner: dict[str, str] = {}
+        self._fixed: dict[str, object] = {}
         self._count = 0
 
     # -- variables
@@ -62,7 +62,20 @@ class Translator:
         name = f"v{self._count}"
         self.lines.append(f"{name} = {expression}")
         if is_fresh:
-            self.fresh.add(name)
+            self._owner[name] = name
+        return name
+
+    def view(self, variable: str, kind: str) -> str:
+        """The bits of a variable as another type of the same size."""
+        name = self.emit(f"{variable}.view({kind!r})", False)
+        if variable in self._owner:
+            self._owner[name] = self._owner[variable]
+        return name
+
+    def fixed(self, value: object) -> str:
+        """A variable for what is not a value of lanes: numbers of instructions, offsets of parameters, blocks."""
+        name = f"n{len(self._fixed)}"
+        self._fixed[name] = value
         return name
 
     def constant(self, value: np.generic) -> str:
@@ -86,7 +99,7 @@ class Translator:
             return self.emit(f"~{self._register(operand.register, '?')}")
         if not isinstance(operand, str):
             raise UnknownInstructionError("", f"operand {operand}")
-        if _SPECIAL.fullmatch(operand):
+        if SPECIAL.fullmatch(operand):
             return self._as(
                 self.emit(f"W.special[{operand!r}] if ix is None else W.special[{operand!r}][ix]", False), "u4", kind
             )
@@ -115,8 +128,8 @@ class Translator:
     def _register(self, register: int, kind: str) -> str:
         held = self.held.get(register)
         if held is None:
+            held = self.held[register] = {self.module.registers[register]: f"r{len(self.read)}"}
             self.read.append(register)
-            held = self.held[register] = {self.module.registers[register]: f"r{register}"}
         found = held.get(kind)
         if found is None:
             known, variable = next(iter(held.items()))
@@ -134,7 +147,7 @@ class Translator:
         if "?" in (known, kind):
             raise UnknownInstructionError("", f"a predicate as {kind}")
         if known[1] == kind[1]:
-            return self.emit(f"{variable}.view({kind!r})", False)
+            return self.view(variable, kind)
         bits = self._as(variable, known, f"u{known[1]}")
         resized = self.emit(f"{bits}.astype('u{kind[1]}')")
         return self._as(resized, f"u{kind[1]}", kind)
@@ -158,7 +171,8 @@ class Translator:
         if operand == "_":
             self.statement(expression)
             return
-        assert isinstance(operand, int), operand
+        if not isinstance(operand, int):
+            raise UnknownInstructionError("", f"{operand} is no register")
         register = self.module.registers[operand]
         if kind == "bf":
             expression, kind = f"c.to_bfloat({expression})", "u2"
@@ -178,7 +192,7 @@ class Translator:
             return self.constant(self.constants[value].astype(kind[0] + register[1])), kind[0] + register[1]
         if kind[0] == "i":
             return self.emit(f"{value}.astype('i{register[1]}')"), f"i{register[1]}"
-        bits = value if kind[0] == "u" else self.emit(f"{value}.view('u{kind[1]}')", False)
+        bits = value if kind[0] == "u" else self.view(value, f"u{kind[1]}")
         return self.emit(f"{bits}.astype({register!r})"), register
 
     # -- the whole
@@ -190,8 +204,8 @@ class Translator:
         result = self._next_blocks()
         keeping = self._keeping()
         body = [*self._reading(), *self.lines, *keeping, f"return {result}"]
-        source = "def block(W, M, R, ix, n):\n" + "".join(f"  {line}\n" for line in body)
-        space: dict[str, object] = {**_HELPERS, **self.constants}
+        source = "def block(W, M, ix, n):\n" + "".join(f"  {line}\n" for line in body)
+        space: dict[str, object] = {**_HELPERS, **self.constants, **self._fixed}
         exec(_compiled(source), space)  # the only way to a function of a text
         found: object = space["block"]
         assert callable(found)
@@ -217,7 +231,7 @@ class Translator:
         end = self.block.end
         if end is not None and end.opcode[0] == "brx":
             self.mask = None
-            table = self.emit(f"np.array({list(self.block.targets)})")
+            table = self.fixed(np.array(self.block.targets))
             return f"{table}[{self.get(end.operands[0], 'u4')}]"
         if end is None or end.predicate is None or end.opcode[0] not in ("bra", "ret", "exit", "trap"):
             return "None"
@@ -227,32 +241,35 @@ class Translator:
         there, onward = (self.block.number + 1, target) if end.is_negated else (target, self.block.number + 1)
         if taken in self.constants:
             taken = self.emit(f"np.full(n, {taken})")
-        return f"np.where({taken}, {there}, {onward})"
+        return f"np.where({taken}, {self.fixed(there)}, {self.fixed(onward)})"
 
     def _reading(self) -> list[str]:
         if not self.read:
             return []
-        whole = "; ".join(f"r{register} = R[{register}]" for register in self.read)
-        part = "; ".join(f"r{register} = R[{register}][ix]" for register in self.read)
-        return [f"if ix is None: {whole}", f"else: {part}"]
+        names = "".join(f"r{k}, " for k in range(len(self.read)))
+        return [f"{names}= W.read(ix, {self.fixed(tuple(self.read))})"]
 
     def _keeping(self) -> list[str]:
-        whole: list[str] = []
-        part: list[str] = []
+        """Stores what later blocks read: copies of what something else holds, since registers change in place."""
+        registers: list[int] = []
+        values: list[str] = []
         taken: set[str] = set()
         for register in sorted(self.written):
             if not self.block.keeps >> register & 1:
                 continue
             value = self._register(register, self.module.registers[register])
+            owner = self._owner.get(value)
+            registers.append(register)
             if value in self.constants:
-                kept = f"np.full(n, {value})"
+                values.append(f"np.full(n, {value})")
+            elif owner is None or owner in taken:
+                values.append(f"{value}.copy()")
             else:
-                root = value if value in self.fresh else ""
-                kept = value if root and root not in taken else f"{value}.copy()"
-                taken.add(root)
-            whole.append(f"R[{register}] = {kept}")
-            part.append(f"R[{register}][ix] = {value}")
-        return [f"if ix is None: {'; '.join(whole)}", f"else: {'; '.join(part)}"] if whole else []
+                taken.add(owner)
+                values.append(value)
+        if not registers:
+            return []
+        return [f"W.keep(ix, {self.fixed(tuple(registers))}, ({', '.join(values)},))"]
 
 
 def immediate(text: str, kind: str) -> np.generic:
@@ -264,7 +281,10 @@ def immediate(text: str, kind: str) -> np.generic:
         return _reinterpret(single, "f4") if kind == "bf" else _reinterpret(single, kind)
     if text[:2] in ("0d", "0D"):
         return _reinterpret(np.uint64(int(text[2:], 16)), kind)
-    number = int(text.rstrip("U"), 0)
+    try:
+        number = int(text.rstrip("U"), 0)
+    except ValueError:
+        raise UnknownInstructionError(text, "neither a number nor a name that is declared") from None
     if kind == "?":
         return np.bool_(number != 0)
     if kind == "bf":

@@ -21,6 +21,7 @@ class Footprint:
 
     def __init__(self) -> None:
         self._parts: dict[bool, list[Ndarray]] = {False: [], True: []}
+        self._bytes: dict[bool, Ndarray] = {}  # made when they are first asked for: the node has run then
 
     def add(self, addresses: Ndarray, size: int, is_write: bool) -> None:
         """Pieces of ``size`` bytes."""
@@ -33,19 +34,30 @@ class Footprint:
 
     def bytes_of(self, is_write: bool) -> Ndarray:
         """Each byte once, in order."""
-        parts = self._parts[is_write]
-        if len(parts) != 1:
-            self._parts[is_write] = parts = [np.concatenate(parts) if parts else np.empty(0, "i8")]
-        parts[0] = np.unique(parts[0])
-        return parts[0]
+        found = self._bytes.get(is_write)
+        if found is None:
+            parts = self._parts[is_write]
+            found = self._bytes[is_write] = np.unique(np.concatenate(parts) if parts else np.empty(0, "i8"))
+            parts.clear()
+        return found
 
     def shared_with(self, other: Footprint) -> int | None:
         """A byte that one of two nodes writes and the other touches."""
         for mine, theirs in ((True, True), (True, False), (False, True)):
-            common = np.intersect1d(self.bytes_of(mine), other.bytes_of(theirs), assume_unique=True)
-            if len(common):
-                return int(common[0])
+            common = _first_in_both(self.bytes_of(mine), other.bytes_of(theirs))
+            if common is not None:
+                return common
         return None
+
+
+def _first_in_both(some: Ndarray, others: Ndarray) -> int | None:
+    """The least of the numbers in two rows, each in order; most pairs of nodes have none, and far from each other."""
+    few, many = (some, others) if len(some) < len(others) else (others, some)
+    if not len(few) or few[-1] < many[0] or many[-1] < few[0]:
+        return None
+    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    common = few[many[places] == few]
+    return int(common[0]) if len(common) else None
 
 
 class EmulatedGraph:

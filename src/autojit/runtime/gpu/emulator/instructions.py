@@ -15,7 +15,7 @@ from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.memory_instructions import MEMORY_HANDLERS
 from autojit.runtime.gpu.emulator.moving_instructions import MOVING_HANDLERS
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS
-from autojit.runtime.gpu.emulator.ptx_text import Block, Instruction, Module, Operand
+from autojit.runtime.gpu.emulator.ptx_text import ENDS, Block, Instruction, Module, Operand
 
 _DIRECTED = frozenset({"rz", "rm", "rp", "rs"})
 _COMPARISONS = {
@@ -37,17 +37,33 @@ def function_of(module: Module, block: Block) -> BlockFunction:
     return Translator(module, block, HANDLERS).function()
 
 
+def refuse_unknown(module: Module) -> None:
+    """Look at the name of every instruction; what forms of it are known shows when its block is first run.
+
+    Raises:
+        UnknownInstructionError: there is one that is not known.
+    """
+    for instruction in module.instructions:
+        if instruction.opcode[0] not in HANDLERS and instruction.opcode[0] not in ENDS:
+            raise UnknownInstructionError(instruction.text)
+
+
 def _refuse_roundings(instruction: Instruction) -> None:
     if not _DIRECTED.isdisjoint(instruction.opcode):
         raise UnknownInstructionError(instruction.text, "a directed rounding")
 
 
-def _typed(t: Translator, instruction: Instruction, template: str, count: int, template_kind: str = "") -> None:
-    """An instruction whose operands and result have the type at its end, two of them where they are packed."""
+def _typed(t: Translator, instruction: Instruction, template: str, count: int, *, wraps: bool = False) -> None:
+    """An instruction whose operands and result have the type at its end, two of them where they are packed.
+
+    ``wraps``: the bits of the result are the same with and without sign, so that registers need no other view.
+    """
     opcode = instruction.opcode
     _refuse_roundings(instruction)
     packed = opcode[-1].endswith("x2")
     kind = KINDS[opcode[-1].removesuffix("x2")]
+    if wraps:
+        kind = kind.replace("i", "u")
     operands = instruction.operands[1 : 1 + count]
     if packed:
         _packed(t, instruction, kind, template, operands)
@@ -64,7 +80,7 @@ def _typed(t: Translator, instruction: Instruction, template: str, count: int, t
         expression = f"np.maximum({expression}, 0)"
     if "ftz" in opcode and kind == "f4":
         expression = f"a.flushed({expression})"
-    t.put(instruction.operands[0], template_kind or kind, expression)
+    t.put(instruction.operands[0], kind, expression)
 
 
 def _packed(t: Translator, instruction: Instruction, kind: str, template: str, operands: tuple[Operand, ...]) -> None:
@@ -80,17 +96,12 @@ def _packed(t: Translator, instruction: Instruction, kind: str, template: str, o
     t.put(instruction.operands[0], "u4", f"np.ascontiguousarray({result}).view('u4')")
 
 
-def _simple(template: str, count: int, floats: str = "", bfloats: str = "") -> Handler:
-    """A handler of one template, with others for floats and for bfloat16."""
+def _simple(template: str, count: int, floats: str = "") -> Handler:
+    """A handler of one template, with another for floats."""
 
     def handler(t: Translator, instruction: Instruction) -> None:
         kind = KINDS.get(instruction.opcode[-1].removesuffix("x2"), "")
-        chosen = template
-        if floats and kind[0] in "fb":
-            chosen = floats
-        if bfloats and kind == "bf":
-            chosen = bfloats
-        _typed(t, instruction, chosen, count)
+        _typed(t, instruction, floats if floats and kind[0] in "fb" else template, count)
 
     return handler
 
@@ -105,7 +116,7 @@ def _sum(sign: str, clipped: str) -> Handler:
         if "cc" in opcode or opcode[0] in ("addc", "subc"):
             _with_carry(t, instruction, sign)
             return
-        _typed(t, instruction, clipped if is_clipped else f"{{0}} {sign} {{1}}", 2)
+        _typed(t, instruction, clipped if is_clipped else f"{{0}} {sign} {{1}}", 2, wraps=not is_clipped)
 
     return handler
 
@@ -143,7 +154,8 @@ def _product(t: Translator, instruction: Instruction, addend: Operand | None) ->
     kind = KINDS[opcode[-1].removesuffix("x2")]
     if "wide" not in opcode:
         product = "a.high_half({0}, {1})" if "hi" in opcode else "{0} * {1}"
-        _typed(t, instruction, product if addend is None else product + " + {2}", 2 if addend is None else 3)
+        count = 2 if addend is None else 3
+        _typed(t, instruction, product if addend is None else product + " + {2}", count, wraps="hi" not in opcode)
         return
     wide = f"{kind[0]}{2 * int(kind[1])}"
     x, y = (t.get(operand, kind) for operand in instruction.operands[1:3])

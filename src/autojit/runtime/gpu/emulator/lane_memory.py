@@ -164,8 +164,8 @@ class LaneMemory:
             memory, position = self.positions(name, at, who, size)
             self.check(memory, at, position, who, size, instruction, "load")
             rows = self.check(memory, at, position, who, size, instruction, "store")
-            self.note(memory, at, rows, size, who, instruction, order)
             words, turns = memory.words(f"u{width}"), self._wave.turns(len(who))
+            self.note(memory, at[turns], rows[turns], size, who[turns], instruction, order)
             for k in range(len(values[0])):
                 operands = [lanes.chosen(value[k])[chosen] for value in values]
                 found[chosen] = combine(operation, kind, words, position // width + k, operands, turns)
@@ -286,7 +286,10 @@ class LaneMemory:
         reads: bool = True,
         writes: bool = True,
     ) -> None:
-        """Compare an access with those of other lanes; ``order``: how an atomic one orders others, or nothing."""
+        """Compare an access with those of other lanes, which come in the order in which they access.
+
+        ``order``: how an atomic access orders others, or nothing.
+        """
         if memory.table is None:
             return
         stamps = self._wave.stamps[lanes]

@@ -145,6 +145,22 @@ class Wave:
 
     # -- what blocks call
 
+    def read(self, ix: Ndarray | None, numbers: tuple[int, ...]) -> list[Ndarray]:
+        """Registers of the lanes that run."""
+        registers = self.registers
+        if ix is None:
+            return [registers[number] for number in numbers]
+        return [registers[number][ix] for number in numbers]
+
+    def keep(self, ix: Ndarray | None, numbers: tuple[int, ...], values: tuple[Ndarray, ...]) -> None:
+        """Registers of the lanes that run get new values."""
+        registers = self.registers
+        for number, value in zip(numbers, values):
+            if ix is None:
+                registers[number] = value
+            else:
+                registers[number][ix] = value
+
     def turns(self, count: int) -> Ndarray:
         """The order in which lanes that meet at one word go."""
         return np.arange(count) if self.chance is None else self.chance.permutation(count)
@@ -203,7 +219,7 @@ class Wave:
         code = self._code.get(number)
         if code is None:
             code = self._code[number] = function_of(self.module, block)
-        following = code(self, self.memory, self.registers, ix, count)
+        following = code(self, self.memory, ix, count)
         lanes: Ndarray | slice = slice(None) if ix is None else ix
         if following is not None:
             self.at[lanes] = following

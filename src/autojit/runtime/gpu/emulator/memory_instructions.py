@@ -57,14 +57,18 @@ def _load(t: Translator, instruction: Instruction) -> None:
     if space == "param" and is_fixed and isinstance(place, Address) and place.base in t.block.function.parameters:
         begin = t.block.function.parameters[str(place.base)][0] + place.offset
         for k, target in enumerate(targets):
-            t.put(target, kind, f"M.parameter({begin + k * int(kind[1])}, {kind!r}, n)", False)
+            t.put(target, kind, f"M.parameter({t.fixed(begin + k * int(kind[1]))}, {kind!r}, n)")
         return
     address = t.address(place)
-    call = f"M.load({_lanes(t)}, {space!r}, {address}, {kind!r}, {len(targets)}, {instruction.number}"
-    values = t.emit(f"{call}, {_order(opcode)!r})", False)
+    call = f"M.load({_lanes(t)}, {space!r}, {address}, {kind!r}, {len(targets)}, {t.fixed(instruction.number)}"
+    call += f", {_order(opcode)!r})"
+    if len(targets) == 1:
+        t.put(targets[0], kind, f"{call}[0]")
+        return
+    values = t.emit(call, False)
     for k, target in enumerate(targets):
         if target != "_":
-            t.put(target, kind, f"{values}[{k}]", False)
+            t.put(target, kind, f"{values}[{k}]")
 
 
 def _store(t: Translator, instruction: Instruction) -> None:
@@ -72,7 +76,7 @@ def _store(t: Translator, instruction: Instruction) -> None:
     kind, sources = _bits_kind(opcode), _parts(instruction.operands[1])
     values = ", ".join(t.get(source, kind) for source in sources)
     call = f"M.store({_lanes(t)}, {_space(opcode)!r}, {t.address(instruction.operands[0])}, ({values},), {kind!r}"
-    t.statement(f"{call}, {instruction.number}, {_order(opcode)!r})")
+    t.statement(f"{call}, {t.fixed(instruction.number)}, {_order(opcode)!r})")
 
 
 def _atomic(t: Translator, instruction: Instruction) -> None:
@@ -90,7 +94,7 @@ def _atomic(t: Translator, instruction: Instruction) -> None:
     how = f"{operation!r}, {kind!r}, {packed}"
     order = next((word for word in ("acq_rel", "acquire", "release", "relaxed") if word in opcode), "relaxed")
     call = f"M.atomic({_lanes(t)}, {_space(opcode)!r}, {t.address(operands[0])}, ({values},), {how}"
-    call += f", {instruction.number}, {order!r})"
+    call += f", {t.fixed(instruction.number)}, {order!r})"
     if target == "_":
         t.statement(call)
     else:
@@ -112,7 +116,7 @@ def _copy(t: Translator, instruction: Instruction) -> None:
         size = int(str(operands[2]), 0)
         filled = t.get(operands[3], "u4") if len(operands) > 3 else "None"
         places = f"{t.address(operands[0])}, {t.address(operands[1])}"
-        t.statement(f"M.copies.start({_lanes(t)}, {places}, {size}, {filled}, {instruction.number})")
+        t.statement(f"M.copies.start({_lanes(t)}, {places}, {size}, {filled}, {t.fixed(instruction.number)})")
 
 
 def _to_space(t: Translator, instruction: Instruction) -> None:

@@ -15,6 +15,7 @@ from autojit.runtime.gpu.emulator.liveness import find_live_registers
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS, parameter_offsets
 from autojit.runtime.gpu.emulator.ptx_text import (
     ENDS,
+    SPECIAL,
     Address,
     Block,
     FunctionText,
@@ -122,12 +123,13 @@ class _Body:
                 self._directive(directive)
         if body[position:].strip():
             raise UnknownInstructionError(" ".join(body[position : position + 80].split()), "no statement of PTX")
+        self._instruction("ret")  # who runs past the end returns
         for block in self.module.blocks[self.function.first :]:
             if block.end is not None and block.end.opcode[0] == "bra":
-                block.target = self.labels[str(block.end.operands[0])]
+                block.target = self._label(str(block.end.operands[0]))
             if block.end is not None and block.end.opcode[0] == "brx":
-                table = self.jump_tables[str(block.end.operands[1])]
-                block.targets = tuple(self.labels[label] for label in table)
+                table = self.jump_tables.get(str(block.end.operands[1]), [])
+                block.targets = tuple(self._label(label) for label in table)
 
     def _begin(self) -> Block:
         self.block = Block(len(self.module.blocks), self.function)
@@ -160,9 +162,19 @@ class _Body:
             return Address(self.named.get(match[1], match[1]), int(match[2] or "0", 0))
         if text[0] in "{(":
             return tuple(self._operand(part) for part in _OPERAND.findall(text[1:-1]))
-        if text[0] == "!" and text[1:] in self.named:
-            return Negated(self.named[text[1:]])
-        return text
+        if text[0] == "!":
+            return Negated(self._declared(text[1:]))
+        return text if text[0] != "%" or SPECIAL.fullmatch(text) else self._declared(text)
+
+    def _declared(self, name: str) -> int:
+        if name not in self.named:
+            raise UnknownInstructionError(name, "a register that is not declared")
+        return self.named[name]
+
+    def _label(self, name: str) -> int:
+        if name not in self.labels:
+            raise UnknownInstructionError(f"bra {name}", "a label that is not there")
+        return self.labels[name]
 
     def _instruction(self, text: str) -> None:
         match = _INSTRUCTION.fullmatch(text)
@@ -174,7 +186,7 @@ class _Body:
             operands = (operands[:2], *operands[2:])
         made = Instruction(len(self.module.instructions), " ".join(text.split()), tuple(opcode.split(".")), operands)
         if predicate is not None:
-            made.predicate, made.is_negated = self.named[predicate], bool(negated)
+            made.predicate, made.is_negated = self._declared(predicate), bool(negated)
         self.module.instructions.append(made)
         name = made.opcode[0]
         self.module.synchronises |= name in ("fence", "membar") or not _ORDERS.isdisjoint(made.opcode)

@@ -7,12 +7,14 @@ calls, and at what a whole warp does together. `ptx_reader` makes this of a text
 from __future__ import annotations
 
 import itertools
+import re
 
 from autojit.core.records import record
 from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.ptx_declarations import Declared
 
 WARP_OPERATIONS = frozenset({"shfl", "vote", "match", "redux", "mma", "ldmatrix", "elect"})
+SPECIAL = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid|%warpid|%nwarpid|%globaltimer|%clock(?:64)?|%lanemask_\w\w")
 ENDS = WARP_OPERATIONS | {"bra", "brx", "ret", "exit", "bar", "barrier", "call", "trap"}
 _NO_RESULT = ENDS - WARP_OPERATIONS | frozenset(
     {"st", "red", "membar", "fence", "cp", "prefetch", "prefetchu", "discard", "nanosleep", "griddepcontrol"}

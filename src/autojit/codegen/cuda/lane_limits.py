@@ -1,0 +1,93 @@
+"""What a lane can take of a program: neighbours in one access, elements of a row, registers for what it carries on."""
+
+from __future__ import annotations
+
+from autojit.codegen.phases import phases_of
+from autojit.codegen.piecewise import below
+from autojit.codegen.walk import Walk
+from autojit.ir.index import Index, LoopVariable
+from autojit.schedule.expressions import Expr, Load
+
+MOST_ELEMENTS = 16  # of a row in a lane's registers: softmax and layer norm with gradients then take 167 of them
+FEWEST_ELEMENTS = 4  # of them in a program of any length: a vector of float32
+MOST_LINES = 1024  # expressions that are written for one lane: LLVM takes 50 ms for them
+VECTOR_BYTES = 16  # the widest access of a thread
+MOST_NEIGHBOURS = 8  # of bytes and halves: more lines of text for each point
+REGISTERS = 65536  # of a processor, on every GPU so far, for the threads of its blocks
+MOST_REGISTERS = 255  # of a thread
+
+
+def registers(threads: int) -> int:
+    """Of a thread, in a block of this many."""
+    return min(MOST_REGISTERS, REGISTERS // threads)
+
+
+def carried_words(walk: Walk) -> int:
+    """The most registers that an element of a row takes at once for what is read, carried on and accumulated."""
+    first: dict[Expr, int] = {}
+    last: dict[Expr, int] = {}
+    phases = phases_of(walk)
+    for phase in phases:
+        for root in phase.roots():
+            last[root] = phase.number
+        for expr in below(phase.roots(), lambda e: e in first or e not in walk.varying):
+            first[expr] = phase.number
+            last.update(dict.fromkeys(expr.args, phase.number))
+            last.setdefault(expr, phase.number)
+    columns = sum(_words(a.expr) for a in walk.program.accumulators if a.kind == "col")
+    at_once = [
+        sum(
+            _words(e)
+            for e, begin in first.items()
+            if begin <= k and (last[e] > k or (begin == k and isinstance(e, Load)))
+        )
+        for k in range(len(phases))
+    ]
+    return max(1, columns + max(at_once, default=0))
+
+
+def _words(expr: Expr) -> int:
+    return -(-expr.dtype.size_bytes // 4)
+
+
+def most_elements(walk: Walk) -> int:
+    """How many elements a lane holds at once: fewer of long programs, whose text is written for each."""
+    most = MOST_ELEMENTS
+    while most > FEWEST_ELEMENTS and most * len(walk.varying) > MOST_LINES:
+        most //= 2
+    return most
+
+
+def vector_width(walk: Walk) -> int:
+    """How many neighbours a lane takes at once: as far as accesses walk with the last loop, aligned, or stand still."""
+    if not walk.inner or not walk.inner_count:
+        return 1
+    last, program = walk.inner[-1], walk.program
+    accesses = [(e.positions[0], e.dtype.size_bytes) for e in program.exprs if isinstance(e, Load)]
+    accesses += [(s.index, s.value.type.dtype.size_bytes) for s in program.stores]
+    moving = [size for index, size in accesses if last in set(index.walk())]
+    width = min(MOST_NEIGHBOURS, VECTOR_BYTES // max(moving, default=VECTOR_BYTES))
+    while width > 1 and not (last.extent % width == 0 and all(_is_vector(i, last, width) for i, _ in accesses)):
+        width //= 2
+    return width
+
+
+def _is_vector(index: Index, last: LoopVariable, width: int) -> bool:
+    """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it, or are one element."""
+    if last not in set(index.walk()):
+        return True
+    if dict(index.terms).get(last) != 1 or last in index.divided_variables():
+        return False
+    others = [coefficient for term, coefficient in index.terms if term != last]
+    return all(n % width == 0 for n in (index.offset, *others))
+
+
+def is_turned(walk: Walk) -> bool:
+    """Whether reads are neighbours along the rows, not inside of them, and no columns are kept."""
+    if not (walk.rows and walk.inner and walk.inner_count) or any(a.kind == "col" for a in walk.program.accumulators):
+        return False
+    row, last = walk.rows[-1], walk.inner[-1]
+    reads = [dict(e.positions[0].terms) for e in walk.program.exprs if isinstance(e, Load)]
+    return any(terms.get(row) == 1 and last in terms for terms in reads) and all(
+        terms.get(last) != 1 for terms in reads
+    )
