@@ -17,6 +17,7 @@ import autojit as aj
 from autojit import distributions as d
 from autojit import func, nn, optim
 from autojit.autograd import functional
+from autojit.io import safetensors
 from autojit.nn import functional as F
 from autojit.testing import second_device
 
@@ -303,6 +304,7 @@ FUNCTIONS: dict[str, Program] = {
     "zeta": lambda put: aj.special.zeta(put(np.abs(X) + 2), 1.5),
     "static places": lambda put: aj.nonzero_static(put((X > 0).astype(np.int64)), size=7),
     "counts": lambda put: [aj.bincount(put(CLASSES)), aj.histc(put(X), 5), aj.unique(put(CLASSES), return_counts=True)],
+    "repeated": lambda put: aj.repeat_interleave(put(X), put(CLASSES), 0),
     "histogram": lambda put: list(aj.histogram(put(X), 4)),
     "searched": lambda put: [aj.searchsorted(put(np.sort(X)), put(Y)), aj.bucketize(put(X), put(np.sort(Y[0])))],
     "combinations": lambda put: [aj.combinations(put(CLASSES)), aj.cartesian_prod(put(CLASSES), put(CLASSES))],
@@ -441,6 +443,11 @@ def test_functions(there: str, name: str) -> None:
     assert_the_same_there(FUNCTIONS[name], there)
 
 
+@pytest.mark.parametrize("name", ["counts", "repeated", "static places", "sparse of numbers"])
+def test_functions_in_a_step(there: str, name: str) -> None:
+    assert_the_same_there(lambda put: aj.jit(lambda: FUNCTIONS[name](put))(), there)
+
+
 @pytest.mark.parametrize("name", INITS)
 def test_initialisation(there: str, name: str) -> None:
     def program(put: Put) -> aj.Tensor:
@@ -504,3 +511,8 @@ def test_what_is_made_of_a_tensor_goes_where_it_is_asked_for(there: str) -> None
     aj.as_tensor(leaf, device=there).sum().backward()
     assert leaf.grad is not None and leaf.grad.tolist() == [1.0, 1.0]
     assert aj.sparse_coo_tensor([[0]], aj.ones(1, device=there), device="cpu").device.type == "cpu"
+
+
+def test_safetensors_hold_what_lies_elsewhere(there: str) -> None:
+    found = safetensors.load(safetensors.save({"x": aj.tensor(X, device=there)}))
+    np.testing.assert_array_equal(found["x"].numpy(), X)

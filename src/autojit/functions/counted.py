@@ -19,8 +19,10 @@ from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDT
 from autojit.core.sizes import agree, as_extent, seems_equal
 from autojit.dispatch.declared import Out, declared
 from autojit.dispatch.dispatch import value_of
+from autojit.dispatch.on_device import placed
 from autojit.dispatch.promotion import as_operand, cast
 from autojit.functions.comparison import clamp, maximum, where
+from autojit.functions.conversion import array_of
 from autojit.functions.elementwise import clone, floor_divide, remainder
 from autojit.functions.factories import arange
 from autojit.functions.index_functions import index_add, index_select, scatter
@@ -29,7 +31,7 @@ from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.counted_positions import Extent
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, type_of, wrap_value
+from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 _NEGATIVE_COUNTS = "bincount only supports 1-d non-negative integral inputs."
 _NEGATIVE_REPEATS = "repeats can not be negative"
@@ -252,7 +254,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if state.trace is None:
         return ops.bincount(input, weights, minlength)
     places = cast(input, int64)
-    greatest = ops.concatenate([places, as_operand(np.array([-1]))]).amax(0)
+    greatest = ops.concatenate([places, places.new_full((1,), -1)]).amax(0)
     length = where((places < 0).any(), -1, maximum(greatest + 1, as_operand(minlength)))
     count = extent(length, None, _NEGATIVE_COUNTS)
     if weights is None:
@@ -327,9 +329,9 @@ def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
 
 
 def _known_positions(repeats: Tensor, output_size: int | None) -> Tensor:
-    counts = repeats.numpy()
+    counts = array_of(repeats)
     if counts.size and int(counts.min()) < 0:
         raise UsageError(_NEGATIVE_REPEATS, {"repeats": repeats})
     if output_size is not None and int(counts.sum()) != output_size:
         raise UsageError(_OTHER_SIZE, {"repeats": repeats, "output_size": output_size})
-    return as_operand(np.repeat(np.arange(counts.size), counts))
+    return placed(wrap(np.repeat(np.arange(counts.size), counts)), type_of(repeats).device)

@@ -125,7 +125,7 @@ def _array_of(name: object, tensor: object) -> tuple[str, NDArray[Any]]:
     _refuse(not isinstance(name, str) or name == _METADATA, f"a tensor cannot be called {name!r}")
     if not isinstance(tensor, Tensor):
         raise SafetensorsError(f"safetensors: {name!r} is no tensor but {type(tensor).__name__}")
-    array = np.asarray(tensor.detach().numpy(), order="C")
+    array = np.asarray(tensor.detach().cpu().numpy(), order="C")
     code = _NAMES.get(tensor.dtype)
     if code is None:
         raise SafetensorsError(f"safetensors: the format has no dtype {tensor.dtype} (tensor {name!r})")
