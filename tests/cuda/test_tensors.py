@@ -280,6 +280,18 @@ def test_pinned_memory_is_the_host_s() -> None:
     assert aj.ones(2, device="cpu").to(aj.bfloat16).pin_memory().is_pinned()
 
 
+def test_batches_and_what_is_saved_on_the_cpu_can_be_pinned() -> None:
+    data = aj.utils.data.TensorDataset(aj.arange(4.0, device="cpu"), aj.arange(4, device="cpu"))
+    for workers in (0, 1):
+        for x, y in aj.utils.data.DataLoader(data, batch_size=2, pin_memory=True, num_workers=workers):
+            assert x.is_pinned() and y.is_pinned()
+    w = aj.tensor([2.0, 3.0], device="cuda", requires_grad=True)
+    with aj.autograd.graph.save_on_cpu(pin_memory=True):
+        y = (w * w).sum()
+    y.backward()
+    assert w.grad.tolist() == [4.0, 6.0]
+
+
 def test_memory_used_by_another_stream_is_kept_until_that_is_done(driver: EmulatedDriver) -> None:
     x, other = aj.ones(3, device="cuda"), aj.cuda.Stream()
     before = aj.cuda.memory_allocated()
@@ -393,6 +405,32 @@ def test_losses_are_scaled_and_steps_with_infinite_gradients_left_out() -> None:
         scaler.step(optimizer)
         scaler.update()
         assert (w.tolist(), scaler.get_scale()) == ([expected] * 2, scale)
+
+
+DERIVATIVES: dict[str, Callable[[aj.Tensor], Any]] = {
+    "jacrev": lambda x: aj.func.jacrev(aj.sin)(x),
+    "jacfwd": lambda x: aj.func.jacfwd(aj.sin)(x),
+    "hessian": lambda x: aj.func.hessian(lambda v: (v**3).sum())(x),
+    "jacobian": lambda x: aj.autograd.functional.jacobian(aj.sin, x, vectorize=True),
+    "vmap": lambda x: aj.vmap(aj.func.grad(lambda v: v.sin() * v))(x),
+    "drawn in a batch": lambda x: aj.vmap(lambda v: aj.rand(2, device=x.device) + v, randomness="different")(x),
+    "sparse": lambda x: (x.to_sparse() * 2).to_dense(),
+    "gamma": lambda x: aj.distributions.Gamma(x + 1, x + 2).sample(),
+    "counts": lambda x: aj.distributions.Poisson(x * 9).sample(),
+    "normal": lambda x: aj.distributions.MultivariateNormal(x, aj.diag(x + 1)).log_prob(x * 2),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_helpers_of_functions_are_made_where_their_operands_are(name: str) -> None:
+    host = aj.tensor([0.0, 1.0, 0.5], device="cpu")
+    aj.manual_seed(2)
+    expected = DERIVATIVES[name](host)
+    aj.manual_seed(2)
+    found = DERIVATIVES[name](host.cuda())
+    assert found.is_cuda
+    np.testing.assert_allclose(found.tolist(), expected.tolist(), rtol=2e-5, atol=1e-6)
+    assert aj.Generator("cuda").device == found.device and found.new([1.0]).is_cuda
 
 
 def test_indices_of_many_elements_wait_for_their_counts() -> None:

@@ -40,7 +40,6 @@ ON_THE_DEFAULT_DEVICE = {  # calls that say nothing of a device, by file: how ma
     "functions/legacy.py": 3,  # what the user makes
     "interop/numpy_creation.py": 7,  # what the user makes
     "interop/numpy_elements.py": 1,  # a condition that is an array of the user's
-    "interop/registry.py": 1,  # the user's array
     "interop/scipy_objective.py": 2,  # SciPy's array, and the number that the user's function gave
     "interop/ufunc_calls.py": 2,  # the user's arrays and numbers
     "io/torch_names.py": 2,  # where their values are

@@ -124,3 +124,28 @@ def test_state_is_left_alone_by_a_step_that_is_refused_so(look: Look) -> None:
     with pytest.raises(IndexOutOfRangeError):
         step(aj.zeros(0, 3), index)
     assert total.tolist() == [0.0, 0.0, 0.0]
+
+
+ONE_ALONG: dict[str, Callable[[Any], Any]] = {
+    "a part": lambda x: x[:1],
+    "a part in another shape": lambda x: x[:1].reshape(1, 3, 1)[:, :, 0],
+    "spread": lambda x: x[:1].expand(3, 3),
+    "spread and reordered": lambda x: (x[1:2] + 1).expand(3, 3).flip(0),
+    "repeated": lambda x: x[:1].repeat(3, 1),
+    "looked up": lambda x: x[aj.tensor([1])],
+    "a sum": lambda x: x.sum(0, keepdim=True),
+    "numbers": lambda x: x.new_ones(1, 3) * 2,
+    "spread among others": lambda x: aj.cat([x[:1].expand(2, 3), x[1:]]),
+    "turned": lambda x: x[:, :1].expand(3, 3).t(),
+}
+
+
+@pytest.mark.parametrize("made", ONE_ALONG.values(), ids=ONE_ALONG)
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_what_is_one_element_along_an_axis_is_looked_up_all_the_same(look: Look, made: Callable[[Any], Any]) -> None:
+    """Where every place shows the same element, nobody needs the place: it is checked even so."""
+    step = aj.jit(lambda x, i: look(made(x), i, 0, 1))
+    x = aj.arange(9.0).reshape(3, 3)
+    for index in (0, 7, -7, 1):
+        args = x, aj.tensor([index])
+        assert _both(step, *args) == _both(step.__wrapped__, *args), index

@@ -156,7 +156,10 @@ class _Nest:
             return expr.op.eager(*map(self.of, expr.args))
         if isinstance(expr, FromSource):
             whole = np.asarray(expr.op.eager())
-            return whole[tuple(map(self.index, expr.positions))] if expr.positions else whole
+            if not (whole.size and expr.positions):
+                return np.zeros((1,) * len(self.extents), whole.dtype) if expr.positions else whole
+            axes = zip(expr.positions, whole.shape, strict=True)
+            return whole[tuple(np.clip(self.index(at), 0, n - 1) for at, n in axes)]  # anything behind a guard
         if isinstance(expr, Number):
             return expr.value
         if isinstance(expr, RowResult):

@@ -12,9 +12,11 @@ from autojit.autograd.derivatives import GradientEdge, get_gradient_edge
 from autojit.autograd.grad_mode import is_multithreading_enabled
 from autojit.autograd.running import current_node, current_walk
 from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
+from autojit.core.device import Device, is_available
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
 from autojit.core.wrapping import wraps
+from autojit.functions.memory import pinned
 from autojit.history.recording import edge_of
 from autojit.history.saved import SavedTensor
 from autojit.tensor import Tensor
@@ -79,7 +81,7 @@ class saved_tensors_hooks:
 class save_on_cpu(saved_tensors_hooks):
     """Context manager: tensors saved for backward wait on the CPU and go back to their device when they are needed.
 
-    ``pin_memory`` asks for page-locked memory, which there is none of without a GPU.
+    ``pin_memory`` asks for memory that a GPU reaches directly, which there is none of without one.
 
     Example:
         >>> import autojit as aj
@@ -92,7 +94,13 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        super().__init__(lambda t: (t.device, t.detach().cpu()), lambda packed: packed[1].to(packed[0]))
+        is_pinned = pin_memory and is_available("cuda")
+
+        def pack(t: Tensor) -> tuple[Device, Tensor]:
+            kept = t.detach().cpu()
+            return t.device, pinned(kept) if is_pinned and state.trace is None else kept
+
+        super().__init__(pack, lambda packed: packed[1].to(packed[0]))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy as np
 from autojit.core.errors import ShapeError, UsageError
 from autojit.dispatch.dispatch import apply
 from autojit.dispatch.inplace import replace
+from autojit.dispatch.on_device import placed
 from autojit.history.recording import wants_grad
 from autojit.ir.op import Op
 from autojit.tensor.state import Layer, below, carry, made_like, state, with_layers
@@ -111,7 +112,8 @@ class BatchLayer(Layer):
             )
         seeds = np.zeros((self.size, 2), np.uint64)
         seeds[:, 0] = np.arange(1, self.size + 1, dtype=np.uint64) * np.uint64(_SEED_STEP)
-        results, _ = batch_node(op, [key + wrap(seeds.view(np.int64))], [True], key)
+        steps = placed(wrap(seeds.view(np.int64)), type_of(key).device)
+        results, _ = batch_node(op, [key + steps], [True], key)
         return self.element(results[0])
 
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:

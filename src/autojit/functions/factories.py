@@ -16,7 +16,7 @@ from autojit.core.types import TensorType
 from autojit.core.wrapping import named
 from autojit.dispatch.declared import declared
 from autojit.dispatch.dispatch import in_range, literal_of, mark_inference, number
-from autojit.dispatch.on_device import placed, where_to
+from autojit.dispatch.on_device import moved, placed, where_to
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import clone, floor_divide
@@ -61,7 +61,14 @@ def tensor(
         >>> aj.tensor([1.0, 2.0])
         tensor([1., 2.])
     """
-    return finish(_from_data(data, dtype, copy=True), requires_grad, device)
+    return finish(_on(device, _from_data(data, dtype, copy=True)), requires_grad, device)
+
+
+def _on(place: DeviceLike, found: Tensor) -> Tensor:
+    """What is made of a user's tensor may have a history, and be anywhere: it moves as a tensor does, not as memory."""
+    if place is None or (type_of(found).device == CPU and not found.requires_grad):
+        return found
+    return moved(found, place)
 
 
 def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
@@ -125,7 +132,7 @@ def _came_from_arrays(data: object) -> bool:
 
 def as_tensor(data: object, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
     """The data as a tensor, sharing memory where possible."""
-    return finish(_from_data(data, dtype, copy=False), False, device)
+    return finish(_on(device, _from_data(data, dtype, copy=False)), False, device)
 
 
 def asarray(
@@ -153,7 +160,7 @@ def asarray(
         found = _from_data(obj, dtype, copy=False)
     if copy is False and isinstance(obj, Tensor) and found is not obj:
         raise ValueError("can't alias tensor: another dtype needs a copy; pass copy=None")
-    return finish(found, requires_grad, device)
+    return finish(_on(device, found), requires_grad, device)
 
 
 def from_numpy(ndarray: object) -> Tensor:

@@ -117,7 +117,7 @@ def type_(self: Tensor, dtype: object = None, non_blocking: bool = False) -> Any
 
 def new(self: Tensor, *data: Any, **options: object) -> Tensor:
     """A tensor of this tensor's dtype from data or extents, as its class would make it."""
-    return KINDS[_NAMES[type_of(self).dtype]](*data)
+    return moved(KINDS[_NAMES[type_of(self).dtype]](*data), type_of(self).device)
 
 
 def get_volatile(self: Tensor) -> bool:

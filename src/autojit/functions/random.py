@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.device import CPU, Device, DeviceLike, require_available, space_at
+from autojit.core.device import CPU, Device, DeviceLike, require_available, space_at, with_index
 from autojit.core.device import device as parsed
 from autojit.core.device_array import host_copy
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
@@ -53,7 +53,7 @@ class Generator:
     """A source of random numbers with its own state; ``manual_seed`` makes it repeat."""
 
     def __init__(self, device: str | Device | int = "cpu") -> None:
-        require_available(parsed(device))
+        self.device = with_index(require_available(parsed(device)))
         self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
         self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
 

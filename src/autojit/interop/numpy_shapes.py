@@ -162,7 +162,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     index: list[Any] = [slice(None)] * x.ndim
     index[place] = aj.as_tensor(kept, device=x.device)
     found[tuple(index)] = x
-    y = tensor_of(values).to(x.dtype)
+    y = tensor_of(values, x.device).to(x.dtype)
     if np.ndim(host(obj)) == 0 and y.ndim:
         y = y.unsqueeze(place) if y.ndim < x.ndim else y.movedim(0, place)
     index[place] = aj.as_tensor(np.flatnonzero(where < 0), device=x.device)

@@ -46,15 +46,19 @@ def enter(module: str = "", /, **functions: Function) -> None:
         implements(f"{module}.{name}" if module else name)(function)
 
 
-def tensor_of(x: Any) -> Any:
-    """A tensor of what NumPy takes for an array: as NumPy's dtype says, tensors inside of lists keep their history."""
+def tensor_of(x: Any, place: Device | None = None) -> Any:
+    """A tensor of what NumPy takes for an array: as NumPy's dtype says, tensors inside of lists keep their history.
+
+    Args:
+        place: where numbers and arrays go; tensors stay where they are.
+    """
     if isinstance(x, Tensor):
         return x
     if hasattr(type(x), "as_operand"):  # a number that a capture took from a tensor
         return x.as_operand()
     if isinstance(x, list | tuple) and holds_tensors(x):
         return joined(aj.stack, [tensor_of(part) for part in x])
-    return aj.as_tensor(np.asarray(x))
+    return aj.as_tensor(np.asarray(x), device=place)
 
 
 def holds_tensors(x: Any) -> bool:

@@ -32,6 +32,7 @@ class IndexChecks:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.definitions = graph.definitions()
         self.whole = set(graph.outputs)
         self.done: set[Key] = set()
         self.wanted: dict[Key, tuple[Node, int, Any]] = {}  # the first node that wants it, its axis, the extent
@@ -48,12 +49,36 @@ class IndexChecks:
             for place, axis, extent in look_ups(node):
                 key = key_of(node.inputs[place], extent)
                 is_computed = is_live and (is_whole or not isinstance(node.op, Gathering))
+                is_computed = is_computed and not self._may_be_dropped(node, axis)
                 if is_computed and not _may_be_skipped(node, node.inputs[place]):
                     self.done.add(key)
                 else:
                     self.wanted[key] = (node, axis, extent)
         if is_live:
             self.whole.update(_read_as_a_whole(node, is_whole))
+
+    def _may_be_dropped(self, node: Node, axis: int) -> bool:
+        """Whether elements may be picked without their positions: what is one element along the axis is read at 0.
+
+        It is where it is computed for its readers, which this pass cannot know: all that may be counts as if it were.
+        """
+        if not isinstance(node.op, Gathering):
+            return False
+        base = node.inputs[0]
+        if base in self.definitions and surely_equal(base.type.shape[axis], 1):
+            return True
+        seen = {base}
+        waiting = [base]
+        while waiting:
+            made = self.definitions.get(waiting.pop())
+            if made is None or not isinstance(made.op, Elementwise | Reindex | Gathering):
+                continue
+            if isinstance(made.op, BroadcastTo):
+                return True
+            read = [v for v in made.inputs[: 1 if isinstance(made.op, Gathering) else None] if v not in seen]
+            seen.update(read)
+            waiting += read
+        return False
 
     def missing(self) -> dict[Node, list[Node]]:
         """The nodes of the checks that must be made, in the place of nodes of the graph."""

@@ -13,7 +13,7 @@ from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.core.top_level import top_level
-from autojit.dispatch.on_device import placed, where_to
+from autojit.dispatch.on_device import moved, placed, where_to
 from autojit.dispatch.promotion import cast
 from autojit.dispatch.requirements import is_known, require
 from autojit.functions import counted as functions_counted
@@ -139,7 +139,7 @@ def _indices(given: Any, values: Tensor) -> Tensor:
         with outside_trace():
             found: Tensor = as_tensor(given, device=place)
         return cast(found, int64) if type_of(found).size == 0 else _integers(found)
-    return _integers(placed(given, place))
+    return _integers(moved(given, place))
 
 
 def _integers(given: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ def _integers(given: Tensor) -> Tensor:
 def values_of(given: Any, dtype: DType | None, device: DeviceLike) -> Tensor:
     """The values on the device that is asked for; else a tensor stays where it is."""
     if isinstance(given, Tensor):
-        kept = given if device is None else placed(given, where_to(device))
+        kept = given if device is None else moved(given, where_to(device))
     else:
         kept = as_tensor(given, device=device)
     kept = kept if dtype is None else cast(kept, dtype)

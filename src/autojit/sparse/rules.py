@@ -16,16 +16,15 @@ from autojit.core.device_array import host_copy
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
 from autojit.core.layout import sparse_coo
 from autojit.dispatch.dispatch import apply as apply_dense
-from autojit.dispatch.on_device import placed
 from autojit.functions.shape import cat, stack
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
-from autojit.sparse.tensor import SparseTensor, concrete_indices, make
+from autojit.sparse.tensor import SparseTensor, beside, concrete_indices, make
 from autojit.tensor import Tensor
-from autojit.tensor.tensor import type_of, wrap
+from autojit.tensor.tensor import type_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 Rule = Callable[[Op, Sequence[Tensor]], Tensor]
 
@@ -195,9 +194,9 @@ def _product_of_both(x: SparseTensor, y: SparseTensor) -> Tensor:
     extents = type_of(x).shape[: x.sparse_dim()]
     of_x, of_y = (np.ravel_multi_index(tuple(concrete_indices(s, "mul")), extents) for s in (x, y))
     _, left, right = np.intersect1d(of_x, of_y, assume_unique=True, return_indices=True)
-    chosen, others = _placed(left, x), _placed(right, x)
-    values = x._values_part.index_select(0, chosen) * y._values_part.index_select(0, others)
-    return _in_layout(make(x._index_part[:, chosen], values, type_of(x).shape, sparse_coo, True), x)
+    first, second = beside(x, left), beside(x, right)
+    values = x._values_part.index_select(0, first) * y._values_part.index_select(0, second)
+    return _in_layout(make(x._index_part[:, first], values, type_of(x).shape, sparse_coo, True), x)
 
 
 def _in_layout(made: SparseTensor, like: SparseTensor) -> Tensor:
@@ -257,11 +256,6 @@ def _require_matrix(s: SparseTensor) -> None:
         raise UsageError("matmul: a sparse operand must be a matrix with two sparse axes", {"operand": type_of(s)})
 
 
-def _placed(places: NDArray[Any], like: Tensor) -> Tensor:
-    """Places that were worked out on the host, where another tensor is."""
-    return placed(wrap(places), type_of(like).device)
-
-
 def _sparse_product(x: SparseTensor, y: SparseTensor) -> Tensor:
     """Every pair of an element (i, k) of x and an element (k, j) of y adds to place (i, j)."""
     y = once(y)
@@ -272,9 +266,9 @@ def _sparse_product(x: SparseTensor, y: SparseTensor) -> Tensor:
     offsets = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     right = starts[of_x[1][left]] + offsets
     found = np.stack([of_x[0][left], of_y[1][right]])
-    values = x._values_part.index_select(0, _placed(left, x)) * y._values_part.index_select(0, _placed(right, x))
+    values = x._values_part.index_select(0, beside(x, left)) * y._values_part.index_select(0, beside(x, right))
     shape = (type_of(x).shape[0], type_of(y).shape[1])
-    return _in_layout(make(_placed(found, x), values, shape, sparse_coo).coalesce(), x)
+    return _in_layout(make(beside(x, found), values, shape, sparse_coo).coalesce(), x)
 
 
 def transposed(s: SparseTensor) -> SparseTensor:

@@ -341,9 +341,14 @@ def _in_blocks(s: SparseTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     return order, lines[order], across[order]
 
 
+def beside(s: SparseTensor, found: np.ndarray[Any, Any]) -> Tensor:
+    """What the host found out about a sparse tensor, on its device."""
+    return placed(wrap(found), type_of(s).device)
+
+
 def in_order(s: SparseTensor) -> Tensor:
     """The values in the order of the layout, differentiably, block by block."""
-    found = s._values_part.index_select(0, placed(wrap(_in_blocks(s)[0]), type_of(s).device))
+    found = s._values_part.index_select(0, beside(s, _in_blocks(s)[0]))
     return found if s._blocksize is None else found.reshape((-1, *s._blocksize))
 
 
@@ -353,13 +358,13 @@ def starts(s: SparseTensor) -> Tensor:
     rows, columns = type_of(s).shape[:2]
     count = columns // wide if s._layout in (sparse_csc, sparse_bsc) else rows // high
     found = np.searchsorted(_in_blocks(s)[1], np.arange(count + 1)) // (high * wide)
-    return placed(wrap(found.astype(np.int64)), type_of(s).device)
+    return beside(s, found.astype(np.int64))
 
 
 def others(s: SparseTensor) -> Tensor:
     """Where in its line each block is."""
     high, wide = s._blocksize or (1, 1)
-    return placed(wrap(np.ascontiguousarray(_in_blocks(s)[2][:: high * wide])), type_of(s).device)
+    return beside(s, np.ascontiguousarray(_in_blocks(s)[2][:: high * wide]))
 
 
 __all__ = ["SparseTensor", "concrete_indices", "make", "words"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from autojit.core.device_array import host_copy
 from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.dispatch.declared import declared
 from autojit.dispatch.requirements import is_known, require
@@ -47,10 +46,9 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
         >>> aj.poisson(aj.zeros(2))
         tensor([0., 0.])
     """
-    rates: Any = input._array
     if type_of(input).dtype.kind != "float":
         raise UnsupportedError(f'"poisson_cpu" not implemented for {type_of(input).dtype}', {"input": input})
-    if not is_known(input) or (rates < 0).any():
+    if not is_known(input) or (host_copy(input._array) < 0).any():
         require(input, lambda r: ~(r < 0), "invalid Poisson rate, expected rate to be non-negative", "0 and more")
     drawn = poisson_counts(input.detach(), generator)
     return drawn + input * 0 if input.requires_grad else drawn

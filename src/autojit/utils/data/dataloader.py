@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple
 
 import autojit as aj
+from autojit.core.device import is_available
 from autojit.utils.data.collate import default_collate, default_convert
 from autojit.utils.data.dataset import IterableDataset, TensorDataset
 from autojit.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -41,8 +42,9 @@ def get_worker_info() -> WorkerInfo | None:
 class DataLoader:
     """Iterates over a data set in batches; torch.utils.data.DataLoader's interface.
 
-    ``num_workers`` threads fetch ``prefetch_factor`` batches each ahead. ``pin_memory``, ``persistent_workers`` and
-    ``in_order`` are accepted; host memory needs no pinning and order is always kept.
+    ``num_workers`` threads fetch ``prefetch_factor`` batches each ahead. ``pin_memory`` puts batches into memory that a
+    CUDA device reaches directly, where there is one. ``persistent_workers`` and ``in_order`` are accepted; order is
+    always kept.
 
     Example:
         >>> import autojit as aj
@@ -114,9 +116,11 @@ class DataLoader:
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.num_workers == 0:
-            return self._stream() if self._is_stream else map(self._fetch, self._keys())
-        return _Workers(self).batches()
+        if self.num_workers:
+            batches = _Workers(self).batches()
+        else:
+            batches = self._stream() if self._is_stream else map(self._fetch, self._keys())
+        return map(_pinned, batches) if self.pin_memory and is_available("cuda") else batches
 
     def _keys(self) -> Iterator[Any]:
         """What to fetch: lists of indices, or single ones without batching."""
@@ -140,6 +144,16 @@ class DataLoader:
         while batch := list(islice(items, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
                 yield self.collate_fn(batch)
+
+
+def _pinned(batch: Any) -> Any:
+    """A batch with its tensors in pinned memory; whatever else has a method ``pin_memory`` is asked for it."""
+    if isinstance(batch, Mapping):
+        return {key: _pinned(value) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        parts = [_pinned(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
 
 def _check_sampling(

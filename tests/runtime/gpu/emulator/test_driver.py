@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -251,6 +253,36 @@ def test_calls_are_counted(driver: EmulatedDriver) -> None:
         "graph launches",
     )
     assert [driver.counts[name] for name in names] == [3, 1, 1, 1, 1, 1, 2, 0]
+
+
+def doubled_on(driver: EmulatedDriver, function: int, number: int) -> bool:
+    """Whether a kernel is right, on memory of its own."""
+    source, target = driver.allocate(128), driver.allocate(128)
+    driver.write(source, np.full(32, number, "u4"))
+    start(driver, function, source, target)
+    found = driver.read(target, "u4", (32,))
+    driver.release(source)
+    driver.release(target)
+    return bool((found == 2 * number).all())
+
+
+def test_threads_may_use_one_device(driver: EmulatedDriver) -> None:
+    function = kernel(driver)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda number: doubled_on(driver, function, number), range(100)))
+    assert driver.free_and_total() == (MIB, MIB)
+
+
+def test_a_forked_child_has_a_device_of_its_own(driver: EmulatedDriver) -> None:
+    function, pinned = kernel(driver), driver.allocate_pinned(4)
+    ctypes.memset(pinned, 1, 4)
+    child = os.fork()
+    if child == 0:
+        ctypes.memset(pinned, 2, 4)
+        os._exit(0 if doubled_on(driver, function, 21) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert driver.read(pinned, "u1", (4,)).tolist() == [1, 1, 1, 1]
+    assert doubled_on(driver, function, 4)
 
 
 # -- functions for native code

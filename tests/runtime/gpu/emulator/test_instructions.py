@@ -303,6 +303,11 @@ def test_an_unknown_instruction_is_an_error_that_names_it(text: str) -> None:
         launch(driver, entry(body))
 
 
+def test_an_instruction_of_an_unknown_name_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UnknownInstructionError, match="frobnicate"):
+        device().assemble(entry("bra $end; frobnicate.b32 %r1, %r2; $end:"), "sm_90")
+
+
 def test_a_text_without_a_kernel_is_refused() -> None:
     for text in ("", ".version 8.0\n.target sm_90\n", "no PTX at all", ".visible .entry k() { ret;"):
         with pytest.raises(CompileError):

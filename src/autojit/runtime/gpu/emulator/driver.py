@@ -15,6 +15,7 @@ from autojit.ir.op import Ndarray
 from autojit.runtime.gpu.driver import CopyNode, DeviceProperties, FillNode, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.emulator.graphs import EmulatedGraph, Footprint
+from autojit.runtime.gpu.emulator.instructions import refuse_unknown
 from autojit.runtime.gpu.emulator.machine import Launch, run
 from autojit.runtime.gpu.emulator.memory import DeviceMemory, that_fit
 from autojit.runtime.gpu.emulator.native import NativeInterface
@@ -164,7 +165,7 @@ class EmulatedDriver:
             CompileError: the text has no kernel, or what the emulated device does not know.
         """
         self.counts["assemblies"] += 1
-        parse(ptx)
+        refuse_unknown(parse(ptx))
         return _MAGIC + ptx.encode()
 
     def load(self, code: bytes) -> int:

@@ -44,7 +44,7 @@ class EmulatedFault(DeviceError):
         address: where it read or wrote.
     """
 
-    general_fix = "run under AUTOJIT_CUDA=emulate with smaller sizes, and look at the instruction that is named"
+    general_fix = "kernels are autojit's own: report it, with what show('ptx') prints"
 
     def __init__(
         self,

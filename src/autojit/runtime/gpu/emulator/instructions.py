@@ -15,7 +15,7 @@ from autojit.runtime.gpu.emulator.findings import UnknownInstructionError
 from autojit.runtime.gpu.emulator.memory_instructions import MEMORY_HANDLERS
 from autojit.runtime.gpu.emulator.moving_instructions import MOVING_HANDLERS
 from autojit.runtime.gpu.emulator.ptx_declarations import KINDS
-from autojit.runtime.gpu.emulator.ptx_text import Block, Instruction, Module, Operand
+from autojit.runtime.gpu.emulator.ptx_text import ENDS, Block, Instruction, Module, Operand
 
 _DIRECTED = frozenset({"rz", "rm", "rp", "rs"})
 _COMPARISONS = {
@@ -35,6 +35,17 @@ _COMPARISONS = {
 def function_of(module: Module, block: Block) -> BlockFunction:
     """The Python function of a block."""
     return Translator(module, block, HANDLERS).function()
+
+
+def refuse_unknown(module: Module) -> None:
+    """Look at the name of every instruction; what forms of it are known shows when its block is first run.
+
+    Raises:
+        UnknownInstructionError: there is one that is not known.
+    """
+    for instruction in module.instructions:
+        if instruction.opcode[0] not in HANDLERS and instruction.opcode[0] not in ENDS:
+            raise UnknownInstructionError(instruction.text)
 
 
 def _refuse_roundings(instruction: Instruction) -> None:
