@@ -177,10 +177,13 @@ def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
 
 
 def is_recordable(function: Any, arguments: Sequence[Any]) -> bool:
-    """Whether the call is an op's that a node may be made for: not if it fills, copies or writes into an operand."""
+    """Whether the call is an op's that a node may be made for: not if it fills, copies or writes into an operand.
+
+    Nor if it has none: what is made of nothing has no history, on a device either.
+    """
     if type(function) is np.ufunc:
         return len(arguments) == function.nin
-    return function is not np.copyto and function is not np.full
+    return bool(arguments) and function is not np.copyto and function is not np.full
 
 
 def _learn_names() -> None:
