@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
 from autojit.codegen.lowered import Offset, Scratch
 from autojit.runtime.gpu.driver import KernelNode
-from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES, WORD_BYTES
+from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, Effect
 from autojit.runtime.gpu.run_memory import ERROR_BYTES, RunMemory
-from autojit.runtime.gpu.works import Work
+from autojit.runtime.gpu.works import BufferArgument, Work
 
 
 class BoundKernel:
@@ -72,14 +73,15 @@ class BoundKernel:
     # -- its code
 
     def _alignments(self) -> list[int]:
-        """What the address of each buffer is a multiple of, as far as accesses can use it."""
+        """What the address of each buffer is a multiple of, as far as accesses can use it.
+
+        LLVM reads whole aligned pieces of 16 bytes for some of their elements. So that none is read behind a buffer,
+        no more is said of one than divides its size.
+        """
         found = []
-        for k in range(len(self.work.buffers)):
-            if k in self._moving:
-                found.append(self._memory.moving_alignment(self._moving[k]))
-            else:
-                address = self._address(k) | WIDEST_ACCESS_BYTES
-                found.append(address & -address)
+        for k, argument in enumerate(self.work.buffers):
+            address = self._memory.moving_alignment(self._moving[k]) if k in self._moving else self._address(k)
+            found.append(access_bytes(_size_bytes(argument), address))
         return found
 
     def text(self) -> str:
@@ -121,16 +123,23 @@ class BoundKernel:
 
     def _access(self, k: int, effect: Effect) -> Access:
         argument, memory = self.work.buffers[k], self._memory
-        if isinstance(argument, Scratch):
-            return _own(effect, self._address(k), argument.size_bytes)
-        value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
-        size_bytes = value.type.size_bytes - offset
-        if memory.is_number(argument):
+        size_bytes = _size_bytes(argument)
+        if isinstance(argument, Scratch) or memory.is_number(argument):
             return _own(effect, self._address(k), size_bytes)
+        value = argument.value if isinstance(argument, Offset) else argument
         place = memory.binding.place(value)
         if k in self._moving:
             return Access(place, effect, name=memory.binding.home(value))
         return Access(place, effect, self._address(k), self._address(k) + size_bytes)
+
+
+def _size_bytes(argument: BufferArgument) -> int:
+    """Of a buffer, from its address on."""
+    if isinstance(argument, Scratch):
+        return argument.size_bytes
+    if isinstance(argument, Offset):
+        return argument.value.type.size_bytes - argument.offset_bytes
+    return argument.type.size_bytes
 
 
 def _own(effect: Effect, start: int, size_bytes: int) -> Access:
