@@ -51,8 +51,8 @@ def apply_elsewhere(op: Op, operands: Sequence[Tensor]) -> Any:
 
 
 def _place(op: Op, types: Sequence[TensorType]) -> Device:
-    """Where an op computes; what is compiled for its operands may have them in several places."""
-    if op.is_compiled:
+    """Where an op computes."""
+    if op.spans_devices:
         return next((t.device for t in types if t.device != CPU), CPU)
     if types and not op.moves:
         return common_device(op.name, types)

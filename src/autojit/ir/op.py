@@ -104,6 +104,7 @@ class Op:
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
     moves: ClassVar[bool] = False  # the op's own rule says where the result is; else that is where the operands are
+    spans_devices: ClassVar[bool] = False  # its graphs say where each value is; operands may be on several devices
     is_random: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False  # axes are laid out like those of the operands (``tensor.axis_orders``)
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results

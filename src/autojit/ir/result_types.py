@@ -59,7 +59,7 @@ def placed_types(op: Op, *types: TensorType) -> Any:
     place = CPU
     for t in types:
         if t.device is not CPU:
-            if op.is_compiled:  # its graph says where each of its values is
+            if op.spans_devices:
                 break
             place = common_device(op.name, types)
             break

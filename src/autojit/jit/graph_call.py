@@ -28,6 +28,7 @@ class CompiledGraph(GraphOp, abstract=True):
     graph: Graph
     n_outputs: int
     is_compiled = True
+    spans_devices = True
     forms: KnownForms | None = None  # of related graphs
     _compiled: Compiled | None = None
     _of_sizes: dict[tuple[tuple[str, int], ...], Executable] | None = None  # where sizes cannot be left open

@@ -33,6 +33,7 @@ __all__ = ["Cond", "HoldsGraphs"]
 class HoldsGraphs(EqualByText, Structured, abstract=True):
     """An op whose graphs run as plans of their own."""
 
+    spans_devices = True
     reads_operands = True  # the derivative runs the graphs again; what both compute is shared by a pass
 
     def graphs(self) -> tuple[Graph, ...]:

@@ -139,6 +139,22 @@ def loops(device: str) -> Results:
     return [step(rows(device) + k) for k in range(2)]
 
 
+def drawn_in_loops(device: str) -> Results:
+    """Loops that draw: the generator's key is the host's, what they compute with is not."""
+
+    @aj.jit
+    def step(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        def body(carry: aj.Tensor, row: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+            made = nn.functional.dropout(carry, 0.5) + row * aj.randn_like(row)
+            return made, made.sum()
+
+        last, sums = aj.scan(body, x[0], x)
+        return aj.cond(last.sum() > 0, lambda y: y * aj.rand_like(y), lambda y: y - aj.rand_like(y), (last,)), sums
+
+    aj.manual_seed(3)
+    return [value for _ in range(3) for value in step(rows(device))]
+
+
 def totals(device: str) -> Results:
     """What is updated in place is summed on the way, by fewer elements than a block has threads."""
     state = aj.arange(5.0, device=device)
@@ -183,6 +199,7 @@ def sizes(device: str) -> Results:
         mixed,
         called_back,
         loops,
+        drawn_in_loops,
         totals,
         placed,
         sizes,
