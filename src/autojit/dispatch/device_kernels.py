@@ -34,7 +34,6 @@ from autojit.ops.sources import Full
 from autojit.ops.views import ViewUpdate
 from autojit.runtime.gate import Reentered
 from autojit.tensor.memory_orders import order_of, outermost_first, places_of, result_order
-from autojit.tensor.state import quietly
 from autojit.tensor.tensor import array_type
 
 if TYPE_CHECKING:
@@ -105,7 +104,8 @@ class DeviceKernels:
         if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
             return [self._copied(arrays[0])]
         if op.needs_elements:
-            found = quietly(op.eager, *map(host_copy, arrays))
+            with np.errstate(all="ignore"):  # who observes the thread is told by the caller
+                found = op.eager(*map(host_copy, arrays))
             return [self._space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
         memories = tuple([memory_of(array) for array in arrays])
         kernel = self._of_op(op, memories) if _has_hash(op) else _op_kernel(op, memories)
