@@ -28,7 +28,6 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
-from autojit.schedule.epilogues import fuse_epilogues
 from autojit.schedule.expressions import Load
 from autojit.schedule.forms import Forms, KnownForms
 from autojit.schedule.fusion import Fuser, execution_order
@@ -50,7 +49,6 @@ from autojit.schedule.kernels import (
 )
 from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
-from autojit.schedule.transfers import pass_by_value
 
 
 @record
@@ -140,8 +138,12 @@ class Scheduler:
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         kept = {*self.outputs, *(copy.source for copy in self.copies)}
         if self.machine.value_bytes:
+            from autojit.schedule.transfers import pass_by_value  # of machines beside a host
+
             kernels = pass_by_value(kernels, kept.union(overwritten.values()), self.machine.value_bytes)
         if self.machine.epilogue_expressions:
+            from autojit.schedule.epilogues import fuse_epilogues  # of machines whose products have them
+
             kernels = fuse_epilogues(kernels, kept, overwritten, frozenset(failing), self.machine)
         apart = Apart(frozenset(failing), self._committing(kernels))
         copies = sorted(self.copies, key=lambda copy: copy.target.type.device == CPU)  # behind a device's kernels
