@@ -8,7 +8,8 @@ axis leaves without elements looks at none of its indices, so these are checked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from autojit.core.sizes import expression_of, is_symbolic, surely_equal, surely_less
@@ -32,7 +33,6 @@ class IndexChecks:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.definitions = graph.definitions()
         self.whole = set(graph.outputs)
         self.done: set[Key] = set()
         self.wanted: dict[Key, tuple[Node, int, Any]] = {}  # the first node that wants it, its axis, the extent
@@ -65,20 +65,24 @@ class IndexChecks:
         if not isinstance(node.op, Gathering):
             return False
         base = node.inputs[0]
-        if base in self.definitions and surely_equal(base.type.shape[axis], 1):
-            return True
-        seen = {base}
-        waiting = [base]
-        while waiting:
-            made = self.definitions.get(waiting.pop())
-            if made is None or not isinstance(made.op, Elementwise | Reindex | Gathering):
-                continue
-            if isinstance(made.op, BroadcastTo):
-                return True
-            read = [v for v in made.inputs[: 1 if isinstance(made.op, Gathering) else None] if v not in seen]
-            seen.update(read)
-            waiting += read
-        return False
+        return base in self._spread or (base in self._made and surely_equal(base.type.shape[axis], 1))
+
+    @cached_property
+    def _made(self) -> Container[Value]:
+        return self.graph.definitions()
+
+    @cached_property
+    def _spread(self) -> Container[Value]:
+        """What may be read through an op that spreads elements along an axis. Time O(nodes), once."""
+        found: set[Value] = set()
+        for node in self.graph.nodes:
+            if isinstance(node.op, Gathering):
+                read = node.inputs[:1]
+            else:
+                read = node.inputs if isinstance(node.op, Elementwise | Reindex) else ()
+            if isinstance(node.op, BroadcastTo) or not found.isdisjoint(read):
+                found.update(node.outputs)
+        return found
 
     def missing(self) -> dict[Node, list[Node]]:
         """The nodes of the checks that must be made, in the place of nodes of the graph."""
