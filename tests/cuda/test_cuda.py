@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import autojit as aj
 from autojit.cuda import driver, nvtx
+from autojit.runtime.gpu.devices import cuda_device
 from tests.autograd.profiler_stubs import stub_driver, stub_nvtx
+from tests.cuda.fake_devices import fake_devices
 
 
 def test_a_device_that_tensors_cannot_be_placed_on_is_not_available() -> None:
@@ -50,6 +54,20 @@ def test_events_measure_between_marks_and_are_freed() -> None:
         assert clock.elapsed_us(marks[0], marks[-1]) > 0
         clock.close()
         assert stub.events == 0
+
+
+def test_events_are_marks_in_the_stream_that_work_goes_to() -> None:
+    with stub_driver() as stub, fake_devices(count=1):
+        streams: list[Any] = []
+        stub.cuEventRecord = lambda event, stream: streams.append(stream) or 0  # type: ignore[method-assign]
+        clock = driver.EventClock()
+        clock.mark()
+        aj.ones(3).to("cuda")
+        clock.mark()
+        with aj.cuda.stream(aj.cuda.Stream()):
+            clock.mark()
+        clock.close()
+        assert streams[:2] == [None, cuda_device(0).stream] and len(set(streams)) == 3
 
 
 def test_ranges_and_marks() -> None:

@@ -78,7 +78,7 @@ def use_primary_context(number: int = 0) -> None:
 
 
 class EventClock:
-    """The device's clock: events in its default stream.
+    """The device's clock: events in the stream that autojit's work for it goes to, or in its default stream.
 
     Raises:
         DeviceError: there is no driver or no device.
@@ -87,8 +87,11 @@ class EventClock:
     name = "cuda"
 
     def __init__(self) -> None:
+        from autojit.runtime.gpu.devices import present_stream  # much that who has no device does without
+
         use_primary_context()
         self._record = library().cuEventRecord
+        self._stream = present_stream
         self._events: list[ctypes.c_void_p] = []
         self._made = 0
         self._make()
@@ -105,7 +108,7 @@ class EventClock:
         """Put a mark in the queue; its number."""
         number = self._made
         self._made = number + 1
-        if self._record(self._events[number], None):
+        if self._record(self._events[number], self._stream(0)):
             raise DeviceError("cuEventRecord failed", {"event": number}, "look at the error that CUDA met before")
         if number + 1 == len(self._events):
             self._make()

@@ -21,7 +21,7 @@ from autojit.runtime.gpu.driver import DeviceProperties, Driver
 from autojit.runtime.gpu.libcuda import LibCuda
 from autojit.runtime.gpu.library import installed_library, library
 from autojit.runtime.gpu.memory import DeviceMemory
-from autojit.runtime.gpu.modules import DeviceKernels
+from autojit.runtime.gpu.modules import LoadedKernels
 
 VARIABLE = "AUTOJIT_CUDA"
 _WORDS = ("emulate", "blocking")
@@ -60,8 +60,8 @@ def settings() -> Settings:
     for word in words:
         if word in _ARCHITECTURES:
             architecture = word
-        elif word.startswith("order=") and word[6:].isdigit():
-            order = int(word[6:])
+        elif (seed := word.removeprefix("order=")) != word and seed.isdigit():
+            order = int(seed)
         elif word not in _WORDS:
             unknown.append(word)
     if unknown:
@@ -88,7 +88,7 @@ class CudaDevice:
         self.properties: DeviceProperties = driver.properties(number)
         self.target = target_of(self.properties)
         self.memory = DeviceMemory(driver, number)
-        self.kernels = DeviceKernels(driver, number, self.target, self.properties.architecture)
+        self.kernels = LoadedKernels(driver, number, self.target, self.properties.architecture)
         driver.use(number)
         self._words = np.array([driver.make_stream()], np.int64)
 
@@ -221,6 +221,13 @@ def cuda_device(number: int) -> CudaDevice:
                 )
             found = _process.devices[driver, number] = CudaDevice(driver, number)
         return found
+
+
+def present_stream(number: int) -> int | None:
+    """The queue of NVIDIA's driver that work for a device goes to; None: its default one, because there is no work."""
+    driver = _process.driver
+    found = None if driver is None or driver.is_emulated else _process.devices.get((driver, number))
+    return None if found is None else found.stream
 
 
 def target_of(properties: DeviceProperties) -> CudaTarget:
