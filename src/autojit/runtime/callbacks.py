@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.lowered import Callback
-from autojit.core.device_array import host_copy, write_array
+from autojit.core.device_array import DeviceArray, host_copy, write_array
 from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.ir.concrete import concrete
 from autojit.runtime.diagnosis import array_at
@@ -62,6 +62,8 @@ def computing(
         if node.op.n_outputs == 1:
             results = (results,)
         for target, result in zip(bound[2], results, strict=True):
-            write_array(target, np.asarray(result, target.dtype, order="C"))
+            if type(target) is DeviceArray:  # writing is a copy then, and no kernel, which might be called back again
+                result = np.asarray(result, target.dtype, order="C")
+            write_array(target, result)
 
     return guarded
