@@ -223,40 +223,45 @@ def _take_report(f: NativeFunction, calls: _Calls, run: str, stream: str) -> Non
         calls.do(DriverCalls.fill, target, 0, _ERROR_WORDS_BYTES, stream)
 
 
+class _Transfer(_Calls):
+    """The calls of a copy: the present stream, both ends, the bytes."""
+
+    def __init__(self, f: NativeFunction) -> None:
+        record = f.parameters[0]
+        channel = f.get(record, TransferWords.channel)
+        f.return_when(f.is_set(f.call(_USE, channel, record)))
+        super().__init__(f, channel, record)
+        self.stream = f.load("ptr", f.get(channel, Channel.stream))
+        self.target, self.source, self.bytes = (
+            f.get(record, word) for word in (TransferWords.target, TransferWords.source, TransferWords.bytes)
+        )
+
+    def wait(self) -> None:
+        """Until the copy is done, which ends the function."""
+        self.do(DriverCalls.synchronize, self.stream)
+        self.f.ret()
+        self.finish()
+
+
 def _write_copy_in(f: NativeFunction) -> None:
     """``aj_copy_in``: from the host to the device.
 
     The driver has read ordinary memory when its call returns. Memory that it knows is read later, so that is awaited.
     """
-    transfer = f.parameters[0]
-    channel = f.get(transfer, TransferWords.channel)
-    f.return_when(f.is_set(f.call(_USE, channel, transfer)))
-    calls = _Calls(f, channel, transfer)
-    stream = f.load("ptr", f.get(channel, Channel.stream))
-    target = f.convert("ptrtoint", f.get(transfer, TransferWords.target), "ptr")
-    size = f.get(transfer, TransferWords.bytes)
-    source = f.get(transfer, TransferWords.source)
-    calls.do(DriverCalls.copy_in, target, source, size, stream)
-    attribute = f.get(calls.functions, DriverCalls.pointer_attribute)
+    transfer = _Transfer(f)
+    target, source = f.convert("ptrtoint", transfer.target, "ptr"), transfer.source
+    transfer.do(DriverCalls.copy_in, target, source, transfer.bytes, transfer.stream)
+    attribute = f.get(transfer.functions, DriverCalls.pointer_attribute)
     with f.when(f.is_set(attribute, "ptr")):
         arguments = f.local("i32"), _MEMORY_TYPE, f.convert("ptrtoint", source, "ptr")
         result = f.call(_CALLS[DriverCalls.pointer_attribute], *arguments, by=attribute)
         f.return_when(f.test("eq", result, _INVALID_VALUE, "i32"))
-    calls.do(DriverCalls.synchronize, stream)
-    f.ret()
-    calls.finish()
+    transfer.wait()
 
 
 def _write_copy_out(f: NativeFunction) -> None:
     """``aj_copy_out``: from the device to the host, and wait until it is there."""
-    transfer = f.parameters[0]
-    channel = f.get(transfer, TransferWords.channel)
-    f.return_when(f.is_set(f.call(_USE, channel, transfer)))
-    calls = _Calls(f, channel, transfer)
-    stream = f.load("ptr", f.get(channel, Channel.stream))
-    source = f.convert("ptrtoint", f.get(transfer, TransferWords.source), "ptr")
-    size = f.get(transfer, TransferWords.bytes)
-    calls.do(DriverCalls.copy_out, f.get(transfer, TransferWords.target), source, size, stream)
-    calls.do(DriverCalls.synchronize, stream)
-    f.ret()
-    calls.finish()
+    transfer = _Transfer(f)
+    source = f.convert("ptrtoint", transfer.source, "ptr")
+    transfer.do(DriverCalls.copy_out, transfer.target, source, transfer.bytes, transfer.stream)
+    transfer.wait()
