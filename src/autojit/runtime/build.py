@@ -44,6 +44,7 @@ def build_executable(
         sizes=sizes,
         lowered=lowered,
         keep=builder,
+        devices=builder.devices,
     )
     executable.diagnosis = builder.failures.diagnosis = Diagnosis(
         lowered, executable.table, dict if sizes is None else sizes.values, lambda: builder.fixed

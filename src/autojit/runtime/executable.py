@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from autojit.codegen.lowered import LoweredStep
+    from autojit.runtime.device_plans import DevicePlans
     from autojit.runtime.diagnosis import Diagnosis
 
     Array = npt.NDArray[Any]
@@ -84,6 +85,7 @@ class Executable:
         sizes: what depends on symbolic sizes, if any are.
         lowered: the step the plan was written for; it names the kernels when somebody watches.
         keep: owner of everything the plan points to.
+        devices: what devices do for the step, if they do anything.
 
     Raises:
         CompileError: ``aj_step`` is missing.
@@ -100,8 +102,10 @@ class Executable:
         sizes: SizeProgram | None = None,
         lowered: LoweredStep | None = None,
         keep: object = None,
+        devices: DevicePlans | None = None,
     ) -> None:
         self._code = code
+        self._devices = devices
         self.keep = keep
         self._failures = failures or Failures()
         self._lowered = lowered
@@ -250,13 +254,11 @@ class Executable:
 
     def device_counts(self) -> DeviceCounts:
         """What devices have done for the step since it was bound to memory."""
-        devices = getattr(self.keep, "devices", None)
-        return DeviceCounts() if devices is None else devices.counts()
+        return DeviceCounts() if self._devices is None else self._devices.counts()
 
     def device_texts(self, stage: str) -> list[str]:
         """The kernels that devices run, each once: as LLVM gets them ("llvm") or gives them ("ptx")."""
-        devices = getattr(self.keep, "devices", None)
-        return [] if devices is None else devices.texts(stage)
+        return [] if self._devices is None else self._devices.texts(stage)
 
     @property
     def arena_bytes(self) -> int:

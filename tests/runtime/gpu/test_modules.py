@@ -14,7 +14,7 @@ import pytest
 from autojit.core.errors import CompileError
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.libcuda import LibCuda
-from autojit.runtime.gpu.modules import DeviceKernels
+from autojit.runtime.gpu.modules import LoadedKernels
 from tests.runtime.gpu.fake_library import INVALID_PTX, FakeLibrary
 
 TEXT = "define ptx_kernel void @kernel(ptr addrspace(1) %p) {{ store i32 {}, ptr addrspace(1) %p\n ret void }}"
@@ -49,7 +49,7 @@ def test_a_second_process_asks_no_compiler(tmp_path: Path) -> None:
     assert run_process(tmp_path, 12080, *texts) == [3, 3, 3, False]  # another driver makes its own code
 
 
-def kernels_of(library: FakeLibrary) -> DeviceKernels:
+def kernels_of(library: FakeLibrary) -> LoadedKernels:
     return CudaDevice(LibCuda(library), 0).kernels
 
 

@@ -20,7 +20,7 @@ ENTRY = "kernel"
 """The name of every kernel in its module."""
 
 
-class DeviceKernels:
+class LoadedKernels:
     """The kernels of one device, by the text of their module.
 
     Args:

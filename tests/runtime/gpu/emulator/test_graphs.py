@@ -12,7 +12,7 @@ from autojit.core.errors import ArgumentError
 from autojit.runtime.gpu.driver import CopyNode, FillNode, GraphNode, KernelNode
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
-from autojit.runtime.gpu.emulator.memory import DeviceMemory
+from autojit.runtime.gpu.emulator.memory import EmulatedMemory
 from tests.runtime.gpu.emulator.emulation import MIB, ORDERS, Words, entry
 
 TWO = ".param .u64 p0, .param .u64 p1"
@@ -142,7 +142,7 @@ def test_orders_with_a_seed_differ_from_launch_to_launch_and_not_from_run_to_run
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     filled: list[int] = []
-    monkeypatch.setattr(DeviceMemory, "fill", lambda self, target, byte, size: filled.append(target))
+    monkeypatch.setattr(EmulatedMemory, "fill", lambda self, target, byte, size: filled.append(target))
     found = []
     for _ in range(2):
         driver = EmulatedDriver(order=3, memory_bytes=MIB, pinned_bytes=MIB)

@@ -17,7 +17,7 @@ from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.emulator.graphs import EmulatedGraph, Footprint
 from autojit.runtime.gpu.emulator.instructions import refuse_unknown
 from autojit.runtime.gpu.emulator.machine import Launch, run
-from autojit.runtime.gpu.emulator.memory import DeviceMemory, that_fit
+from autojit.runtime.gpu.emulator.memory import EmulatedMemory, that_fit
 from autojit.runtime.gpu.emulator.native import NativeInterface
 from autojit.runtime.gpu.emulator.ptx_reader import parse
 from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module
@@ -55,7 +55,7 @@ class EmulatedDriver:
     ) -> None:
         self.architecture = architecture
         self.counts: Counter[str] = Counter()
-        self.memory = DeviceMemory(*that_fit(memory_bytes, pinned_bytes))
+        self.memory = EmulatedMemory(*that_fit(memory_bytes, pinned_bytes))
         self._seed = order
         self._launches = 0
         self._numbers = itertools.count(1)

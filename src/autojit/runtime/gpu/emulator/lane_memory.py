@@ -14,7 +14,7 @@ from autojit.runtime.gpu.emulator.accesses import Conflict
 from autojit.runtime.gpu.emulator.async_copies import AsyncCopies
 from autojit.runtime.gpu.emulator.atomics import combine
 from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
-from autojit.runtime.gpu.emulator.memory import ALLOCATED, RELEASED, WRITTEN, DeviceMemory
+from autojit.runtime.gpu.emulator.memory import ALLOCATED, RELEASED, WRITTEN, EmulatedMemory
 from autojit.runtime.gpu.emulator.spaces import (
     ALL_ALLOCATED,
     ALL_READABLE,
@@ -73,7 +73,7 @@ class LaneMemory:
         order: what the blocks of the launch know of each other.
     """
 
-    def __init__(self, wave: Wave, memory: DeviceMemory, variables: dict[str, np.uint64]) -> None:
+    def __init__(self, wave: Wave, memory: EmulatedMemory, variables: dict[str, np.uint64]) -> None:
         self._wave, self._device = wave, memory
         self.variables = variables
         self.footprint: Footprint | None = None

@@ -20,7 +20,7 @@ from autojit.runtime.gpu.emulator.findings import EmulatedFault, FindingKind
 from autojit.runtime.gpu.emulator.graphs import Footprint
 from autojit.runtime.gpu.emulator.instructions import function_of
 from autojit.runtime.gpu.emulator.lane_memory import LaneMemory
-from autojit.runtime.gpu.emulator.memory import DeviceMemory
+from autojit.runtime.gpu.emulator.memory import EmulatedMemory
 from autojit.runtime.gpu.emulator.ptx_text import WARP_OPERATIONS, FunctionText, Instruction, Module
 from autojit.runtime.gpu.emulator.special_registers import SpecialRegisters
 from autojit.runtime.gpu.emulator.stamps import next_interval, next_warp_interval, stamps_of
@@ -62,7 +62,7 @@ class Launch:
     seed: int | None = None
 
 
-def run(launch: Launch, memory: DeviceMemory, footprint: Footprint | None = None) -> None:
+def run(launch: Launch, memory: EmulatedMemory, footprint: Footprint | None = None) -> None:
     """Do it all; what global memory is touched is written down in the footprint.
 
     Raises:
@@ -104,7 +104,7 @@ class Wave:
         launch: Launch,
         numbers: Ndarray,
         least_stamp: int,
-        memory: DeviceMemory,
+        memory: EmulatedMemory,
         chance: np.random.Generator | None,
     ) -> None:
         self.module, self.function, self.function_number = launch.module, launch.function, launch.function_number

@@ -59,7 +59,7 @@ def _left_to_map() -> Iterator[int]:
             yield max(most - mapped * mmap.PAGESIZE, 0)
 
 
-class DeviceMemory:
+class EmulatedMemory:
     """Memory of the device and pinned memory of the host, at addresses of one range.
 
     Attributes:
