@@ -69,7 +69,6 @@ class _Lowering:
         self.printed: dict[object, GridText] = {}
         self.outputs = set(schedule.outputs)
         self.has_failed = False  # whether a kernel in front may have reported an error
-        self.left_out: set[Value] = set()  # what is not computed once one has
 
     def run(self) -> LoweredStep:
         for kernel in self.schedule.kernels:
@@ -143,7 +142,8 @@ class _Lowering:
 
     def _launches(self, kernel: Kernel) -> list[Work] | None:
         """What a device is told for a kernel; None: it has no code for it."""
-        commits = self._is_left_out(kernel)
+        # who reads what is not written then is found where memory is known (`runtime.gpu.works.guarded`)
+        commits = self.has_failed and not self.outputs.isdisjoint(kernel.writes())
         if isinstance(kernel, LoopKernel):
             return self._loops(kernel, commits)
         if isinstance(kernel, MatmulKernel):
@@ -151,13 +151,6 @@ class _Lowering:
         if isinstance(kernel, CopyKernel):
             return self._copy(kernel.target, kernel.source, commits)
         return self._structured(kernel, commits) if isinstance(kernel, StructuredKernel) else None
-
-    def _is_left_out(self, kernel: Kernel) -> bool:
-        """Whether a kernel does nothing after a report: it writes what may last, or reads what was left out."""
-        is_last = not (self.outputs.isdisjoint(kernel.writes()) and self.left_out.isdisjoint(kernel.reads()))
-        if self.has_failed and is_last:
-            self.left_out.update(kernel.writes())
-        return self.has_failed and is_last
 
     def _copy(self, target: Value, source: Value, commits: bool) -> list[Work]:
         """A copy within the device; none where the target has the source's memory."""
