@@ -14,10 +14,10 @@ from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.core.recursion import headroom
 from autojit.core.undivided_work import undivided
-from autojit.ir.concrete import is_open, symbols_of
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable
+from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
@@ -53,14 +53,14 @@ def compile(
 
     Raises:
         DeviceError: they are on several, or nothing compiles for it.
-        SpecializeSize: sizes are open, and the device's code is made for given ones.
+        SpecializeSize: the device's code is made for given values of some open size.
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with undivided, uncollected(), headroom():
         backend = backend_of(graph)
         machine = backend.machine
-        if not machine.opens_sizes:
-            refuse_open_sizes(graph, machine)
+        if not machine.counts_sizes:
+            refuse_counted_sizes(graph, machine)
         kept = tuple((fixed_outputs or {}) if lasting is None else lasting)
         times = [time.perf_counter()]
         optimized = optimize(graph, machine)
@@ -80,13 +80,12 @@ def compile(
         return Compiled(optimized, plan, lowered, executable, elapsed)
 
 
-def refuse_open_sizes(graph: Graph, machine: Machine) -> None:
-    """Ask for the values of a graph's open sizes.
+def refuse_counted_sizes(graph: Graph, machine: Machine) -> None:
+    """Ask for the values of the sizes that a graph counts.
 
     Raises:
         SpecializeSize: there are some.
     """
-    values = (*graph.inputs, *graph.definitions())
-    names = dict.fromkeys(name for value in values if is_open(value.type.shape) for name in symbols_of(value.type))
+    names = dict.fromkeys(counted_by(node) for node in graph.nodes if is_counting(node))
     if names:
-        raise SpecializeSize(tuple(names), f"steps on {machine.kind} are compiled for their sizes")
+        raise SpecializeSize(tuple(names), f"steps on {machine.kind} do not go on with sizes that they count")

@@ -88,10 +88,7 @@ class FunctionText:
             assert self.signature.returns == "void", "the value is missing"
             self.ret()
         if self.sizes_read:
-            self.entry += self.address_of_sizes()
-        for size, name in self.sizes_read.items():
-            self.entry.append(f"  {name}.at = getelementptr i64, ptr %z, i64 {self.module.sizes[size]}")
-            self.entry.append(f"  {name} = load i64, ptr {name}.at, align 8")
+            self.entry += self.reading_of_sizes()
         lines = [f"define {self.head()} {{", "entry:", *self.entry, *self.lines, "}"]
         self.module.functions[self.signature.symbol] = "\n".join(lines)
 
@@ -152,6 +149,14 @@ class FunctionText:
             word = self.module.sizes.setdefault(n, len(self.module.sizes))
             name = self.sizes_read[n] = f"%z{word}"
         return name
+
+    def reading_of_sizes(self) -> list[str]:
+        """The lines that read the symbolic sizes of which the function has asked."""
+        lines = list(self.address_of_sizes())
+        for size, name in self.sizes_read.items():
+            lines.append(f"  {name}.at = getelementptr i64, ptr %z, i64 {self.module.sizes[size]}")
+            lines.append(f"  {name} = load i64, ptr {name}.at, align 8")
+        return lines
 
     def address_of_sizes(self) -> list[str]:
         """The lines that make ``%z`` the address of the sizes' words; none where it is a parameter."""

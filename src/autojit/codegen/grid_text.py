@@ -7,6 +7,9 @@ from typing import Literal
 from autojit.core.records import record
 from autojit.ir.op import Op
 
+MOST_BLOCKS = (1 << 31) - 1
+"""Of a grid along its first axis."""
+
 Role = Literal["reads", "writes", "updates"]
 """What a kernel does with a buffer; "updates": elements are read and written, or another buffer may be the same."""
 
@@ -28,18 +31,19 @@ class Buffer:
 class GridText:
     """A kernel without its entry point, which depends on where the buffers are (`codegen.cuda.entry_point`).
 
-    The arguments of a launch are, in this order: the buffers, the address of partial results if there are any, and,
-    if it reports, the address of the step's error words and the kernel's code in the step.
+    The arguments of a launch are, in this order: the buffers, the sizes that are open, the address of partial results
+    if there are any, and, if it reports, the address of the step's error words and the kernel's code in the step.
 
     Args:
         text: an LLVM module that defines ``@body`` with these arguments.
         buffers: what is done with each.
         threads: of a block.
-        blocks: of the grid, along x, y and z.
-        partial_bytes: memory for partial results, 0 where there is nothing to combine.
+        blocks: of the grid, along x, y and z; open sizes where their number depends on such.
+        partial_bytes: memory for partial results, 0 where there is nothing to combine; an open size likewise.
         combine: launched behind this kernel, with the same arguments.
         reports: whether error words and code follow.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
+        sizes: open sizes that the kernel takes by value, as words of 64 bits.
     """
 
     text: str
@@ -50,3 +54,4 @@ class GridText:
     combine: GridText | None = None
     reports: bool = False
     failing: tuple[Op, ...] = ()
+    sizes: tuple[int, ...] = ()

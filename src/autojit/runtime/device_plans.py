@@ -9,6 +9,7 @@ from autojit.core.device import Device
 from autojit.runtime.executable import DeviceCounts
 from autojit.runtime.gpu.channel import DeviceChannel, host_object
 from autojit.runtime.gpu.devices import cuda_device
+from autojit.runtime.gpu.memory import Held
 from autojit.runtime.gpu.plan import DevicePlan, TransferPlan
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class DevicePlans:
     def __init__(self, builder: PlanBuilder) -> None:
         self._builder = builder
         self._channels: dict[Device, DeviceChannel] = {}
+        self._home_streams: dict[Device, int] = {}  # those that were present when the plan was written
         self._nodes = {
             entry.arguments[0]: nodes
             for entry, nodes in zip(builder.lowered.entries, builder.lowered.origins, strict=True)
@@ -38,7 +40,16 @@ class DevicePlans:
         found = self._channels.get(device)
         if found is None:
             found = self._channels[device] = DeviceChannel(cuda_device(device.index or 0), self._builder.failures)
+            self._home_streams[device] = found.device.stream
         return found
+
+    def arena(self, device: Device, size_bytes: int) -> Held:
+        """Memory for temporaries of open size, in place of what was too small; kernels may still use that."""
+        gpu, home = self._channel(device).device, self._home_streams[device]
+        gpu.use()
+        for stream in {home, *(run.last_stream for run in self.runs)}:
+            gpu.driver.synchronize(stream)
+        return gpu.memory.hold(size_bytes, home)
 
     def context(self, part: DeviceRun | Transfer) -> int:
         """The address of the context of an entry."""

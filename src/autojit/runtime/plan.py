@@ -102,7 +102,7 @@ class PlanBuilder:
         types = [v.type for v in self.graph.inputs]
         counted = lowered.counted_sizes() if parent is None else ()
         if parent is None and (counted or any(is_open(t.shape) for t in types)):
-            self.sizes = SizeProgram(types, counted, self.failures.caught)
+            self.sizes = SizeProgram(types, counted, self.failures.caught, self._grown)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
         self.arenas: dict[Device, Any] = {p: arena_at(p, size) for p, size in self.memory.arenas.items() if p != CPU}
@@ -171,9 +171,17 @@ class PlanBuilder:
             peak = max(peak, moving + workers)
         if regions:
             assert self.sizes is not None
-            self.regions = [self.sizes.region(self.memory.machine.aligned(size)) for size in regions]
+            places = {region: value.type.device for value, region in self.memory.region_of.items()}
+            self.regions = [
+                self.sizes.region(self.memory.machine.aligned(size), places.get(region, CPU))
+                for region, size in enumerate(regions)
+            ]
         self.worker_offset = start + kept
         return Arena(start + kept + peak + 64), start
+
+    def _grown(self, device: Device, size_bytes: int) -> Any:
+        """Memory for temporaries of symbolic size, in place of what was too small."""
+        return Arena(size_bytes) if device == CPU else self._device_plans().arena(device, size_bytes)
 
     def _scratch_bytes(self, scratch: Scratch) -> int:
         size = upper_bound(scratch.size_bytes, self.bounds)
@@ -286,6 +294,32 @@ class PlanBuilder:
     def home(self, value: Value) -> Value:
         """The value whose memory it is in."""
         return self.memory.home(value)
+
+    def region_of(self, value: Value) -> int | None:
+        """The slot of the address of the memory of open size that it has, if it has some."""
+        home = self.memory.home(value)
+        if home in self.fixed or home in self.table or home not in self.memory.region_of:
+            return None
+        return self.regions[self.memory.region_of[home]]
+
+    def region(self, size_bytes: int, device: Device) -> int:
+        """The slot of the address of memory of open size on a device."""
+        assert self.sizes is not None
+        return self.sizes.region(self.memory.machine.aligned(upper_bound(size_bytes, self.bounds)), device)
+
+    def region_word(self, region: int, slot: int) -> int:
+        """What to write at ``slot`` now; the size program writes the address there."""
+        assert self.sizes is not None
+        self.sizes.fix(slot, region)
+        return 0
+
+    def number(self, size: int, slot: int) -> int:
+        """What to write at ``slot`` now; the size program writes an open size there."""
+        return self._word(size, slot)
+
+    def sizes_now(self) -> Mapping[str, int]:
+        """The open sizes of the call that runs, or of the last one."""
+        return {} if self.sizes is None else self.sizes.values()
 
     def _zeros(self, count: int) -> tuple[NDArray[np.uint64], int]:
         """Words that live as long as the plan, and their address."""

@@ -2,8 +2,8 @@
 
 `SizeProgram` collects words while a plan is written (`word`, `slot`, `region`), then lays itself out for the native
 code of `codegen.cpu.plan.sizes`. Temporaries of symbolic size are in an arena that grows when a call needs more than
-any before. What depends on a size that the step counts itself is a program of its own, a *stage*, with an arena of its
-own.
+any before, one for each device. What depends on a size that the step counts itself is a program of its own, a *stage*,
+with arenas of its own.
 
 How to read: `_Slot`, the collecting methods, `finish`.
 """
@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from autojit.codegen.cpu.plan.records import OPERATIONS, Instruction, SizeProgramWords, WrittenWord
+from autojit.core.device import CPU, Device
 from autojit.core.errors import SpecializeSize
 from autojit.core.records import record
 from autojit.core.size_expressions import Atom, Expression
 from autojit.core.sizes import expression_of, is_symbolic
 from autojit.core.types import TensorType
-from autojit.runtime.memory import Arena, bucket_size
+from autojit.runtime.memory import arena_at, bucket_size
 
-Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Room = tuple[int, Device]
+"""A stage, and the device whose memory it needs."""
+
 NEVER = -1  # no size: the first call evaluates everything
 
 
@@ -45,10 +48,15 @@ class SizeProgram:
         inputs: types of the arrays a call brings; a symbol is known from the first axis whose extent it is.
         counted: names of the sizes that the step counts, in the order in which it does.
         caught: told what went wrong when memory could not be had.
+        make_arena: gives memory of a device.
     """
 
     def __init__(
-        self, inputs: Sequence[TensorType], counted: Sequence[str], caught: Callable[[BaseException], None]
+        self,
+        inputs: Sequence[TensorType],
+        counted: Sequence[str],
+        caught: Callable[[BaseException], None],
+        make_arena: Callable[[Device, int], Any] = arena_at,
     ) -> None:
         self.sources = symbol_sources(inputs)
         self.symbols = tuple(self.sources)
@@ -60,10 +68,11 @@ class SizeProgram:
         self._instructions: list[Instruction] = []
         self._fixes: list[WrittenWord] = []
         self._places: list[tuple[int, int]] = []  # (address to write, slot whose address it gets)
-        self._regions: dict[int, list[tuple[int, int]]] = {}  # by stage: (slot of the address, slot of the size)
+        self._regions: dict[_Room, list[tuple[int, int]]] = {}  # (slot of the address, slot of the size)
         self._programs = np.zeros((1 + len(self.counted), len(SizeProgramWords.fields)), np.uint64)
-        self._memory: dict[int, tuple[int, int]] = {}  # by stage: slots of the arena's length and address
-        self._arenas: dict[int, Arena] = {}  # by stage
+        self._memory: dict[_Room, tuple[int, int]] = {}  # slots of the arena's length and address
+        self._arenas: dict[_Room, Any] = {}
+        self._make_arena = make_arena
 
     # -- collecting
 
@@ -96,12 +105,12 @@ class SizeProgram:
         """The slot of the sum of two slots."""
         return self._compute("add", left, right)
 
-    def region(self, size: int) -> int:
+    def region(self, size: int, device: Device = CPU) -> int:
         """The slot of the address of memory of its own; it is there from the stage on that knows the size."""
         length = self.slot(size)
         stage = self._slots[length].stage
         found = self._new(_Slot(0, stage, is_address=True))
-        self._regions.setdefault(stage, []).append((found, length))
+        self._regions.setdefault((stage, device), []).append((found, length))
         return found
 
     def stage(self, name: str) -> int:
@@ -162,10 +171,12 @@ class SizeProgram:
 
     def finish(self) -> int:
         """Lay the program out; its address, which the plan holds."""
-        layouts = {stage: self._lay_regions(stage) for stage in self._regions}
+        layouts: dict[int, list[Instruction]] = {}
+        for room in self._regions:
+            layouts.setdefault(room[0], []).extend(self._lay_regions(room))
         self.table = np.array([slot.value for slot in self._slots], np.int64)
         self._last = np.full(max(len(self.symbols), 1), NEVER, np.int64)
-        self._growers: list[Any] = []
+        self._grower = Grow(self._grow)
         self._keep: list[Any] = []
         for stage in range(1 + len(self.counted)):
             sizes = self._instructions_of(stage, addresses=False)
@@ -176,17 +187,17 @@ class SizeProgram:
             ctypes.c_int64.from_address(address).value = base + 8 * slot
         return int(self._programs.ctypes.data)
 
-    def _lay_regions(self, stage: int) -> list[Instruction]:
-        """A stage's regions follow each other in its growing arena: instructions that work out where."""
+    def _lay_regions(self, room: _Room) -> list[Instruction]:
+        """A stage's regions on a device follow each other in a growing arena: instructions that work out where."""
         start = len(self._instructions)
         ends = [self._number(0)]
-        for _, size in self._regions[stage]:
+        for _, size in self._regions[room]:
             ends.append(self._instruct("add", ends[-1], size))
-        capacity, base = self._memory[stage] = self._new(_Slot(0, stage)), self._new(_Slot(0, stage))
+        capacity, base = self._memory[room] = self._new(_Slot(0, room[0])), self._new(_Slot(0, room[0]))
         found = self._instructions[start:]
         del self._instructions[start:]
         found.append(_instruction("reserve", base, ends[-1], capacity))
-        for (address, _), end in zip(self._regions[stage], ends, strict=False):
+        for (address, _), end in zip(self._regions[room], ends, strict=False):
             found.append(_instruction("add", address, base, end))
         return found
 
@@ -199,8 +210,6 @@ class SizeProgram:
         steps = np.array(instructions, np.int64)
         words = np.array(fixes, np.uint64)
         self._keep += [steps, words]
-        grower = Grow(partial(self._grow, stage))
-        self._growers.append(grower)
         always = bool(stage) or not self.symbols  # no symbol tells that nothing has changed
         self._programs[stage] = SizeProgramWords(
             n_symbols=-1 & 0xFFFFFFFFFFFFFFFF if always else len(self.symbols),
@@ -210,22 +219,22 @@ class SizeProgram:
             instructions=steps.ctypes.data,
             n_written=len(fixes),
             written=words.ctypes.data,
-            grow=ctypes.cast(grower, ctypes.c_void_p).value or 0,
+            grow=ctypes.cast(self._grower, ctypes.c_void_p).value or 0,
         )
 
     # -- running
 
-    def _grow(self, stage: int, size_bytes: int) -> int:
-        capacity, base = self._memory[stage]
+    def _grow(self, size_bytes: int, capacity: int) -> int:
+        room, base = next((room, base) for room, (length, base) in self._memory.items() if length == capacity)
         try:
-            arena = Arena(bucket_size(size_bytes))
+            arena = self._make_arena(room[1], bucket_size(size_bytes))
         except BaseException as error:  # must not cross native code: raised when the step has ended
             self.caught(error)
             self._last[:] = NEVER
             return int(self.table[base])
-        self._arenas[stage] = arena
+        self._arenas[room] = arena
         self.table[capacity] = arena.size_bytes
-        return arena.address
+        return int(arena.address)
 
     @property
     def arena_bytes(self) -> int:
@@ -234,8 +243,8 @@ class SizeProgram:
 
     def release_arenas(self) -> None:
         """Unmap the arenas: the next call finds no capacity and grows them again."""
-        for stage in self._arenas:
-            self.table[self._memory[stage][0]] = 0
+        for room in self._arenas:
+            self.table[self._memory[room][0]] = 0
         self.forget()
         self._arenas.clear()
 

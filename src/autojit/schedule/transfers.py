@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from autojit.core.device import CPU
+from autojit.core.sizes import surely_less
 from autojit.ir.graph import Value
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel
 
@@ -45,4 +46,5 @@ def pass_by_value(kernels: Sequence[Kernel], kept: Collection[Value], most_bytes
 def _suits(copy: CopyKernel, kept: Collection[Value], most_bytes: int) -> bool:
     if copy.source.type.device != CPU or copy.target.type.device == CPU:
         return False
-    return copy.source.type.size_bytes <= most_bytes and copy.target not in kept and copy.source not in kept
+    is_small = surely_less(copy.source.type.size_bytes, most_bytes + 1)
+    return is_small and copy.target not in kept and copy.source not in kept

@@ -18,8 +18,6 @@ from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.kernel_function import ACCESS_SITE, FAILURE_SITE
 from autojit.core.config import config
 from autojit.core.dtypes import float32
-from autojit.core.errors import CompileError
-from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.ir import Graph, parse_graph
 from autojit.ir.graph import Value
@@ -210,13 +208,6 @@ def test_checked_kernels_are_right_and_report_where_they_leave_a_buffer() -> Non
         word, position = run(wrong, {**known, short: np.zeros(120, "f4")}).errors
     assert word >> 32 == CODE and word & 0xFFFFFFFF > ACCESS_SITE
     assert 120 <= position < 240
-
-
-def test_sizes_that_are_not_known_are_refused() -> None:
-    _, (program,) = programs_of("(x: f32[4]) { y: f32[4] = exp(x); return y }")
-    open_value = Value(TensorType((named_size("n", 4),), float32), "x")
-    with pytest.raises(CompileError, match="needs the sizes of its arrays"):
-        print_grid(replace(program, loads=(open_value,)), LARGE)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["many processors", "one processor"])

@@ -13,7 +13,7 @@ from autojit.codegen.cuda.lower import lower
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.lowered import Callback, DeviceCopy, DeviceRun, Launch, LoweredStep, Transfer
-from autojit.compiler import refuse_open_sizes
+from autojit.compiler import refuse_counted_sizes
 from autojit.core.device import CPU
 from autojit.core.errors import SpecializeSize
 from autojit.ir import parse_graph, verify
@@ -128,11 +128,11 @@ def test_what_lasts_is_guarded_behind_what_may_fail_and_codes_name_their_reporte
     assert step.may_fail == (True,)
 
 
-@pytest.mark.parametrize("text", ["(x: f32[n]@cuda:0) { y: f32[n]@cuda:0 = tanh(x); return y }"])
-def test_open_sizes_are_asked_for(text: str) -> None:
+def test_sizes_that_a_step_counts_are_asked_for() -> None:
+    text = "(x: bool[7]@cuda:0) { p: i64[u0]@cuda:0 = positions[count=u0](x); y: i64[u0]@cuda:0 = neg(p); return y }"
     graph: Any = parse_graph(text)
-    with pytest.raises(SpecializeSize, match="compiled for their sizes"):
-        refuse_open_sizes(graph, CUDA_MACHINE)
+    with pytest.raises(SpecializeSize, match="sizes that they count"):
+        refuse_counted_sizes(graph, CUDA_MACHINE)
 
 
 def test_a_step_without_devices_is_the_hosts() -> None:

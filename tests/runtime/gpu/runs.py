@@ -11,6 +11,7 @@ from autojit.codegen.grid_text import Buffer, GridText, Role
 from autojit.codegen.lowered import DeviceRun, Offset
 from autojit.core.device import Device
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.sizes import evaluate, is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.runtime.failures import Failures
@@ -125,6 +126,8 @@ class Memory:
         self.places = places
         self.patches: list[tuple[int, Value, int]] = []  # word, value, bytes behind its start
         self.fixed_words: list[tuple[int, Value, int]] = []
+        self.size_words: list[tuple[int, int]] = []  # word, the open size that it holds
+        self.sizes: dict[str, int] = {}
 
     def word(self, argument: Value | Offset, slot: int) -> int:
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
@@ -139,6 +142,29 @@ class Memory:
 
     def home(self, value: Value) -> Value:
         return value
+
+    def region_of(self, value: Value) -> None:
+        return None
+
+    def region(self, size_bytes: int, device: Device) -> int:
+        raise AssertionError("memory of these runs is of fixed size")
+
+    def region_word(self, region: int, slot: int) -> int:
+        raise AssertionError("memory of these runs is of fixed size")
+
+    def number(self, size: int, slot: int) -> int:
+        if is_symbolic(size):
+            self.size_words.append((slot, size))
+        return 0 if is_symbolic(size) else size
+
+    def sizes_now(self) -> Mapping[str, int]:
+        return self.sizes
+
+    def resize(self, **sizes: int) -> None:
+        """The next call has these sizes."""
+        self.sizes = sizes
+        for slot, size in self.size_words:
+            ctypes.c_uint64.from_address(slot).value = evaluate(size, sizes)
 
     def move(self, value: Value, address: int) -> None:
         """What stays in place is elsewhere from now on."""

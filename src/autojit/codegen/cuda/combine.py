@@ -14,6 +14,7 @@ from autojit.codegen.cuda.lane_folds import LaneFolds
 from autojit.codegen.folding import partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.core.records import record
+from autojit.core.sizes import size_max, typical
 
 THREADS = 256
 
@@ -33,10 +34,10 @@ def print_combine(kernel: GridFolds, buffers: Sequence[Buffer]) -> GridText:
     parts: list[_Part] = []
     blocks = 0
     for number, where in kernel.partial_results.items():
-        columns = min(WARP, 1 << max(where.columns - 1, 0).bit_length())
+        columns = min(WARP, 1 << max(typical(where.columns) - 1, 0).bit_length())
         parts.append(_Part(number, blocks, -(-where.columns // columns), columns))
         blocks += parts[-1].blocks
-    function = LaneFolds(Grid(THREADS, (max(blocks, 1), 1, 1)), follows_reports=kernel.reports)
+    function = LaneFolds(Grid(THREADS, (size_max(blocks, 1), 1, 1)), follows_reports=kernel.reports)
     function.pointers(kernel.sizes)
     for part in parts:
         last = function.test("ult", function.block_x, part.first + part.blocks)
@@ -56,7 +57,7 @@ def _combine(function: LaneFolds, kernel: GridFolds, part: _Part) -> None:
     block = function.sub(function.block_x, part.first)
     element = function.offset(function.scaled(block, part.columns), lane)
     inside = None if where.columns % part.columns == 0 else function.test("ult", element, where.columns)
-    column = element if inside is None else function.at_most(element, where.columns - 1)
+    column = element if inside is None else function.at_most(element, size_max(where.columns - 1, 0))
     total = function.slot(wide)
     function.put(total, function.identity(op, wide))
     start = function.at(function.partials, where.offset)

@@ -7,9 +7,10 @@ and what writes lasting state does nothing once an error was reported.
 from __future__ import annotations
 
 from autojit.codegen.function_text import FunctionText
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.grid_text import MOST_BLOCKS, Buffer, GridText
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.core.once import once
+from autojit.core.sizes import is_symbolic, surely_divides
 
 _GLOBAL = "addrspace(1)"
 _KINDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "<4 x i32>"}
@@ -18,13 +19,24 @@ _REGISTER = "call range(i32 0, {most}) i32 @llvm.nvvm.read.ptx.sreg.{name}()"
 
 
 def access_bytes(size_bytes: int, *alignments: int) -> int:
-    """The widest access that divides a size and suits addresses."""
-    return min(16, *(value & -value for value in (size_bytes or 16, *alignments)))
+    """The widest access that divides a size, whatever open sizes it has, and suits addresses."""
+    width = 16
+    while not all(surely_divides(width, n) for n in (size_bytes, *alignments)):
+        width //= 2
+    return width
+
+
+class _BodyText(FunctionText):
+    """The body of a kernel, which takes open sizes by value."""
+
+    def reading_of_sizes(self) -> list[str]:
+        """None: sizes are arguments."""
+        return []
 
 
 @once
 def copy_kernel(size_bytes: int, width: int) -> GridText:
-    """Copy bytes, ``width`` of them per thread, from the second buffer to the first."""
+    """Copy bytes, ``width`` of them per thread, from the second buffer to the first; how many may be an open size."""
     return _kernel(size_bytes, width, "copy")
 
 
@@ -38,9 +50,11 @@ def _kernel(size_bytes: int, width: int, what: str) -> GridText:
     count, kind = size_bytes // width, _KINDS[width]
     blocks = -(-count // _THREADS)
     takes = f"ptr {_GLOBAL} to" + (f", ptr {_GLOBAL} source" if what == "copy" else "")
-    f = FunctionText(module := ModuleText(), Signature("body", takes), linkage="internal", attributes="alwaysinline")
+    takes += ", i64 z0" if is_symbolic(count) else ""
+    f = _BodyText(module := ModuleText(), Signature("body", takes), linkage="internal", attributes="alwaysinline")
     thread = f.value(_REGISTER.format(most=_THREADS, name="tid.x"))
-    block = f.value(_REGISTER.format(most=max(blocks, 1), name="ctaid.x"))
+    most = MOST_BLOCKS if is_symbolic(blocks) else max(blocks, 1)
+    block = f.value(_REGISTER.format(most=most, name="ctaid.x"))
     place = f.add(f.mul(f.convert("zext", block, "i32"), _THREADS), f.convert("zext", thread, "i32"))
     access = f", align {width}"
     with f.when(f.test("ult", place, count)):
@@ -50,4 +64,4 @@ def _kernel(size_bytes: int, width: int, what: str) -> GridText:
         f.store(kind, value, f.element(f"{_GLOBAL} %to", kind, place), attributes=access)
     f.finish()
     buffers = (Buffer("writes", width), Buffer("reads", width))[: 2 if what == "copy" else 1]
-    return GridText(module.text(), buffers, _THREADS, (blocks, 1, 1))
+    return GridText(module.text(), buffers, _THREADS, (blocks, 1, 1), sizes=tuple(module.sizes))

@@ -4,8 +4,9 @@
 is said here: how their addresses are aligned, which of them come out of the step's device table because they move from
 call to call, and whether the kernel does nothing once the step has reported an error.
 
-The parameters, in this order: the device table if anything moves, the buffers that do not move, the address of partial
-results, the address of the error words, the kernel's code; each where it is needed (see `GridText`).
+The parameters, in this order: the device table if anything moves, the buffers that do not move, sizes that are open,
+the address of partial results, the address of the error words, the kernel's code; each where it is needed (see
+`GridText`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
     writer = _Entry(kernel, alignments, moving, is_lasting=guarded or any(b.role == "updates" for b in kernel.buffers))
     for number, buffer in enumerate(kernel.buffers):
         writer.buffer(number, buffer)
+    for word in range(len(kernel.sizes)):
+        writer.pass_on("i64", "", f"%z{word}")
     if kernel.partial_bytes:
         writer.pass_on(f"ptr {GLOBAL}", f"noalias align {PARTIAL_ALIGNMENT}", "%partials")
     if kernel.reports:

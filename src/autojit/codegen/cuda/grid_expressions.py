@@ -18,6 +18,7 @@ from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
 from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.core.sizes import size_max
 from autojit.ir.index import Index, LoopVariable, Opaque
 from autojit.schedule.expressions import Expr, Guarded, Load
 
@@ -104,7 +105,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             start = self.offset(first, slot * step)
             inside = None if is_whole else self.test("ult", start, count)
             if inside is not None:
-                start = self.at_most(start, max(count - width, 0))
+                start = self.at_most(start, size_max(count - width, 0))
             self.set_counters(self.walk.inner, start)
             counters = {v: self.variables[v] for v in self.walk.inner}
             vector = [self._neighbour(slot, counters, start, inside, k) for k in range(width)]

@@ -56,7 +56,7 @@ class GridFolds(LaneFolds, GridExpressions):
         is_column, plan = accumulator.kind == "col", self.plan
         count = plan.shares if is_column else plan.blocks
         columns = self.walk.inner_count * plan.kept if is_column else 1
-        if count > 1 or (is_column and plan.is_long):
+        if count != 1 or (is_column and plan.is_long):
             self.partial_results[number] = Partials(self.partial_bytes, count, columns)
             size = count * columns * partial_dtype(accumulator).size_bytes
             self.partial_bytes = self.round_up_bytes(self.partial_bytes + size)
@@ -121,7 +121,7 @@ class GridFolds(LaneFolds, GridExpressions):
 
     @property
     def has_columns(self) -> bool:
-        return any(a.kind == "col" for a in self.program.accumulators) and self.walk.inner_count > 0
+        return any(a.kind == "col" for a in self.program.accumulators) and self.walk.inner_count != 0
 
     def open_columns(self, count: int) -> None:
         """Variables for as many elements as the lane holds."""

@@ -19,12 +19,13 @@ from typing import ClassVar
 from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.function_text import Operand
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.grid_text import MOST_BLOCKS, Buffer, GridText
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic
 
 WARP = 32
 """Lanes that run together, on every GPU so far."""
@@ -35,7 +36,7 @@ _ERROR_ORDER = 'syncscope("device") monotonic monotonic'
 
 @record
 class Grid:
-    """How many threads run a kernel: blocks along three axes, of this many threads each."""
+    """How many threads run a kernel: blocks along three axes, an open size or a number, of this many threads each."""
 
     threads: int
     blocks: tuple[int, int, int]
@@ -75,7 +76,8 @@ class CudaKernel(KernelFunction):
 
     def _special(self, register: str, count: int, name: str) -> str:
         """A special register as a number of the index type that is less than ``count``."""
-        read = f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
+        most = MOST_BLOCKS if is_symbolic(count) else count
+        read = f"call range(i32 0, {most}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
         self.entry += [f"  {name}.32 = {read}", f"  {name} = zext nneg i32 {name}.32 to i64"]
         return name
 
@@ -99,6 +101,7 @@ class CudaKernel(KernelFunction):
         assert len(buffers) == len(self.sizes), "every buffer has a role"
         reports = self.reports or self.follows_reports
         parameters = [f"ptr {GLOBAL} p{k}" for k in range(len(buffers))]
+        parameters += [f"i64 z{k}" for k in range(len(self.module.sizes))]
         parameters += [f"ptr {self.partials.replace('%', '')}"] * bool(partial_bytes)
         parameters += [f"ptr {GLOBAL} errors", "i64 code"] * reports
         self.signature = Signature("body", ", ".join(parameters))
@@ -112,7 +115,12 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
+            tuple(self.module.sizes),
         )
+
+    def reading_of_sizes(self) -> list[str]:
+        """None: sizes are arguments."""
+        return []
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
         """An element of a buffer; of one without elements nothing is read, wherever a look-up points."""

@@ -23,8 +23,7 @@ from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.phases import Phase, phases_of, row_results
 from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
-from autojit.core.errors import CompileError
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_symbolic, surely_less
 from autojit.schedule.expressions import Expr
 from autojit.schedule.loops import Accumulator, LoopProgram, Store
 
@@ -49,12 +48,27 @@ class GridPrinter(GridFolds):
         self.pointers([v.type.size for v in values])
         self.open_totals()
         if plan.is_flat:
-            self._flat_turns()
+            with self._where_points_are(walk_all=bool(self.totals)):
+                self._flat_turns()
         elif plan.teams:
             self._row_turns()
         self.close_totals()
         combine = print_combine(self, self.buffer_roles()) if self.partial_results else None
         return self.finished(self.buffer_roles(), partial_bytes=self.partial_bytes, combine=combine)
+
+    @contextmanager
+    def _where_points_are(self, *, walk_all: bool = True) -> Iterator[None]:
+        """What is written inside runs unless an open size leaves no points: surplus lanes would read one all the same.
+
+        Args:
+            walk_all: there are surplus lanes; else each asks whether its point is one.
+        """
+        count = self.walk.row_count * self.walk.inner_count
+        if not walk_all or not is_symbolic(count) or surely_less(0, count):
+            yield
+            return
+        with self.when(self.test("ne", count, 0)), self._inside():
+            yield
 
     def buffer_roles(self) -> list[Buffer]:
         """What is done with each buffer."""
@@ -128,7 +142,7 @@ class GridPrinter(GridFolds):
         group = self.quotient(self.thread, plan.group)
         team, member = self.quotient(group, plan.team), self.remainder(group, plan.team)
         block = self.block_x
-        if plan.tiles > 1 and not plan.is_long:
+        if plan.tiles != 1 and not plan.is_long:
             block = self.quotient(self.block_x, plan.tiles)
             self.first = self.scaled(self.remainder(self.block_x, plan.tiles), plan.tile)
         teams = plan.groups // plan.team
@@ -142,7 +156,8 @@ class GridPrinter(GridFolds):
         folded = walk.row_count // plan.kept
         start, low = self.scaled(kept, folded), self.scaled(share, plan.rows)
         if plan.turns:
-            self._turns(start, low, member, present)
+            with self._where_points_are():
+                self._turns(start, low, member, present)
         self._close_columns(share, columns, self.all_of(present, self.test("eq", member, 0)))
 
     def _open_columns(self, share: str, columns: str, present: str | None) -> None:
@@ -313,17 +328,5 @@ class GridPrinter(GridFolds):
 
 
 def print_grid(program: LoopProgram, target: CudaTarget) -> GridText:
-    """The kernel of a program whose loops are settled.
-
-    Raises:
-        CompileError: a size is not known yet.
-    """
-    values = [*program.loads, *(s.value for s in program.stores), *(a.value for a in program.accumulators)]
-    sizes = [*(v.extent for v in (*program.rows, *program.inner)), *(v.type.size for v in values)]
-    if any(map(is_symbolic, sizes)):
-        raise CompileError(
-            "a kernel on a GPU needs the sizes of its arrays",
-            facts={"values": ", ".join(str(v.type) for v in values)},
-            fix="compile for the sizes of the call: this version makes no kernel that serves several",
-        )
+    """The kernel of a program whose loops are settled."""
     return GridPrinter(program, target).print()

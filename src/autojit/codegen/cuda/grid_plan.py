@@ -13,10 +13,14 @@ tiles go to different ones.
 Every fold is a tree of fixed shape: in a lane by position, over lanes, over warps, over the partial results of teams in
 order. The shape depends on extents and on `CudaTarget.processors`, so results on two kinds of GPU may differ as sums in
 another order do, and never from one run to the next.
+
+Sizes may be open. What a kernel's text depends on (lanes, vectors, how rows are walked) is then decided by typical
+sizes; how many tiles, rows and blocks there are follows the sizes of a call. Rows of open length are walked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from autojit.codegen.cuda.grid_function import WARP, Grid
@@ -32,6 +36,8 @@ from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.phases import row_results
 from autojit.codegen.walk import Walk
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic, size_max, size_min, typical
+from autojit.ir.index import LoopVariable
 from autojit.schedule.loops import LoopProgram
 
 # None of these numbers has been measured on hardware yet; the reasons are those of its public description.
@@ -44,6 +50,7 @@ FOLDING_THREADS = 512  # per processor: what is in flight where partial results 
 BUSY_THREADS = 256  # per processor: rows take more lanes each as long as there are fewer
 ONE_LAUNCH = 16  # turns of a team up to which nothing is left to combine: a second launch costs as much
 FEWEST_TURNS = 4  # of a team that leaves partial results
+OPEN_SLOTS = 4  # elements of a lane in a tile of a row whose length is open: many are short
 
 
 @record
@@ -59,7 +66,7 @@ class GridPlan:
         vector: neighbours in a vector.
         tiles: parts of a row.
         team: groups of one block that share rows out.
-        kept: positions that accumulators keep, or 1.
+        kept: positions that accumulators keep, or 1. Here and below, numbers may be open sizes.
         shares: parts into which the rows of a kept position are cut, one for each team.
         rows: of a share.
         blocks: of the grid.
@@ -118,25 +125,29 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
 
 def _flat(walk: Walk, processors: int) -> GridPlan:
     count, vector = walk.inner_count, vector_width(walk)
-    folds = bool(walk.program.accumulators)
-    while not folds and vector > 1 and count < vector * processors * BUSY_THREADS:
+    folds, usual = bool(walk.program.accumulators), typical(count)
+    while not (folds or is_symbolic(count)) and vector > 1 and usual < vector * processors * BUSY_THREADS:
         vector //= 2
     vector = min(vector, most_elements(walk))
-    threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
+    threads = _within(_power_above(-(-usual // vector)), WARP, FLAT_THREADS)
     is_even = folds or count % (2 * threads * vector) == 0
-    is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= most_elements(walk)
+    is_large = usual >= MOST_ELEMENTS * threads * processors and 2 * vector <= most_elements(walk)
     slots = 2 if is_even and is_large else 1
-    tiles = max(1, -(-count // (threads * slots * vector)))
+    tiles = size_max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
-    if folds:
-        blocks = 1 if tiles <= ONE_LAUNCH else min(tiles // FEWEST_TURNS, processors * FOLDING_THREADS // threads)
+    if folds and (is_symbolic(tiles) or tiles > ONE_LAUNCH):
+        blocks = size_max(1, size_min(tiles // FEWEST_TURNS, processors * FOLDING_THREADS // threads))
+    elif folds:
+        blocks = 1
     return GridPlan(True, False, threads, threads, slots, vector, tiles, 1, 1, 1, 1, blocks)
 
 
 def _rows(walk: Walk, processors: int) -> GridPlan:
-    if is_turned(walk) and walk.row_count >= processors * WARP:
+    rows, most, words = typical(walk.row_count), most_elements(walk), carried_words(walk)
+    if is_symbolic(walk.inner_count):
+        return _open_rows(walk, processors)
+    if is_turned(walk) and rows >= processors * WARP:
         return _turned_rows(walk, processors)
-    rows, most, words = walk.row_count, most_elements(walk), carried_words(walk)
     vector = min(vector_width(walk), most)
     vectors = -(-walk.inner_count // vector)
     widest = _within(_power_above(vectors), 1, MOST_THREADS)
@@ -159,11 +170,27 @@ def _rows(walk: Walk, processors: int) -> GridPlan:
     return _of_rows(walk, processors, is_long, threads, group, slots, vector, tiles)
 
 
+def _open_rows(walk: Walk, processors: int) -> GridPlan:
+    """Rows of open length: a group walks the tiles of each."""
+    rows, most = typical(walk.row_count), most_elements(walk)
+    vector = min(vector_width(walk), most)
+    vectors = -(-walk.inner_count // vector)
+    has_columns = any(a.kind == "col" for a in walk.program.accumulators)
+    widest = _within(_power_above(typical(vectors)), WARP, LONG_THREADS)
+    group = ROW_THREADS if has_columns else WARP
+    while group < widest and rows * group < processors * BUSY_THREADS:
+        group *= 2
+    slots = max(1, min(OPEN_SLOTS, most // 2) // vector)
+    tiles = size_max(1, -(-vectors // (group * slots)))
+    threads = group if has_columns else max(group, ROW_THREADS)  # a team has the memory of its columns alone
+    return _of_rows(walk, processors, True, threads, group, slots, vector, tiles)
+
+
 def _turned_rows(walk: Walk, processors: int) -> GridPlan:
     """A lane for each row: neighbours in memory are in neighbouring rows."""
     slots = min(walk.inner_count, most_elements(walk) // 2)
     tiles = -(-walk.inner_count // slots)
-    threads = _within(_power_above(walk.row_count), WARP, ROW_THREADS)
+    threads = _within(_power_above(typical(walk.row_count)), WARP, ROW_THREADS)
     return _of_rows(walk, processors, tiles > 1, threads, 1, slots, 1, tiles)
 
 
@@ -173,19 +200,19 @@ def _of_rows(
     """The plan of groups that hold rows: each one row, or, where something is accumulated, the rows of a share."""
     rows, groups = walk.row_count, threads // group
     if not walk.program.accumulators:
-        blocks = max(1, -(-rows // groups))
-        return GridPlan(False, is_long, threads, group, slots, vector, tiles, 1, 1, rows, min(rows, 1), blocks)
+        blocks = size_max(1, -(-rows // groups))
+        return GridPlan(False, is_long, threads, group, slots, vector, tiles, 1, 1, rows, size_min(rows, 1), blocks)
     kept, team, shares, share, blocks = _shared_out(walk, groups, processors * FOLDING_THREADS // threads)
     return GridPlan(False, is_long, threads, group, slots, vector, tiles, team, kept, shares, share, blocks)
 
 
 def _columns(walk: Walk, processors: int) -> GridPlan:
     vector = vector_width(walk)
-    vectors = max(1, -(-walk.inner_count // vector))
-    group = _within(_power_above(vectors), 1, WARP)
+    vectors = size_max(1, -(-walk.inner_count // vector))
+    group = _within(_power_above(typical(vectors)), 1, WARP)
     tiles = -(-vectors // group)
-    threads = _within(_power_above(walk.row_count * group), WARP, COLUMN_THREADS)
-    most = processors * FOLDING_THREADS // threads // tiles
+    threads = _within(_power_above(typical(walk.row_count) * group), WARP, COLUMN_THREADS)
+    most = processors * FOLDING_THREADS // threads // typical(tiles)
     kept, team, shares, share, blocks = _shared_out(walk, threads // group, most)
     return GridPlan(False, False, threads, group, 1, vector, tiles, team, kept, shares, share, blocks * tiles)
 
@@ -195,16 +222,21 @@ def _shared_out(walk: Walk, groups: int, blocks: int) -> tuple[int, int, int, in
 
     Fewer blocks than positions are not had: each position has a team.
     """
-    kept = prod(v.extent for v in walk.rows[: walk.program.prefix])
-    folded = walk.row_count // kept if kept else 0
-    team = min(groups, _power_above(folded + 1) // 2 or 1)
+    kept, folded = (prod(v.extent for v in part) for part in _parted(walk))
+    team = min(groups, _power_above(typical(folded) + 1) // 2 or 1)
     teams = groups // team
     shares = 1
-    if folded > ONE_LAUNCH * team:
-        shares = max(1, min(-(-folded // (FEWEST_TURNS * team)), blocks * teams // max(kept, 1)))
+    if is_symbolic(folded) or folded > ONE_LAUNCH * team:
+        most = max(1, blocks * teams // max(typical(kept), 1))
+        shares = size_max(1, size_min(-(-folded // (FEWEST_TURNS * team)), most))
     rows = -(-folded // shares)
-    shares = max(1, -(-folded // rows)) if rows else 1
-    return kept, team, shares, rows, max(1, -(-kept * shares // teams))
+    shares = size_max(1, -(-folded // size_max(rows, 1)))
+    return kept, team, shares, rows, size_max(1, -(-kept * shares // teams))
+
+
+def _parted(walk: Walk) -> tuple[Sequence[LoopVariable], Sequence[LoopVariable]]:
+    """The rows' loops that accumulators keep, and those that they fold."""
+    return walk.rows[: walk.program.prefix], walk.rows[walk.program.prefix :]
 
 
 def _power_above(number: int) -> int:

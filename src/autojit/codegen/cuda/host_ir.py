@@ -10,12 +10,15 @@ The driver's functions are called by their addresses, so an emulated driver's ar
 
 from __future__ import annotations
 
+from functools import reduce
+
 from autojit.codegen.cuda.host_records import (
     FAILED,
     FIRST,
     GRAPH,
     MAKE_GRAPH,
     MISALIGNED,
+    RESIZED,
     SECOND,
     Channel,
     DriverCalls,
@@ -135,6 +138,7 @@ def _write_device(f: NativeFunction) -> None:
     """``aj_device``: one run."""
     run = f.parameters[0]
     channel = f.get(run, Run.channel)
+    _check_sizes(f, channel, run)
     _check_addresses(f, channel, run)
     _gather_numbers(f, run)
     f.return_when(f.is_set(f.call(_USE, channel, run)))
@@ -158,6 +162,21 @@ def _write_device(f: NativeFunction) -> None:
     _take_report(f, calls, run, stream)
     f.ret()
     calls.finish()
+
+
+def _check_sizes(f: NativeFunction, channel: str, run: str) -> None:
+    """A graph is one for its sizes."""
+    count = f.get(run, Run.n_sizes)
+    now, known = f.get(run, Run.sizes), f.get(run, Run.known_sizes)
+    changed, goes_on = f.junction(), f.junction()
+    with f.loop(0, count, stem="size") as k:
+        present, before = (f.load("i64", f.element(words, "i64", k)) for words in (now, known))
+        f.go_when(f.test("ne", present, before), changed)
+    f.go(goes_on)
+    f.begin(changed)
+    _ask(f, channel, run, RESIZED)
+    f.go(goes_on)
+    f.begin(goes_on)
 
 
 def _check_addresses(f: NativeFunction, channel: str, run: str) -> None:
@@ -206,7 +225,8 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         function, how = f.get(launch, LaunchWords.function), f.get(launch, LaunchWords.parameters)
         grid = (LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z, LaunchWords.threads)
         numbers = [f.get(launch, word) for word in grid]
-        calls.do(DriverCalls.launch, function, *numbers, 1, 1, 0, stream, how, "null")
+        with f.when(reduce(f.both, (f.is_set(blocks, "i32") for blocks in numbers[:3]))):  # open sizes may leave none
+            calls.do(DriverCalls.launch, function, *numbers, 1, 1, 0, stream, how, "null")
     with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
         f.put(run, Run.mode, SECOND)
 

@@ -8,8 +8,9 @@ LAUNCH, FIRST, SECOND, GRAPH = range(4)
 """What a run does (`Run.mode`): its launches one by one, always, or because it is the first time; has a graph made,
 which is launched from then on; launches the graph."""
 
-MAKE_GRAPH, MISALIGNED, FAILED = range(3)
-"""What Python is asked for: a graph; kernels for addresses that are aligned to elements only; to raise an error."""
+MAKE_GRAPH, MISALIGNED, RESIZED, FAILED = range(4)
+"""What Python is asked for: a graph; kernels for addresses that are aligned to elements only; the graph for other
+sizes than those of the run before; to raise an error."""
 
 
 class DriverCalls(Record[int]):
@@ -47,6 +48,9 @@ class Run(Record[int]):
     channel: Pointer
     mode: Word
     last_stream: Word  # that of the run before: another one waits for it
+    n_sizes: Word
+    sizes: Pointer  # words of which a graph holds the values: open sizes, and addresses that follow from them
+    known_sizes: Pointer  # what they were in the run before
     n_numbers: Word
     numbers: Pointer  # as many `HostNumber`
     n_addresses: Word

@@ -32,8 +32,9 @@ from autojit.codegen.lowered import (
 from autojit.codegen.lowering_errors import lowering_error
 from autojit.core.config import config
 from autojit.core.device import CPU, Device
-from autojit.core.errors import CompileError
+from autojit.core.errors import CompileError, SpecializeSize, UndecidedSizeError
 from autojit.core.records import record
+from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ops.scattering import Scattering
 from autojit.schedule.kernels import (
@@ -187,7 +188,7 @@ class _Lowering:
 
     def _structured(self, kernel: StructuredKernel, commits: bool) -> list[Work] | None:
         node = kernel.node
-        text = print_structured(kernel, self.target)
+        text = self._print_structured(kernel)
         if text is None:
             return None
         operands: tuple[Value, ...] = kernel.operands
@@ -201,6 +202,20 @@ class _Lowering:
             operands = (result, *operands[1:])
         lookups = [node] * len(operands)
         return [*work, *self._launch(text, (*operands, *node.outputs), node.op.name, kernel, lookups, commits)]
+
+    def _print_structured(self, kernel: StructuredKernel) -> GridText | None:
+        """Its kernel; None: there is none.
+
+        Raises:
+            SpecializeSize: it is written for given sizes, and some are open.
+        """
+        try:
+            return print_structured(kernel, self.target)
+        except UndecidedSizeError as error:
+            node = kernel.node
+            names = dict.fromkeys(n for v in (*node.inputs, *node.outputs) for n in sorted(symbols_of(v.type)))
+            reason = f"the kernel of {node.op.name} is written for its sizes"
+            raise SpecializeSize(tuple(names), reason) from error
 
     def _launch(
         self,

@@ -26,6 +26,7 @@ from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar, is_half
 from autojit.core.dtypes import DType, float32
 from autojit.core.records import record
+from autojit.core.sizes import surely_less, typical
 from autojit.schedule.kernels import Access, MatmulKernel, joint_batch
 
 
@@ -74,10 +75,11 @@ class ProductJob:
 
 
 def job_of(kernel: MatmulKernel, target: CudaTarget) -> ProductJob:
-    """What is printed for a product whose sizes are known."""
+    """What is printed for a product; of open sizes typical ones decide which tiles suit it."""
     shape = shape_of(kernel)
     dtype = kernel.node.outputs[0].type.dtype
-    tile = tile_of(dtype, target, shape.extents, shape.count)
+    m, n, k = map(typical, shape.extents)
+    tile = tile_of(dtype, target, (m, n, k), typical(shape.count))
     return ProductJob(shape, tile, dtype, kernel.init is not None)
 
 
@@ -205,7 +207,7 @@ class ProductPrinter(CudaKernel):
             steps.multiply(totals)
 
         k = self.shape.extents[2]
-        if k <= self.tile.depth:
+        if surely_less(k, self.tile.depth + 1):
             turn(0)
             return
         with self.loop(0, k, self.tile.depth, stem="depth") as depth:

@@ -15,6 +15,7 @@ from autojit.codegen.cuda.product_tiles import Tile, column_pad, row_pad
 from autojit.codegen.function_text import Operand
 from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.core.sizes import surely_less
 
 MOST_ACCESS_BYTES = 16
 
@@ -59,7 +60,7 @@ class Strided(Stored):
     @property
     def runs_deep(self) -> bool:
         """The axis of the smaller stride."""
-        return self.depth_stride <= self.line_stride or self.lines == 1
+        return surely_less(self.depth_stride, self.line_stride + 1) or self.lines == 1
 
     def most_neighbours(self, width: int) -> int:
         """As far as neighbours are 1 apart and begin at multiples."""

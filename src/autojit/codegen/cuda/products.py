@@ -29,7 +29,7 @@ def product_key(kernel: MatmulKernel) -> object:
 
 
 def print_product(kernel: MatmulKernel, target: CudaTarget) -> GridText:
-    """The kernel of a product whose sizes are known; its buffers are what it reads, then what it writes."""
+    """The kernel of a product; its buffers are what it reads, then what it writes."""
     job = job_of(kernel, target)
     if kernel.epilogue is None:
         return ProductPrinter(job).print()

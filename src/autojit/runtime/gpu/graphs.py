@@ -1,8 +1,12 @@
-"""A run as a graph: its launches as nodes, each after those that touch the same memory, and one launch for all."""
+"""A run as a graph: its launches as nodes, each after those that touch the same memory, and one launch for all.
+
+Where sizes are open, there is a graph for each tuple of sizes (`KeptGraphs`).
+"""
 
 from __future__ import annotations
 
 import ctypes
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,11 +23,24 @@ from autojit.runtime.gpu.structs import KernelNodeParams
 BoundPrologue = tuple[Prologue, int]
 """With its function."""
 
+Sizes = tuple[int, ...]
+"""What a graph is one for: the values of open sizes, and addresses that follow from them."""
+
+MOST_GRAPHS = 8
+"""Of a run: each takes some kilobytes of the driver's for every launch."""
+
+MOST_SEEN = 4096
+"""Tuples of sizes that are remembered for having come once."""
+
 
 def graph_nodes(
     memory: RunMemory, prologues: Sequence[BoundPrologue], kernels: Sequence[BoundKernel]
 ) -> list[GraphNode]:
-    """The nodes of a run: the launches in their order, and the copy of the error words to the host."""
+    """The nodes of a run: the launches in their order, and the copy of the error words to the host.
+
+    For the sizes of the present call: what has no blocks then is left out.
+    """
+    kernels = [kernel for kernel in kernels if all(kernel.blocks)]
     accesses = [[prologue.part] for prologue, _ in prologues] + [kernel.accesses() for kernel in kernels]
     errors = memory.errors
     if errors is not None:
@@ -37,6 +54,55 @@ def graph_nodes(
     if errors is not None and memory.pinned_errors is not None:
         nodes.append(CopyNode(memory.pinned_errors.address, errors.address, ERROR_BYTES, after[-1]))
     return nodes
+
+
+class KeptGraphs:
+    """The graphs of a run, one for each tuple of sizes: the last `MOST_GRAPHS` of those that come more than once.
+
+    Args:
+        driver: which has them.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._of: OrderedDict[Sizes, RunGraph] = OrderedDict()
+        self._seen: set[Sizes] = set()
+
+    def find(self, sizes: Sizes) -> RunGraph | None:
+        """The graph for some sizes, if there is one."""
+        found = self._of.get(sizes)
+        if found is not None:
+            self._of.move_to_end(sizes)
+        return found
+
+    def is_due(self, sizes: Sizes) -> bool:
+        """Whether sizes come again for which there is no graph, and there is room for one."""
+        if sizes in self._seen:
+            return len(self._of) < MOST_GRAPHS
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(sizes)
+        return False
+
+    def add(self, sizes: Sizes, graph: RunGraph, last_stream: int) -> None:
+        """Keep a graph; the one that was not asked for the longest goes, if there are many."""
+        if len(self._of) >= MOST_GRAPHS:
+            self._driver.synchronize(last_stream)
+            self._of.popitem(last=False)[1].destroy()
+        self._of[sizes] = graph
+
+    def drop(self, last_stream: int) -> None:
+        """Forget all graphs."""
+        graphs = list(self._of.values())
+        self._of.clear()
+        self._seen.clear()
+        if graphs:
+            self._driver.synchronize(last_stream)
+        for graph in graphs:
+            graph.destroy()
+
+    def __len__(self) -> int:
+        return len(self._of)
 
 
 class RunGraph:

@@ -7,7 +7,7 @@ from the table's slots; a number's own address is its slot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from autojit.codegen.cuda.host_records import HostNumber
 from autojit.codegen.cuda.prologue import MOST_PROLOGUE_WORDS, prologue_words
 from autojit.codegen.lowered import Offset
-from autojit.core.device import CPU
+from autojit.core.device import CPU, Device
 from autojit.core.records import record
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
@@ -23,6 +23,9 @@ from autojit.runtime.gpu.order import Access, Place
 
 WORD_BYTES = 8
 WIDEST_ACCESS_BYTES = 16
+
+Region = int
+"""Memory whose place depends on open sizes, by a number of the plan."""
 
 
 class Binding(Protocol):
@@ -39,6 +42,23 @@ class Binding(Protocol):
 
     def home(self, value: Value) -> Value:
         """The value whose memory it is, the same for all that share it."""
+
+    def region_of(self, value: Value) -> Region | None:
+        """The memory of open size that it has; None: its memory is elsewhere."""
+
+    # -- open sizes
+
+    def region(self, size_bytes: int, device: Device) -> Region:
+        """Memory of open size on a device, for the plan alone."""
+
+    def region_word(self, region: Region, slot: int) -> int:
+        """Its address, to be written to the word at ``slot``; it is written there whenever it changes."""
+
+    def number(self, size: int, slot: int) -> int:
+        """A size, to be written to the word at ``slot``; one that is open is written there whenever it changes."""
+
+    def sizes_now(self) -> Mapping[str, int]:
+        """The open sizes of the call that runs, or of the last one."""
 
 
 @record

@@ -5,6 +5,9 @@ buffers are: how addresses are aligned, which of them move. What a launch passes
 buffers that stay in place the very words are the launch's parameters, so whoever moves one (`Binding.word`) moves the
 parameter. `moving` is what changes in every call, `graphs` and `order` what must wait for what, `channel` the way to
 the driver and back. `TransferPlan` is a copy between host and device.
+
+Where sizes are open, the step's size program writes what depends on them (numbers of blocks, parameters of kernels)
+before the run; native code tells when they are others than before, because a graph is one for its sizes.
 """
 
 from __future__ import annotations
@@ -15,17 +18,28 @@ from contextlib import suppress
 
 import numpy as np
 
-from autojit.codegen.cuda.host_records import FIRST, GRAPH, LAUNCH, MAKE_GRAPH, LaunchWords, Run, TransferWords
+from autojit.codegen.cuda.host_records import (
+    FIRST,
+    GRAPH,
+    LAUNCH,
+    MAKE_GRAPH,
+    RESIZED,
+    SECOND,
+    LaunchWords,
+    Run,
+    TransferWords,
+)
 from autojit.codegen.cuda.prologue import prologue_text
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
+from autojit.core.sizes import named_size
 from autojit.ir.graph import Node, Value
 from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.channel import DeviceChannel, Words
-from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
+from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import is_at_its_end
-from autojit.runtime.gpu.moving import Binding
+from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import guarded, works_of
 
@@ -42,12 +56,14 @@ class RunStats:
         runs: how often it ran.
         graph_launches: how often by one launch of a graph.
         instantiations: graphs made.
+        graphs: those that there are.
     """
 
     kernels: int
     runs: int
     graph_launches: int
     instantiations: int
+    graphs: int
 
 
 class DevicePlan:
@@ -70,10 +86,10 @@ class DevicePlan:
         self._device = channel.device
         self._home_stream = self._device.stream
         self._instantiations = 0
-        self._graph: RunGraph | None = None
+        self._graphs = KeptGraphs(self._device.driver)
         works = list(works_of(run))
         self._is_graph = len(works) >= GRAPH_FROM_KERNELS
-        self._memory = RunMemory(binding, self._device, works, uses_table=self._is_graph)
+        self._memory = RunMemory(binding, self._device, works, run.device, uses_table=self._is_graph)
         self._bound = [
             BoundKernel(self._memory, work, number, is_guarded)
             for number, (work, is_guarded) in enumerate(zip(works, guarded(works, binding.home), strict=True))
@@ -82,10 +98,26 @@ class DevicePlan:
         self._prologues: list[BoundPrologue] = []
         launches = len(self._memory.moving.prologues) + len(self._bound)
         self._rows = np.zeros((max(launches, 1), len(LaunchWords.fields)), np.uint64)
+        first = int(self._rows.__array_interface__["data"][0]) + LaunchWords.size_bytes * (launches - len(self._bound))
+        for place, one in enumerate(self._bound):
+            one.settle(first + LaunchWords.size_bytes * place)
+        self._watch(binding)
         self._words = self._written(launches)
         self.address = self._words.address
         channel.register(self.address, self)
         self._load()
+
+    def _watch(self, binding: Binding) -> None:
+        """Words with what a graph is one for."""
+        names = sorted(set().union(*(one.depends_on() for one in self._bound)))
+        regions = sorted(set().union(*(one.regions() for one in self._bound)))
+        self._sizes, self._known = (np.zeros(max(len(names) + len(regions), 1), np.uint64) for _ in range(2))
+        start = int(self._sizes.__array_interface__["data"][0])
+        self._n_sizes = len(names) + len(regions)
+        for place, name in enumerate(names):
+            binding.number(named_size(name, 2), start + WORD_BYTES * place)
+        for place, region in enumerate(regions, len(names)):
+            binding.region_word(region, start + WORD_BYTES * place)
 
     def _written(self, launches: int) -> Words:
         memory, moving = self._memory, self._memory.moving
@@ -95,6 +127,9 @@ class DevicePlan:
                 channel=self._channel.address,
                 mode=FIRST,
                 last_stream=self._home_stream,
+                n_sizes=self._n_sizes,
+                sizes=int(self._sizes.__array_interface__["data"][0]),
+                known_sizes=int(self._known.__array_interface__["data"][0]),
                 n_numbers=moving.n_numbers,
                 numbers=moving.numbers_address,
                 n_addresses=n_addresses,
@@ -121,10 +156,12 @@ class DevicePlan:
             LaunchWords(function=function, blocks_x=1, blocks_y=1, blocks_z=1, threads=1, parameters=part.parameters)
             for part, function in self._prologues
         ]
-        for place, row in enumerate((*heads, *(one.row() for one in self._bound))):
-            self._rows[place] = row
+        for place, head in enumerate(heads):
+            self._rows[place] = head
+        for place, one in enumerate(self._bound, len(heads)):
+            self._rows[place] = one.row(self._rows[place])
         self._words[Run.mode.place] = FIRST if self._is_graph else LAUNCH
-        self._drop_graph()
+        self._drop_graphs()
 
     def moved(self) -> None:
         """Buffers that stay in place are elsewhere now: their words were written (`Binding.word`), the graph is old.
@@ -138,7 +175,13 @@ class DevicePlan:
     def stats(self) -> RunStats:
         """Counts since the run was bound."""
         runs, launches = self._words[Run.runs.place], self._words[Run.graph_launches.place]
-        return RunStats(len(self._memory.moving.prologues) + len(self._bound), runs, launches, self._instantiations)
+        kernels = len(self._memory.moving.prologues) + len(self._bound)
+        return RunStats(kernels, runs, launches, self._instantiations, len(self._graphs))
+
+    @property
+    def last_stream(self) -> int:
+        """The stream of the last run."""
+        return self._words[Run.last_stream.place]
 
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""
@@ -155,6 +198,9 @@ class DevicePlan:
         if what == MAKE_GRAPH:
             self._make_graph()
             return
+        if what == RESIZED:
+            self._resize()
+            return
         words = [ctypes.c_uint64.from_address(word).value for word in self._memory.moving_words]
         self._memory.widen(words)
         self._load()
@@ -170,25 +216,39 @@ class DevicePlan:
     def _make_graph(self) -> None:
         self._device.use()
         nodes = graph_nodes(self._memory, self._prologues, self._bound)
-        graph = self._graph = RunGraph(self._device.driver, nodes, self._prologues)
+        graph = RunGraph(self._device.driver, nodes, self._prologues)
+        self._graphs.add(tuple(map(int, self._sizes)), graph, self._words[Run.last_stream.place])
         self._instantiations += 1
+        self._launch_by(graph)
+
+    def _resize(self) -> None:
+        """Other sizes: their graph, if there is one; else one by one, and a graph once they come again."""
+        self._known[:] = self._sizes
+        if not self._is_graph:
+            return
+        sizes = tuple(map(int, self._sizes))
+        graph = self._graphs.find(sizes)
+        if graph is None:
+            self._words[Run.mode.place] = SECOND if self._graphs.is_due(sizes) else FIRST
+        else:
+            self._launch_by(graph)
+
+    def _launch_by(self, graph: RunGraph) -> None:
         self._words[Run.graph.place] = graph.number
         self._words[Run.n_prologues.place] = graph.n_prologues
         self._words[Run.prologues.place] = graph.prologues_address
         self._words[Run.mode.place] = GRAPH
 
-    def _drop_graph(self) -> None:
-        graph, self._graph = self._graph, None
-        if graph is not None:
+    def _drop_graphs(self) -> None:
+        if len(self._graphs):
             self._device.use()
-            self._device.driver.synchronize(self._words[Run.last_stream.place])
-            graph.destroy()
+            self._graphs.drop(self._words[Run.last_stream.place])
 
     def __del__(self) -> None:
         if not hasattr(self, "_words") or is_at_its_end():
             return
         with suppress(DeviceError):  # the device is at its end
-            self._drop_graph()
+            self._drop_graphs()
             last = self._words[Run.last_stream.place]
             if last != self._home_stream:  # its memory goes back to who works there
                 self._device.use()
@@ -210,9 +270,11 @@ class TransferPlan:
         self, binding: Binding, target: Value, source: Value, channel: DeviceChannel, nodes: Sequence[Node] = ()
     ) -> None:
         self.nodes = nodes
-        words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=source.type.size_bytes))
+        words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=0))
         for value, word in ((target, TransferWords.target), (source, TransferWords.source)):
             words[word.place] = binding.word(value, words.address + word.offset_bytes)
+        size = TransferWords.bytes
+        words[size.place] = binding.number(source.type.size_bytes, words.address + size.offset_bytes)
         self._words = words
         self.address = words.address
         channel.register(self.address, self)

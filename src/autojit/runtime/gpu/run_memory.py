@@ -10,11 +10,12 @@ import numpy as np
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.host_records import MovingAddress
 from autojit.codegen.lowered import Offset, Scratch
+from autojit.core.device import Device
 from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.memory import Held, PinnedMemory
-from autojit.runtime.gpu.moving import Binding, MovingBlock
+from autojit.runtime.gpu.moving import Binding, MovingBlock, Region
 from autojit.runtime.gpu.scratch import RunScratch
 from autojit.runtime.gpu.works import BufferArgument, Work
 
@@ -29,6 +30,7 @@ class RunMemory:
         binding: where the step's values are.
         device: which does the run.
         works: the kernels.
+        place: the device, as the plan calls it.
         uses_table: whether kernels load addresses that move from the table. Otherwise they are parameters of launches.
     """
 
@@ -37,6 +39,7 @@ class RunMemory:
         binding: Binding,
         device: CudaDevice,
         works: Sequence[Work],
+        place: Device,
         *,
         uses_table: bool,
     ) -> None:
@@ -44,7 +47,7 @@ class RunMemory:
         self.device = device
         self.uses_table = uses_table
         self.moving = MovingBlock(binding, device)
-        self.scratch = RunScratch(works, self.hold)
+        self.scratch = RunScratch(works, self.hold, lambda size: binding.region(size, place))
         for argument in chain.from_iterable(work.buffers for work in works):
             if not isinstance(argument, Scratch) and (
                 self.is_number(argument) or (uses_table and self.moves(argument))
@@ -84,10 +87,21 @@ class RunMemory:
     def address(self, argument: BufferArgument, word: int) -> int:
         """Where a buffer is, for the parameter at ``word``; it is written there when it changes."""
         if isinstance(argument, Scratch):
-            return self.scratch.address(argument)
+            return self.placed(self.scratch.place(argument), word)
         if isinstance(argument, Value) and self.moving.is_number(argument):
             return self.moving.number_address(argument)
         return self.binding.word(argument, word)
+
+    def placed(self, place: Held | Region, word: int) -> int:
+        """Where memory of the run is, for the parameter at ``word``."""
+        return place.address if isinstance(place, Held) else self.binding.region_word(place, word)
+
+    def region(self, argument: BufferArgument) -> Region | None:
+        """The memory of open size that a buffer is in, if it is in some."""
+        if isinstance(argument, Scratch):
+            place = self.scratch.place(argument)
+            return None if isinstance(place, Held) else place
+        return self.binding.region_of(argument.value if isinstance(argument, Offset) else argument)
 
     # -- alignment of what moves
 

@@ -1,7 +1,8 @@
 """Scratch and partial results of a run's kernels: large blocks are used again by kernels that come later.
 
 A kernel that uses memory again waits for the one before. Small blocks are therefore not shared: their kernels are short
-and may run side by side. A large one is that of a kernel that fills the device by itself.
+and may run side by side. A large one is that of a kernel that fills the device by itself. Memory of open size is not
+shared either: how large it is, a call knows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable, Sequence
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import Scratch
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic
 from autojit.runtime.gpu.memory import Held
+from autojit.runtime.gpu.moving import Region
 from autojit.runtime.gpu.works import Work
 
 SHARED_FROM_BYTES = 1 << 20
@@ -55,9 +58,10 @@ class RunScratch:
     Args:
         works: the kernels of the run.
         hold: gives memory of the device for as long as the run.
+        region: gives memory of open size.
     """
 
-    def __init__(self, works: Sequence[Work], hold: Callable[[int], Held]) -> None:
+    def __init__(self, works: Sequence[Work], hold: Callable[[int], Held], region: Callable[[int], Region]) -> None:
         owners = _owners_of_partials(works)
         found: dict[Scratch | int, Need] = {}
         for number, work in enumerate(works):
@@ -67,19 +71,25 @@ class RunScratch:
             owner = owners[number]
             if owner is not None:
                 _extend(found, owner, work.widest.partial_bytes, number)
-        chosen, sizes = blocks_for(list(found.values()))
+        fixed = {what: need for what, need in found.items() if not is_symbolic(need.size_bytes)}
+        chosen, sizes = blocks_for(list(fixed.values()))
         held = [hold(size) for size in sizes]
-        self._held = {what: held[block] for what, block in zip(found, chosen, strict=True)}
+        self._held = {what: held[block] for what, block in zip(fixed, chosen, strict=True)}
+        self._regions = {what: region(need.size_bytes) for what, need in found.items() if what not in fixed}
         self._owners = owners
 
-    def address(self, scratch: Scratch) -> int:
+    def place(self, scratch: Scratch) -> Held | Region:
         """Where scratch is."""
-        return self._held[scratch].address
+        return self._place(scratch)
 
-    def partials(self, number: int) -> int | None:
+    def partials(self, number: int) -> Held | Region | None:
         """Where the partial results of a kernel are; None where it has none."""
         owner = self._owners[number]
-        return None if owner is None else self._held[owner].address
+        return None if owner is None else self._place(owner)
+
+    def _place(self, what: Scratch | int) -> Held | Region:
+        found = self._held.get(what)
+        return self._regions[what] if found is None else found
 
 
 def _extend(found: dict[Scratch | int, Need], what: Scratch | int, size_bytes: int, number: int) -> None:

@@ -9,6 +9,7 @@ from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES
 
@@ -76,10 +77,12 @@ def works_of(run: DeviceRun) -> Iterator[Work]:
         elif not item.size_bytes:
             continue
         elif isinstance(item, DeviceCopy):
-            yield Work(partial(_copy, item.size_bytes), (item.target, item.source), "copy", 0, item.commits)
+            widest = _widest(item.size_bytes, item.target)
+            yield Work(partial(_copy, item.size_bytes, widest), (item.target, item.source), "copy", 0, item.commits)
         else:
             assert isinstance(item, DeviceFill)
-            yield Work(partial(_fill, item.size_bytes), (item.target,), "fill", 0, item.commits)
+            widest = _widest(item.size_bytes, item.target)
+            yield Work(partial(_fill, item.size_bytes, widest), (item.target,), "fill", 0, item.commits)
 
 
 def _launched(launch: Launch) -> Iterator[Work]:
@@ -94,9 +97,17 @@ def _same(kernel: GridText, alignments: Sequence[int]) -> GridText:
     return kernel
 
 
-def _copy(size_bytes: int, alignments: Sequence[int]) -> GridText:
-    return copy_kernel(size_bytes, access_bytes(size_bytes, *alignments))
+def _widest(size_bytes: int, target: BufferArgument) -> int:
+    """The widest access of a copy: of an open size an element, so that its grid does not depend on addresses."""
+    if not is_symbolic(size_bytes) or isinstance(target, Scratch):
+        return WIDEST_ACCESS_BYTES if not is_symbolic(size_bytes) else 1
+    value = target.value if isinstance(target, Offset) else target
+    return value.type.dtype.numpy.itemsize
 
 
-def _fill(size_bytes: int, alignments: Sequence[int]) -> GridText:
-    return fill_kernel(size_bytes, access_bytes(size_bytes, *alignments))
+def _copy(size_bytes: int, widest: int, alignments: Sequence[int]) -> GridText:
+    return copy_kernel(size_bytes, access_bytes(size_bytes, widest, *alignments))
+
+
+def _fill(size_bytes: int, widest: int, alignments: Sequence[int]) -> GridText:
+    return fill_kernel(size_bytes, access_bytes(size_bytes, widest, *alignments))

@@ -262,7 +262,7 @@ class SizeProgramWords(Record[int]):
     instructions: Pointer
     n_written: Word
     written: Pointer
-    grow: Pointer  # ``i64 grow(i64 bytes)``: gives memory of at least that many bytes
+    grow: Pointer  # ``i64 grow(i64 bytes, i64 capacity)``: gives memory of at least that many bytes
 
 
 class Instruction(Record[int]):
