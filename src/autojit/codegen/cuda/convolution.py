@@ -26,6 +26,7 @@ from autojit.codegen.cuda.product_tiles import tile_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.core.records import record
+from autojit.core.sizes import typical
 from autojit.core.types import Shape as Extents
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
@@ -214,10 +215,11 @@ def _sum_of(node: Node) -> _Sum:
 
 
 def print_convolution(node: Node, target: CudaTarget) -> GridText:
-    """The kernel of a convolution, or of a derivative of one, whose sizes are known."""
+    """The kernel of a convolution, or of a derivative of one."""
     found = _sum_of(node)
     dtype = node.outputs[0].type.dtype
-    tile = tile_of(dtype, target, found.shape.extents, found.shape.count)
+    m, n, k = map(typical, found.shape.extents)
+    tile = tile_of(dtype, target, (m, n, k), typical(found.shape.count))
     return _ConvolutionPrinter(ProductJob(found.shape, tile, dtype, adds=False), found).print()
 
 

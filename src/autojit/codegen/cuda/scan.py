@@ -16,6 +16,7 @@ from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.codegen.scan_steps import ScanSteps, State, around_axis
 from autojit.core.dtypes import bool_
+from autojit.core.sizes import size_min, typical
 from autojit.ir.graph import Node
 from autojit.ops.scans import Cumulative, CumulativeExtreme
 
@@ -27,7 +28,7 @@ BLOCK_THREADS = 256
 def print_scan(node: Node, target: CudaTarget) -> GridText:
     """The kernel of a scan; halves were widened by the passes."""
     outer, length, inner = around_axis(node)
-    is_short = length <= SHORT or outer * inner >= BUSY_LINES * target.processors
+    is_short = typical(length) <= SHORT or typical(outer * inner) >= BUSY_LINES * target.processors
     if is_short or not _is_associative(node):
         return _LineScan(node).print()
     return _BlockScan(node, outer * inner).print()
@@ -45,7 +46,7 @@ class _LineScan(ItemKernel):
 
     def __init__(self, node: Node) -> None:
         outer, length, inner = around_axis(node)
-        super().__init__(node, outer * inner if length else 0)
+        super().__init__(node, outer * inner * size_min(length, 1))
         self.steps = ScanSteps(self, node)
 
     def print(self) -> GridText:

@@ -17,6 +17,7 @@ from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.walk import Walk
 from autojit.core.config import config
 from autojit.core.records import record
+from autojit.core.sizes import size_max, typical
 from autojit.ir.graph import Node
 from autojit.ir.index import Index
 from autojit.schedule.loops import LoopProgram
@@ -37,7 +38,7 @@ class _Plan:
 
     @property
     def threads(self) -> int:
-        return min(MOST_THREADS, -(-self.columns * self.shares // WARP) * WARP)
+        return min(MOST_THREADS, -(-typical(self.columns) * self.shares // WARP) * WARP)
 
     @property
     def grid(self) -> Grid:
@@ -50,9 +51,9 @@ def print_scatter(node: Node, target: CudaTarget) -> GridText:
     walk = Walk(program, program.rows, program.inner)
     row_place = _place_of_row(walk)
     shares = 1
-    columns = max(1, walk.inner_count)
+    columns = size_max(1, walk.inner_count)
     if row_place is not None:
-        most = min(walk.row_count, BUSY_THREADS * target.processors // columns)
+        most = min(typical(walk.row_count), BUSY_THREADS * target.processors // typical(columns))
         while 2 * shares <= most:
             shares *= 2
     return _ScatterPrinter(program, walk, _Plan(columns, shares), row_place).print()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from autojit.codegen.cuda.grid_function import WARP, CudaKernel, Grid
 from autojit.codegen.grid_text import Buffer, GridText
+from autojit.core.sizes import typical
 from autojit.ir.graph import Node
 
 MOST_THREADS = 128  # of a block
@@ -16,7 +17,7 @@ class ItemKernel(CudaKernel):
     """The kernel of a node on contiguous operands, for a number of items; its buffers: operands, then results."""
 
     def __init__(self, node: Node, items: int) -> None:
-        threads = min(MOST_THREADS, max(1, -(-items // WARP)) * WARP)
+        threads = min(MOST_THREADS, max(1, -(-typical(items) // WARP)) * WARP)
         super().__init__(Grid(threads, (-(-items // threads), 1, 1)))
         self.node, self.items, self.threads = node, items, threads
         self.pointers([v.type.size for v in (*node.inputs, *node.outputs)])
