@@ -11,7 +11,8 @@ import numpy as np
 from autojit.core.device import Device
 from autojit.core.device_array import Array, DeviceArray, first_address, share_memory
 from autojit.core.user_warnings import warn
-from autojit.dispatch.device_kernels import DeviceKernels, are_alike, is_packed
+from autojit.dispatch.device_kernels import DeviceKernels, are_alike
+from autojit.dispatch.operand_memory import is_packed
 from autojit.ir.op import Op
 from autojit.runtime.gpu.devices import cuda_device
 from autojit.runtime.memory import array_at

@@ -5,30 +5,40 @@ copies made before. Its results are laid out as NumPy's would be (`tensor.memory
 rewrites what is between the first and the last element written, in one pass, because the compiler's values fill their
 memory.
 
-Kernels are for the extents at hand: a device's graphs have fixed sizes so far. `KEPT` of them are kept, and their
-machine code by the object cache. What needs elements to know its shape, such as ``nonzero``, is computed on the host.
+For which extents kernels are compiled is in `open_kernels`. `KEPT` of them are kept, and their machine code by the
+object cache. What needs elements to know its shape, such as ``nonzero``, is computed on the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout, share_memory
+from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, share_memory
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import CompileError, UsageError
+from autojit.core.errors import CompileError
 from autojit.core.size_recorder import recording
-from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
+from autojit.dispatch.open_kernels import OpenKernels, OpenMemory
+from autojit.dispatch.operand_memory import (
+    Axes,
+    Memory,
+    base_of,
+    hinted_memory,
+    is_packed,
+    memory_of,
+    span,
+    stand_in,
+    view_of,
+)
 from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.concrete import concrete, is_open
 from autojit.ir.op import Op, bind
+from autojit.ops.base import Elementwise
 from autojit.ops.elementwise_arithmetic import Cast, add, cast, where
 from autojit.ops.loop_orders import in_order_of
-from autojit.ops.reinterpret import AsStrided
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import Full
 from autojit.ops.views import ViewUpdate
@@ -37,28 +47,11 @@ from autojit.tensor.memory_orders import order_of, outermost_first, places_of, r
 from autojit.tensor.tensor import array_type
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from autojit.ir.graph import Graph
     from autojit.runtime.executable import Executable
 
 KEPT = 1024
 """Kernels of one kind (ops, writes, sums) that a process keeps: some 50 KB each, a few programs' worth."""
-
-Axes = tuple[int, ...]
-
-
-class Memory(NamedTuple):
-    """How the elements of an operand are in memory: what a kernel is compiled for.
-
-    Args:
-        axes: from the outermost in memory to the innermost, where they fill it in another order than row-major.
-        steps: of each axis, in elements, where there are gaps between elements or some are shared.
-    """
-
-    type: TensorType
-    axes: Axes | None = None
-    steps: tuple[int, ...] | None = None
 
 
 class Result(NamedTuple):
@@ -76,12 +69,22 @@ class Kernel(NamedTuple):
     graph: Graph
     results: tuple[Result, ...] = ()
 
-    def run(self, operands: Sequence[Any], results: Sequence[Any]) -> None:
+    def run(self, operands: Sequence[Any], results: Sequence[Any], opened: OpenMemory | None = None) -> None:
         """Compute into memory that fits."""
+        sizes = () if opened is None else [opened.values[name] for name in self.executable.symbols]
         try:
-            self.executable.run_with(operands, results)
+            self.executable.run_with(operands, results, sizes)
         except Reentered:  # a signal handler or finaliser in the middle of another call of the kernel
-            _compiled(self.graph).run_with(operands, results)
+            _compiled(self.graph).run_with(operands, results, sizes)
+
+    def made(self, opened: OpenMemory | None) -> list[tuple[tuple[int, ...], Axes | None]]:
+        """Shapes of the results in the order of their memory, and where their axes go from there."""
+        if opened is None:
+            return [(result.shape, result.places) for result in self.results]
+        if opened.packed is not None:
+            places = None if opened.axes is None else places_of(opened.axes)
+            return [(opened.packed, places)] * len(self.results)
+        return [(concrete(result.shape, opened.values), result.places) for result in self.results]
 
 
 class DeviceKernels:
@@ -93,9 +96,9 @@ class DeviceKernels:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._of_op = lru_cache(KEPT)(_op_kernel)
-        self._of_write = lru_cache(KEPT)(_write_kernel)
-        self._of_sum = lru_cache(KEPT)(_sum_kernel)
+        self._of_op = OpenKernels(_op_kernel, KEPT)
+        self._of_write = OpenKernels(lambda _, memories: _write_kernel(*memories), KEPT)
+        self._of_sum = OpenKernels(lambda _, memories: _sum_kernel(*memories), KEPT)
 
     def compute(self, op: Op, arrays: Sequence[Array]) -> list[DeviceArray]:
         """The results of an op on arrays in the space, and numbers (arrays of rank 0) on the host."""
@@ -108,13 +111,23 @@ class DeviceKernels:
                 found = op.eager(*map(host_copy, arrays))
             return [self._space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
         memories = tuple([memory_of(array) for array in arrays])
-        kernel = self._of_op(op, memories) if _has_hash(op) else _op_kernel(op, memories)
-        made = [self._space.allocate(result.shape, result.dtype.numpy) for result in kernel.results]
+        opened: OpenMemory | None = None
+        if _has_hash(op):
+            is_elementwise = isinstance(op, Elementwise)
+            kernel, opened = self._of_op.find(op, memories, is_elementwise=is_elementwise, is_fixed=op.fixes_sizes)
+        else:
+            kernel = _op_kernel(op, memories)
+        wanted = kernel.made(opened)
+        made = [
+            self._space.allocate(shape, result.dtype.numpy)
+            for (shape, _), result in zip(wanted, kernel.results, strict=True)
+        ]
         if any(array.size for array in made) or op.may_fail(*[memory.type for memory in memories]):
-            kernel.run([base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)], made)
+            bases = [base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)]
+            kernel.run(bases, made, opened)
         return [
-            array if result.places is None else array.transpose(result.places)
-            for array, result in zip(made, kernel.results, strict=True)
+            array if places is None else array.transpose(places)
+            for array, (_, places) in zip(made, wanted, strict=True)
         ]
 
     def write(self, target: DeviceArray, source: Array) -> None:
@@ -127,7 +140,8 @@ class DeviceKernels:
             source = source.copy("K")
         into, read = memory_of(target), memory_of(source)
         base, operand = base_of(target, into), base_of(source, read)
-        self._of_write(into, read).run([operand] if into.steps is None else [base, operand], [base])
+        kernel, opened = self._of_write.find(None, (into, read), is_elementwise=True, is_fixed=False)
+        kernel.run([base, operand] if opened is not None or into.steps is not None else [operand], [base], opened)
 
     def add(self, total: DeviceArray, part: DeviceArray) -> None:
         """Add an array to another of its shape and dtype, in the memory of that."""
@@ -137,7 +151,8 @@ class DeviceKernels:
             part = part.copy("K")
         into, read = memory_of(total), memory_of(part)
         base = base_of(total, into)
-        self._of_sum(into, read).run([base, base_of(part, read)], [base])
+        kernel, opened = self._of_sum.find(None, (into, read), is_elementwise=True, is_fixed=False)
+        kernel.run([base, base_of(part, read)], [base], opened)
 
     def _copied(self, array: Array) -> DeviceArray:
         """A copy laid out as a loop's result; it needs no kernel where the elements fill their memory."""
@@ -164,45 +179,6 @@ def are_alike(target: DeviceArray, source: Array) -> bool:
     return order_of(layout_in_memory(source)) == order_of(target.layout)
 
 
-def is_packed(layout: NDArray[Any]) -> bool:
-    """Whether elements fill their memory without gaps, in any order of the axes."""
-    order = order_of(layout)
-    return order is None or order[:1] != ("strides",)
-
-
-def memory_of(array: Array) -> Memory:
-    """How the elements of an array are in memory."""
-    layout, kind = layout_in_memory(array), array_type(array)
-    order = order_of(layout)
-    if order is None:
-        return Memory(kind)
-    if order[:1] != ("strides",):
-        return Memory(kind, axes=order)
-    if any(step % layout.itemsize for step in layout.strides):
-        raise UsageError(
-            "the elements of the tensor are not at multiples of their size",
-            {"tensor": kind, "strides in bytes": layout.strides},
-            "take the view of a contiguous tensor",
-        )
-    return Memory(kind, steps=tuple([step // layout.itemsize for step in layout.strides]))
-
-
-def base_of(array: Array, memory: Memory) -> Any:
-    """The memory of an array as a kernel takes it: axes by falling strides; with gaps, all from first to last."""
-    if memory.axes is not None:
-        return array.transpose(memory.axes)
-    if memory.steps is None:
-        return array
-    layout = layout_in_memory(array)
-    lowest = layout[tuple([slice(None, None, -1 if step < 0 else 1) for step in layout.strides])]
-    return on_layout(array, as_strided(lowest, (_span(memory),), (layout.itemsize,)))
-
-
-def _span(memory: Memory) -> int:
-    assert memory.steps is not None
-    return 1 + sum((n - 1) * abs(step) for n, step in zip(memory.type.shape, memory.steps, strict=True))
-
-
 def _has_hash(op: Op) -> bool:
     try:
         hash(op)
@@ -218,13 +194,13 @@ def _op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
     builder = GraphBuilder()
     operands = [_shown(builder, memory) for memory in memories]
     values = builder.apply(op, [operand.value for operand in operands])
-    layouts = [None if m.axes is None and m.steps is None else _stand_in(m) for m in memories]
+    layouts = [None if m.axes is None and m.steps is None else stand_in(hinted_memory(m)) for m in memories]
     results, outputs = [], []
     for value in values:
-        stand_in = None  # views that strides do not allow are fresh, in row-major order
+        layout = None  # views that strides do not allow are fresh, in row-major order
         if not op.is_view:
-            stand_in = result_order(op, layouts, [memory.type for memory in memories], value.type)
-        axes: Axes | None = None if stand_in is None else order_of(stand_in)
+            layout = result_order(op, layouts, [memory.type for memory in memories], value.type)
+        axes: Axes | None = None if layout is None else order_of(layout)
         found = builder.tracer(value)
         if axes is not None:
             found = permute(found, axes)
@@ -234,12 +210,18 @@ def _op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
 
 
 def _write_kernel(into: Memory, read: Memory) -> Kernel:
-    """The target's memory, if it has gaps, and the source -> that memory with the source's elements in it."""
+    """The target's memory and the source -> that memory with the source's elements in it.
+
+    Only where the memory has gaps are elements of it read; it says how large it is where extents are open, and is no
+    operand where neither is so.
+    """
     builder = GraphBuilder()
-    base = None if into.steps is None else builder.tracer(builder.input(into.type.with_shape((_span(into),))))
+    is_operand = into.steps is not None or is_open((*into.type.shape, *read.type.shape))
+    base = _memory(builder, into) if is_operand else None
     piece = broadcast_to(cast(_shown(builder, read), into.type.dtype), into.type.shape)
-    if base is None:
-        return _kernel(builder, [piece if into.axes is None else permute(piece, into.axes)])
+    if into.steps is None:
+        return _kernel(builder, [piece if into.axes is None else permute(piece, into.axes)], in_place=is_operand)
+    assert base is not None
     return _kernel(builder, [_overwritten(base, piece, into)], in_place=True)
 
 
@@ -247,8 +229,8 @@ def _sum_kernel(into: Memory, read: Memory) -> Kernel:
     """The total's memory and the addend -> that memory with the sum in it."""
     builder = GraphBuilder()
     if into.steps is not None:
-        base = builder.tracer(builder.input(into.type.with_shape((_span(into),))))
-        total = bind(_view_of(into), base)
+        base = builder.tracer(builder.input(into.type.with_shape((span(into),))))
+        total = bind(view_of(into), base)
         return _kernel(builder, [_overwritten(base, add(total, _shown(builder, read)), into)], in_place=True)
     total = _shown(builder, into)
     found = add(total, _shown(builder, read))
@@ -277,39 +259,28 @@ def _compiled(graph: Graph, in_place: bool = False) -> Executable:
 
 def _shown(builder: GraphBuilder, memory: Memory) -> Tracer:
     """An operand of a graph, as the op sees it, from the memory that it is in."""
+    whole = _memory(builder, memory)
     if memory.steps is not None:
-        return bind(_view_of(memory), builder.tracer(builder.input(memory.type.with_shape((_span(memory),)))))
-    if memory.axes is None:
-        return builder.tracer(builder.input(memory.type))
-    packed = memory.type.with_shape(tuple([memory.type.shape[axis] for axis in memory.axes]))
-    return permute(builder.tracer(builder.input(packed)), places_of(memory.axes))
+        return bind(view_of(memory), whole)
+    return whole if memory.axes is None else permute(whole, places_of(memory.axes))
 
 
-def _view_of(memory: Memory) -> AsStrided:
-    steps = memory.steps
-    assert steps is not None
-    lowest = sum((n - 1) * step for n, step in zip(memory.type.shape, steps, strict=True) if step < 0)
-    return AsStrided(memory.type.shape, steps, -lowest, _span(memory))
-
-
-def _stand_in(memory: Memory) -> NDArray[Any]:
-    """An array of the same layout that nobody reads."""
-    size, shape = memory.type.dtype.size_bytes, memory.type.shape
-    if memory.axes is not None:
-        packed = np.empty([shape[axis] for axis in memory.axes], memory.type.dtype.numpy)
-        return packed.transpose(places_of(memory.axes))
-    flat = np.empty(_span(memory), memory.type.dtype.numpy)
-    view = _view_of(memory)
-    return as_strided(flat[view.offset :], shape, [step * size for step in view.strides])
+def _memory(builder: GraphBuilder, memory: Memory) -> Tracer:
+    """The memory of an operand as it is: axes from the outermost on, or a line where there are gaps."""
+    if memory.steps is not None:
+        shape: tuple[int, ...] = (span(memory),)
+    else:
+        shape = memory.type.shape if memory.axes is None else tuple([memory.type.shape[k] for k in memory.axes])
+    return builder.tracer(builder.input(memory.type.with_shape(shape)))
 
 
 def _overwritten(base: Tracer, piece: Tracer, into: Memory) -> Tracer:
     """A line of memory in which the elements of a piece are at the places of a layout with gaps."""
     steps = into.steps
     assert steps is not None
-    axes = [axis for axis in outermost_first(_stand_in(into)) if into.type.shape[axis] != 1]
+    axes = [axis for axis in outermost_first(stand_in(into)) if into.type.shape[axis] != 1]
     if not _is_nested([into.type.shape[axis] for axis in axes], [steps[axis] for axis in axes]):
-        return bind(ViewUpdate((_view_of(into),)), base, piece)
+        return bind(ViewUpdate((view_of(into),)), base, piece)
     others = [axis for axis in range(piece.spec.ndim) if axis not in axes]
     packed = reshape(permute(piece, [*axes, *others]), [into.type.shape[axis] for axis in axes])
     covered = packed._literal(True, packed.spec.with_dtype(bool_))
