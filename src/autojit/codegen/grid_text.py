@@ -40,6 +40,7 @@ class GridText:
         combine: launched behind this kernel, with the same arguments.
         reports: whether error words and code follow.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
+        tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
     """
 
     text: str
@@ -50,3 +51,4 @@ class GridText:
     combine: GridText | None = None
     reports: bool = False
     failing: tuple[Op, ...] = ()
+    tells: bool = False

@@ -34,9 +34,12 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
         writer.buffer(number, buffer)
     if kernel.partial_bytes:
         writer.pass_on(f"ptr {GLOBAL}", f"noalias align {PARTIAL_ALIGNMENT}", "%partials")
-    if kernel.reports:
+    if kernel.reports or kernel.tells:
         writer.pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
+    if kernel.reports:
         writer.pass_on("i64", "", "%code")
+    elif kernel.tells:
+        writer.pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%told")
     elif guarded:
         writer.parameter(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
     return "\n".join([kernel.text, *writer.text(guarded)])
