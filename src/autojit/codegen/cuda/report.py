@@ -9,6 +9,7 @@ copies of all three. The count is written last, and by it the host knows that th
 
 from __future__ import annotations
 
+from autojit.codegen.cuda.grid_function import GLOBAL, body_parameters
 from autojit.codegen.function_text import FunctionText
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.module_text import ModuleText, Signature
@@ -20,18 +21,16 @@ ERROR_BYTES = 16
 TOLD_BYTES = 24
 """With the count behind them."""
 
-_GLOBAL = "addrspace(1)"
 _WARP = 32
 
 
 @once
 def report_kernel() -> GridText:
     """One thread copies the words and counts."""
-    takes = f"ptr {_GLOBAL} errors, ptr {_GLOBAL} told"
+    takes = ", ".join([*body_parameters(_WARP, (1, 1, 1)), f"ptr {GLOBAL} errors", f"ptr {GLOBAL} told"])
     f = FunctionText(module := ModuleText(), Signature("body", takes), linkage="internal", attributes="alwaysinline")
-    errors, told = (f"{_GLOBAL} {name}" for name in f.parameters)
-    thread = f.value(f"call range(i32 0, {_WARP}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
-    with f.when(f.test("eq", thread, 0, "i32")):
+    errors, told = f"{GLOBAL} %errors", f"{GLOBAL} %told"
+    with f.when(f.test("eq", "%thread.32", 0, "i32")):
         for k in range(2):
             word = f.value(f'load atomic i64, ptr {f.element(errors, "i64", k)} syncscope("device") monotonic, align 8')
             f.store("i64", word, f.element(told, "i64", k), attributes=", align 8")
