@@ -1,10 +1,10 @@
 """Stable sorting of long lines by the digits of their keys, eight bits at a time from the lowest, over many blocks.
 
 A chain of kernels: the first one, written by whoever sorts, leaves keys with their positions in memory that the chain
-has in common (`Workspace`). Each pass over a digit is three kernels: blocks count digits of their tiles; a block for each
-line says where the elements of every digit of every tile go; blocks move their elements there. A thread's elements keep
-their order because a warp takes neighbours at once, and lanes with equal digits find each other (`CountingKernel.alike`).
-The last kernel finds keys and positions in order (`Workspace.sorted_position`).
+has in common (`Workspace`). Each pass over a digit is three kernels: blocks count digits of their tiles; a block for
+each line says where the elements of every digit of every tile go; blocks move their elements there. Elements of equal
+digits keep their order because a warp takes neighbours at once, and its lanes with equal digits find each other
+(`CountingKernel.alike`). The last kernel finds keys and positions in order (`Workspace.sorted_position`).
 
 All passes have the same texts: which pass it is, is a word in memory that the second kernel counts up.
 """
