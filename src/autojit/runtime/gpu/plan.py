@@ -30,6 +30,7 @@ from autojit.codegen.cuda.host_records import (
     TransferWords,
 )
 from autojit.codegen.cuda.prologue import prologue_text
+from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
@@ -41,7 +42,7 @@ from autojit.runtime.gpu.graphs import BoundPrologue, KeptGraphs, RunGraph, grap
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import guarded, works_of
+from autojit.runtime.gpu.works import guarded, with_report, works_of
 
 GRAPH_FROM_KERNELS = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
@@ -86,9 +87,11 @@ class DevicePlan:
         self._device = channel.device
         self._home_stream = self._device.stream
         self._instantiations = 0
+        self._untold = Words([0] * (TOLD_BYTES // WORD_BYTES))
         self._graphs = KeptGraphs(self._device.driver)
         works = list(works_of(run))
         self._is_graph = len(works) >= GRAPH_FROM_KERNELS
+        works = with_report(works)
         self._memory = RunMemory(binding, self._device, works, run.device, uses_table=self._is_graph)
         self._bound = [
             BoundKernel(self._memory, work, number, is_guarded)
@@ -140,7 +143,7 @@ class DevicePlan:
                 prologues=0,
                 graph=0,
                 device_errors=0 if memory.errors is None else memory.errors.address,
-                pinned_errors=0 if memory.pinned_errors is None else memory.pinned_errors.address,
+                told=self._untold.address if memory.told is None else memory.told.address,
             )
         )
 
@@ -215,7 +218,7 @@ class DevicePlan:
 
     def _make_graph(self) -> None:
         self._device.use()
-        nodes = graph_nodes(self._memory, self._prologues, self._bound)
+        nodes = graph_nodes(self._prologues, self._bound)
         graph = RunGraph(self._device.driver, nodes, self._prologues)
         self._graphs.add(tuple(map(int, self._sizes)), graph, self._words[Run.last_stream.place])
         self._instantiations += 1
