@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pytest
 
 import autojit as aj
@@ -97,27 +96,9 @@ def test_what_the_host_makes_of_results_comes_behind_and_splits_only_what_waits_
     assert runs_of(step.steps()[0]) <= 2
 
 
-def test_a_device_that_takes_no_open_sizes_gets_a_step_for_each(there: str) -> None:
-    here = cpu_backend()
-    fixed = replace(here, machine=replace(here.machine, kind=there, opens_sizes=False))
-    w = aj.ones(3, device=there)
-
-    @aj.jit
-    def step(x: aj.Tensor) -> aj.Tensor:
-        return (aj.softmax(x, -1) @ w).cumsum(0) * x.shape[0]
-
-    with compiling_by(fixed, there):
-        for n in (2, 5, 3, 5, 2, 3):
-            x = aj.arange(3.0 * n, device=there).reshape(n, 3)
-            np.testing.assert_allclose(step(x).tolist(), [n * (k + 1.0) for k in range(n)], rtol=1e-6)
-    stats = step.stats()
-    assert (len(step.steps()), stats["specialised_sizes"]) == (3, 1)
-    assert "steps on there are compiled for their sizes" in step.explain()
-
-
 def test_what_steps_count_is_decided_by_python_where_sizes_are_fixed(there: str) -> None:
     here = cpu_backend()
-    fixed = replace(here, machine=replace(here.machine, kind=there, opens_sizes=False))
+    fixed = replace(here, machine=replace(here.machine, kind=there, counts_sizes=False))
 
     @aj.jit
     def step(x: aj.Tensor) -> aj.Tensor:

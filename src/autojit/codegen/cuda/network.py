@@ -14,6 +14,7 @@ from autojit.codegen.cuda.counting import CountingKernel
 from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.grid_text import Buffer
 from autojit.core.records import record
+from autojit.core.sizes import typical
 
 MOST_ELEMENTS = 4096
 """Of a line: 12 bytes for each are the 48 KB of shared memory that every block has without asking for more."""
@@ -42,7 +43,7 @@ class Network:
     def lines_at_once(self) -> int:
         """Of a block: a power of two."""
         at_most = max(1, BLOCK_ELEMENTS // self.places)
-        return min(at_most, 1 << max(self.lines - 1, 0).bit_length())
+        return min(at_most, 1 << max(typical(self.lines) - 1, 0).bit_length())
 
     @property
     def total(self) -> int:

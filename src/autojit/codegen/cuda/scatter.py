@@ -18,7 +18,7 @@ from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.walk import Walk
 from autojit.core.config import config
 from autojit.core.records import record
-from autojit.core.sizes import size_max, typical
+from autojit.core.sizes import is_symbolic, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ir.index import Index
 from autojit.schedule.loops import LoopProgram
@@ -51,7 +51,8 @@ def print_scatter(node: Node, target: CudaTarget) -> GridText:
     program = scatter_program(node)
     walk = Walk(program, program.rows, program.inner)
     row_place = _place_of_row(walk)
-    if row_place is not None and scatter_sorted.takes(walk):
+    is_open = is_symbolic(walk.row_count * walk.inner_count)  # whose memory would be so, too
+    if row_place is not None and not is_open and scatter_sorted.takes(walk):
         return scatter_sorted.print_sorted_scatter(walk, row_place)
     shares = 1
     columns = size_max(1, walk.inner_count)

@@ -331,6 +331,11 @@ class EmulatedDriver:
 
     # -- graphs
 
+    @property
+    def live_graphs(self) -> int:
+        """How many there are."""
+        return len(self._graphs)
+
     def make_graph(self, nodes: Sequence[GraphNode]) -> Graph:
         """Nodes, with the arguments that their kernels have now."""
         self.counts["instantiations"] += 1
