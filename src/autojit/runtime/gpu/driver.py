@@ -85,6 +85,7 @@ class Graph:
 
 NATIVE_FUNCTIONS = (
     "cuCtxSetCurrent",
+    "cuEventRecord",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphLaunch",
     "cuLaunchKernel",
@@ -93,6 +94,7 @@ NATIVE_FUNCTIONS = (
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
 )
 """What the plan's own native code calls (`codegen.cuda.host_ir`)."""
 
@@ -183,6 +185,13 @@ class Driver(Protocol):
 
         Raises:
             DeviceError: something in it failed.
+        """
+
+    def synchronize_all(self) -> None:
+        """Wait until all queues of the device are empty.
+
+        Raises:
+            DeviceError: something in them failed.
         """
 
     def is_idle(self, stream: int) -> bool:

@@ -95,6 +95,7 @@ class DevicePlan:
                 channel=self._channel.address,
                 mode=FIRST,
                 last_stream=self._home_stream,
+                mark=self._channel.mark() if self._has_memory() else 0,
                 n_numbers=moving.n_numbers,
                 numbers=moving.numbers_address,
                 n_addresses=n_addresses,
@@ -108,6 +109,10 @@ class DevicePlan:
                 pinned_errors=0 if memory.pinned_errors is None else memory.pinned_errors.address,
             )
         )
+
+    def _has_memory(self) -> bool:
+        """Whether it touches memory that is not brought by each call."""
+        return self._is_graph or any(access.is_fixed for one in self._bound for access in one.accesses())
 
     def _load(self) -> None:
         """Have the kernels for the present addresses, and begin anew with their launches."""

@@ -30,6 +30,8 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _address),
     "cuMemsetD8Async": (_address, _byte, _size, _address),
     "cuStreamSynchronize": (_address,),
+    "cuEventRecord": (_address, _address),
+    "cuStreamWaitEvent": (_address, _address, _word),
 }
 
 
@@ -60,6 +62,8 @@ class NativeInterface:
             "cuMemcpyDtoDAsync_v2": driver.copy_within,
             "cuMemsetD8Async": driver.fill,
             "cuStreamSynchronize": driver.synchronize,
+            "cuEventRecord": driver.record,
+            "cuStreamWaitEvent": lambda stream, event, flags: driver.wait_for_event(stream, event),
         }
 
     def address(self, name: str) -> int:
