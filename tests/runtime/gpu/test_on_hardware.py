@@ -57,7 +57,7 @@ def test_more_words_than_one_prologue_takes(world: World) -> None:
         address = world.fresh(4)
         step(dict.fromkeys(xs, address))
         np.testing.assert_array_equal(world.read(memory.fixed[y], 4), world.read(address, 4))
-    assert step.plan.stats.kernels == 502
+    assert step.plan.stats.launches == 502
 
 
 def test_a_report_leaves_the_state_as_it_was(world: World) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autojit.codegen.cuda.host_records import PrologueNode
-from autojit.runtime.gpu.bound_kernel import BoundKernel
+from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import CopyNode, Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
 from autojit.runtime.gpu.moving import Prologue
@@ -21,10 +21,10 @@ BoundPrologue = tuple[Prologue, int]
 
 
 def graph_nodes(
-    memory: RunMemory, prologues: Sequence[BoundPrologue], kernels: Sequence[BoundKernel]
+    memory: RunMemory, prologues: Sequence[BoundPrologue], launches: Sequence[BoundLaunch]
 ) -> list[GraphNode]:
     """The nodes of a run: the launches in their order, and the copy of the error words to the host."""
-    accesses = [[prologue.part] for prologue, _ in prologues] + [kernel.accesses() for kernel in kernels]
+    accesses = [[prologue.part] for prologue, _ in prologues] + [launch.accesses() for launch in launches]
     errors = memory.errors
     if errors is not None:
         accesses.append([Access("own", "reads", errors.address, errors.address + ERROR_BYTES)])
@@ -33,7 +33,7 @@ def graph_nodes(
         KernelNode(function, (1, 1, 1), 1, prologue.parameters, before)
         for (prologue, function), before in zip(prologues, after, strict=False)
     ]
-    nodes += [kernel.node(before) for kernel, before in zip(kernels, after[len(nodes) :], strict=False)]
+    nodes += [launch.node(before) for launch, before in zip(launches, after[len(nodes) :], strict=False)]
     if errors is not None and memory.pinned_errors is not None:
         nodes.append(CopyNode(memory.pinned_errors.address, errors.address, ERROR_BYTES, after[-1]))
     return nodes
