@@ -25,11 +25,15 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5, 9])
-def test_launches_and_graphs_compute_the_same(world: World, kernels: int) -> None:
+@pytest.mark.parametrize("joins", [False, True])
+def test_launches_and_graphs_compute_the_same(
+    world: World, kernels: int, joins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOJIT_CUDA", "" if joins else "apart")
     run = RandomRun(world, kernels, shares=kernels == 9)
     for _ in range(5):
         run.call()
-    assert run.step.plan.stats.graph_launches == (4 if kernels > 1 else 0)
+    assert run.step.plan.stats.graph_launches == (4 if kernels > 1 and not joins else 0)
 
 
 def test_calls_may_be_queued_without_waiting(world: World) -> None:

@@ -86,9 +86,12 @@ class PartText:
         if kernel.partial_bytes:
             alone = "" if meets else "noalias "
             self._pass_on(f"ptr {GLOBAL}", f"{alone}align {PARTIAL_ALIGNMENT}", "partials")
-        if kernel.reports:
+        if kernel.reports or kernel.tells:
             self._pass_on(*errors)
+        if kernel.reports:
             self._pass_on("i64", "", "code")
+        elif kernel.tells:
+            self._pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "told")
         elif part.is_guarded:
             self._parameter(*errors)
 
