@@ -96,6 +96,12 @@ class BoundKernel:
 
     # -- memory
 
+    @property
+    def traffic_bytes(self) -> int:
+        """Of the buffers that it reads and writes, each once, and of partial results."""
+        used = zip(self.work.buffers, self.kernel.buffers, strict=True)
+        return sum(_size_bytes(a) for a, buffer in used if buffer.role != "takes") + self.kernel.partial_bytes
+
     def accesses(self) -> list[Access]:
         """The memory it touches, with what it loads from the table."""
         slots = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
@@ -131,7 +137,7 @@ def footprint(
     at = address or memory.present_address
     found: list[Access] = []
     for argument, buffer in zip(work.buffers, work.widest.buffers, strict=True):
-        if not memory.is_number(argument):
+        if not memory.is_number(argument) and buffer.role != "takes":
             found.append(_access(memory, argument, "reads" if buffer.role == "reads" else "writes", at))
     partials, errors = memory.scratch.partials(number), memory.errors
     if partials is not None:

@@ -47,12 +47,14 @@ class RunStats:
         runs: how often it ran.
         graph_launches: how often by one launch of a graph.
         instantiations: graphs made.
+        bytes: of buffers that kernels of a call read and write.
     """
 
     launches: int
     runs: int
     graph_launches: int
     instantiations: int
+    bytes: int
 
 
 class DevicePlan:
@@ -157,7 +159,9 @@ class DevicePlan:
     def stats(self) -> RunStats:
         """Counts since the run was bound."""
         runs, launches = self._words[Run.runs.place], self._words[Run.graph_launches.place]
-        return RunStats(len(self._memory.moving.prologues) + len(self._launches), runs, launches, self._instantiations)
+        moved = sum(kernel.traffic_bytes for kernel in self._kernels)
+        count = len(self._memory.moving.prologues) + len(self._launches)
+        return RunStats(count, runs, launches, self._instantiations, moved)
 
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""

@@ -38,6 +38,7 @@ class EmulatedDriver:
         order: the seed of random orders of lanes, blocks and nodes; None: lowest first.
         memory_bytes: of the device; less where the process may not have the address space for it.
         pinned_bytes: most pinned memory of the host; the same holds.
+        is_idle: no kernel is run; what is launched is counted, and what is copied is whatever is there.
 
     Attributes:
         counts: how often what was done: "launches", "graph launches", "instantiations", "node updates", "copies in",
@@ -54,11 +55,12 @@ class EmulatedDriver:
         *,
         memory_bytes: int = 4 << 30,
         pinned_bytes: int = 1 << 30,
+        is_idle: bool = False,
     ) -> None:
         self.architecture = architecture
         self.counts: Counter[str] = Counter()
         self.memory = EmulatedMemory(*that_fit(memory_bytes, pinned_bytes))
-        self._seed = order
+        self._seed, self._is_idle = order, is_idle
         self._launches = 0
         self._numbers = itertools.count(1)
         self._modules: dict[int, tuple[Module, dict[str, np.uint64]]] = {}
@@ -265,6 +267,8 @@ class EmulatedDriver:
             facts = {"kernel": text.name, "blocks": blocks, "processors": _PROCESSORS}
             raise DeviceError("more blocks are to run at once than there are processors", facts, "launch fewer")
         self._launches += 1
+        if self._is_idle:
+            return
         seed = None if self._seed is None else self._seed + self._launches
         content = np.frombuffer(arguments, "u1")
         launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed, is_cooperative)
