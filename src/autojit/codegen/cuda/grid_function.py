@@ -120,7 +120,7 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
-            tuple(self.shared_bytes),
+            shared=tuple(self.shared_bytes),
         )
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:

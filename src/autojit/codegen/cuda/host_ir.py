@@ -46,6 +46,11 @@ _CALLS: dict[Field[int], Signature] = {
         "ptr function, i32 x, i32 y, i32 z, i32 threads, i32 one, i32 one, i32 shared, ptr stream, ptr how, ptr extra",
         "i32",
     ),
+    DriverCalls.launch_together: Signature(
+        "",
+        "ptr function, i32 x, i32 y, i32 z, i32 threads, i32 one, i32 one, i32 shared, ptr stream, ptr how",
+        "i32",
+    ),
     DriverCalls.launch_graph: Signature("", "ptr graph, ptr stream", "i32"),
     DriverCalls.set_parameters: Signature("", "ptr graph, ptr node, ptr how", "i32"),
     DriverCalls.copy_in: Signature("", "i64 to, ptr source, i64 bytes, ptr stream", "i32"),
@@ -213,7 +218,11 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         function, how = f.get(launch, LaunchWords.function), f.get(launch, LaunchWords.parameters)
         grid = (LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z, LaunchWords.threads)
         numbers = [f.get(launch, word) for word in grid]
-        calls.do(DriverCalls.launch, function, *numbers, 1, 1, 0, stream, how, "null")
+        what: list[str | int] = [function, *numbers, 1, 1, 0, stream, how]
+        with f.when(f.is_set(f.get(launch, LaunchWords.is_cooperative))):
+            calls.do(DriverCalls.launch_together, *what)
+        with f.otherwise():
+            calls.do(DriverCalls.launch, *what, "null")
     with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
         f.put(run, Run.mode, SECOND)
 

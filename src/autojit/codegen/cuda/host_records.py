@@ -17,6 +17,7 @@ class DriverCalls(Record[int]):
 
     set_context: Pointer
     launch: Pointer
+    launch_together: Pointer  # all blocks of it run at once
     launch_graph: Pointer
     set_parameters: Pointer
     copy_in: Pointer
@@ -87,6 +88,7 @@ class LaunchWords(Record[int]):
     blocks_z: HalfWord
     threads: HalfWord
     parameters: Pointer  # the addresses of the arguments
+    is_cooperative: Word  # 1: all its blocks run at once
 
 
 class PrologueNode(Record[int]):
