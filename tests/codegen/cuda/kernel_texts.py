@@ -22,6 +22,7 @@ from autojit.ir import Graph, Op
 from autojit.ir.builder import GraphBuilder
 from autojit.ops.counted_positions import PackedPositions
 from autojit.ops.linalg import Cholesky, Inv, Slogdet, Solve, TriangularSolve
+from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.sorting import Sort
 from autojit.ops.triangular_factors import LuPivots
@@ -71,6 +72,9 @@ LONG: tuple[tuple[Op, tuple[tuple[tuple[int, ...], DType], ...]], ...] = (
     (Sort(1, True, (0, 5)), (((2, 100_000), float32),)),
     (Sort(0, False), (((100_000,), int64),)),
     (IndexUpdate(0, "add"), (((1000, 64), float32), ((2000, 64), float32), ((2000,), int64))),
+    *[(Cumulative(kind, 1), (((1, length), float32),)) for kind in ("sum", "logsumexp") for length in (999, 99_999)],
+    (CumulativeExtreme("max", 0), (((99_999, 2), float64),)),
+    (LinearRecurrence(1), (((1, 99_999), float32),) * 2),
     (PackedPositions(), (((9000,), bool_),)),
     *[(op, (((5, n, n), dtype),)) for op in (Cholesky(), Inv(), Slogdet(), LuPivots(True)) for n, dtype in SQUARES],
     *[(op, (((n, n), dtype), ((n, 40), dtype))) for op in (Solve(), TriangularSolve(True)) for n, dtype in SQUARES],

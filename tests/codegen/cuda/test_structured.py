@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autojit.codegen.cuda import network, scatter_sorted
+from autojit.codegen.cuda import network, scan, scatter_sorted
 from autojit.codegen.cuda.structured import PRINTERS, print_structured
 from autojit.core.dtypes import DType, bool_, dtype_of_numpy, float32, float64, int8, int32, int64, uint8
 from autojit.core.types import TensorType
@@ -155,17 +155,60 @@ def test_convolutions(stride: Any, padding: Any, dilation: Any, groups: int, dty
 # -- scans, sorts, searches
 
 
-@pytest.mark.parametrize("length", [1, 33, 300, 520])
-@pytest.mark.parametrize("op", [Cumulative("sum", 1), Cumulative("sum", 1, True), CumulativeExtreme("max", 1)], ids=str)
-def test_long_lines(op: Op, length: int) -> None:
-    x = np.random.default_rng(length).normal(size=(2, length, 3)).astype("f4")
+@pytest.fixture(params=["a block", "three kernels"])
+def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who walks a long line, whatever its length."""
+    if request.param == "three kernels":
+        monkeypatch.setattr(scan, "ONE_BLOCK", 0)
+
+
+FOLDS = (
+    Cumulative("sum", 1),
+    Cumulative("sum", 1, True),
+    Cumulative("prod", 1),
+    Cumulative("logsumexp", 1),
+    CumulativeExtreme("max", 1),
+    CumulativeExtreme("min", 1),
+    LinearRecurrence(1),
+    LinearRecurrence(1, True),
+)
+
+
+@pytest.mark.parametrize("length", [1, 33, 300, 1025, 2500])
+@pytest.mark.parametrize("op", FOLDS, ids=str)
+def test_long_lines(op: Op, length: int, walk: None) -> None:
+    generator = np.random.default_rng(length)
+    x = generator.normal(size=(2, length, 3)).astype("f4")
+    operands: tuple[Array, ...] = (x,)
     if isinstance(op, CumulativeExtreme):
-        x = np.round(2 * x)
+        x[...] = np.round(2 * x)
         x[0, length // 2, 0] = np.nan
-    expected = op.eager(x)
-    found, _ = computed(op, (x,), length % 2 or None)
+    elif isinstance(op, LinearRecurrence):
+        operands = (x, generator.normal(size=x.shape).astype("f4"))
+    elif op.kind == "prod":
+        operands = ((2 * np.round(x) + 1).astype("i8"),)
+    expected = op.eager(*operands)
+    found, _ = computed(op, operands, length % 2 or None)
     for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
-        assert np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True)
+        if other.dtype.kind == "i":
+            assert np.array_equal(one, other)
+        else:
+            largest = np.max(np.abs(other), initial=1, where=np.isfinite(other))
+            assert np.allclose(one, other, rtol=1e-6, atol=1e-6 * largest, equal_nan=True)
+
+
+def test_recurrences_that_overflow_keep_a_state_of_zero(walk: None) -> None:
+    """Factors of 8 are beyond float64 after 340 steps, of nothing they stay nothing."""
+    factors, terms = np.full((1, 2000), 8, "f4"), np.zeros((1, 2000), "f4")
+    terms[0, 1990] = 1
+    (found,), _ = computed(LinearRecurrence(1), (factors, terms), 1)
+    assert np.array_equal(found, LinearRecurrence(1).eager(factors, terms))
+
+
+def test_running_sums_do_not_depend_on_who_comes_first(walk: None) -> None:
+    x = np.random.default_rng(0).normal(size=(1, 3000)).astype("f4")
+    (one,), (other,) = (computed(Cumulative("sum", 1), (x,), order)[0] for order in ORDERS)
+    assert np.array_equal(one, other)
 
 
 def test_recurrences_and_products_go_step_by_step() -> None:

@@ -6,7 +6,7 @@ error is the one of eager mode. Derivatives are the ops' own, made of products a
 
 from __future__ import annotations
 
-from autojit.codegen.cuda.matrices import MatrixKernel, square_batch
+from autojit.codegen.cuda.matrices import MatrixKernel, batch_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.cuda.thread_items import ItemKernel
 from autojit.codegen.grid_text import GridText
@@ -52,7 +52,7 @@ class _Cholesky(MatrixKernel):
     """Factorises the symmetric part of a matrix, of which the lower triangle is kept."""
 
     def __init__(self, node: Node) -> None:
-        count, n = square_batch(node)
+        count, n = batch_of(node)
         super().__init__(node, n, n, count)
 
     def factorise(self) -> None:
@@ -111,7 +111,7 @@ class _System(MatrixKernel):
     """A square matrix with its right sides beside it."""
 
     def __init__(self, node: Node, right_sides: int) -> None:
-        count, n = square_batch(node)
+        count, n = batch_of(node)
         super().__init__(node, n, n + right_sides, count)
 
     def solve(self) -> None:
@@ -139,7 +139,7 @@ class _Triangular(MatrixKernel):
     """Some of the right sides of a triangular system. The triangle is read where it is."""
 
     def __init__(self, node: Node, op: TriangularSolve) -> None:
-        count, n = square_batch(node)
+        count, n = batch_of(node)
         self.op = op
         self.right_sides = node.inputs[1].type.shape[-1]
         self.parts = max(1, -(-self.right_sides // COLUMNS))
@@ -199,7 +199,7 @@ class _Determinant(MatrixKernel):
     """Factorises a matrix, and knows the sign of the exchanges."""
 
     def __init__(self, node: Node) -> None:
-        count, n = square_batch(node)
+        count, n = batch_of(node)
         super().__init__(node, n, n, count)
 
     def factorise(self) -> None:
@@ -226,8 +226,9 @@ def print_lu_pivots(node: Node, target: CudaTarget) -> GridText | None:
     assert isinstance(op, LuPivots)
     if not _is_native(node):
         return None
-    count, steps = square_batch(node)[0], min(node.inputs[0].type.shape[-2:])
-    f = MatrixKernel(node, *node.inputs[0].type.shape[-2:], count)
+    count, (rows, columns) = batch_of(node)[0], node.inputs[0].type.shape[-2:]
+    steps = min(rows, columns)
+    f = MatrixKernel(node, rows, columns, count)
     f.fill(lambda i, j: f.operand(0, i, j), 0, f.columns)
     f.barrier()
 
@@ -246,7 +247,7 @@ def print_lu_square(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``LuSquare``."""
     if not _is_native(node):
         return None
-    count, n = square_batch(node)
+    count, n = batch_of(node)
     f = MatrixKernel(node, n, n, count)
     f.fill(lambda i, j: f.operand(0, i, j), 0, n)
     f.barrier()

@@ -187,16 +187,14 @@ class MatrixKernel(CountingKernel):
             is_larger = self.test("sgt", size, self.get(best, int64).text)
             for slot, new in ((best, size), (where, i)):
                 self.put(slot, Scalar(self.choose(is_larger, new, self.get(slot, int64).text), int64))
-        size, row = self.get(best, int64), self.get(where, int64)
+        most, row = self.get(best, int64), self.get(where, int64)
         for bit in range(WARP.bit_length() - 1):
-            other_size, other_row = self.shuffle(size, 1 << bit), self.shuffle(row, 1 << bit)
-            is_tie = self.test("eq", other_size.text, size.text)
+            other, other_row = self.shuffle(most, 1 << bit), self.shuffle(row, 1 << bit)
+            is_tie = self.test("eq", other.text, most.text)
             is_before = self.both(is_tie, self.test("slt", other_row.text, row.text))
-            wins = self.either(self.test("sgt", other_size.text, size.text), is_before)
-            size, row = (
-                Scalar(self.choose(wins, other.text, own.text), int64)
-                for other, own in ((other_size, size), (other_row, row))
-            )
+            wins = self.either(self.test("sgt", other.text, most.text), is_before)
+            most = Scalar(self.choose(wins, other.text, most.text), int64)
+            row = Scalar(self.choose(wins, other_row.text, row.text), int64)
         return row.text
 
     def _magnitude(self, x: Scalar) -> str:
@@ -237,8 +235,8 @@ class MatrixKernel(CountingKernel):
             self.barrier()
 
 
-def square_batch(node: Node) -> tuple[int, int]:
-    """(matrices, rows of one) of a node's first operand."""
+def batch_of(node: Node) -> tuple[int, int]:
+    """(matrices, columns of one) of a node's first operand."""
     shape: Any = node.inputs[0].type.shape
     count = 1
     for extent in shape[:-2]:
