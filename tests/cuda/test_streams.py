@@ -82,17 +82,16 @@ def test_a_missing_wait_is_found(driver: EmulatedDriver, name: str) -> None:
 
 
 def test_a_compiled_step_is_found_too(driver: EmulatedDriver) -> None:
-    """Whether it goes kernel by kernel or as a graph; and its own memory is its own in any stream."""
+    """In its first calls and later; and its own memory is its own in any stream."""
     step = aj.jit(lambda x: (x.softmax(1) @ x).sum(0))
     home, side = aj.cuda.current_stream(), aj.cuda.Stream()
     x = aj.ones(4, 4, device="cuda")
     expected = step(x).cpu().numpy()
-    for is_first in (True, False):
+    for _ in range(3):
         side.wait_stream(home)
         with aj.cuda.stream(side):
             found = step(x)
         np.testing.assert_array_equal(step(x).cpu().numpy(), expected)  # it waits for the step's own memory
-        assert is_first or step.stats()["graphs"] == 1
         home.wait_stream(side)
         np.testing.assert_array_equal(found.cpu().numpy(), expected)
     side.wait_stream(home)

@@ -31,6 +31,7 @@ from autojit.runtime.object_cache import default_cache
 
 _FUNCTIONS = {
     DriverCalls.launch: "cuLaunchKernel",
+    DriverCalls.launch_together: "cuLaunchCooperativeKernel",
     DriverCalls.launch_graph: "cuGraphLaunch",
     DriverCalls.set_parameters: "cuGraphExecKernelNodeSetParams_v2",
     DriverCalls.copy_in: "cuMemcpyHtoDAsync_v2",
@@ -39,6 +40,7 @@ _FUNCTIONS = {
     DriverCalls.synchronize: "cuStreamSynchronize",
     DriverCalls.record: "cuEventRecord",
     DriverCalls.wait: "cuStreamWaitEvent",
+    DriverCalls.query: "cuStreamQuery",
 }
 
 
@@ -81,6 +83,9 @@ class Asker(Protocol):
 
     def kernels(self) -> Sequence[str]:
         """All of them, as a user knows them."""
+
+    def failed(self) -> None:
+        """A call of the driver has failed for it: what the device was doing did not come to its end."""
 
 
 class DeviceChannel:
@@ -142,6 +147,8 @@ class DeviceChannel:
             asker = self._askers[address]
             if what == FAILED:
                 self._failures.caught(self._error(asker, number & 0xFFFFFFFF, number >> 32))
+                if self.device.driver.is_emulated:  # others do nothing any more
+                    asker.failed()
             else:
                 asker.answer(what)
         except BaseException as error:  # must not cross native code

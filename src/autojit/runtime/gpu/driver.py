@@ -43,7 +43,7 @@ class DeviceProperties:
 class KernelNode:
     """A launch in a graph; ``parameters`` is the address of the words that hold the addresses of its arguments.
 
-    ``after``: positions of the nodes that come before it.
+    ``after``: positions of the nodes that come before it. ``is_cooperative``: all blocks run at once.
     """
 
     function: int
@@ -51,6 +51,7 @@ class KernelNode:
     threads: int
     parameters: int
     after: tuple[int, ...] = ()
+    is_cooperative: bool = False
 
 
 @record
@@ -88,11 +89,13 @@ NATIVE_FUNCTIONS = (
     "cuEventRecord",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphLaunch",
+    "cuLaunchCooperativeKernel",
     "cuLaunchKernel",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
+    "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
 )

@@ -25,6 +25,8 @@ from autojit.runtime.gpu.emulator.streams import FIRST_OWN, StreamOrder
 
 _MAGIC = b"autojit emulated code 1\n"
 _MOST_THREADS = 1024
+_PROCESSORS = 132
+"""Of an H200. As many blocks run at once for sure: how many more do depends on registers, which nobody knows here."""
 _SHARED_BYTES = 227 << 10  # what a block of sm_90 may have (CUDA C++ Programming Guide, compute capabilities)
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 
@@ -37,6 +39,7 @@ class EmulatedDriver:
         order: the seed of random orders of lanes, blocks and nodes; None: lowest first.
         memory_bytes: of the device; less where the process may not have the address space for it.
         pinned_bytes: most pinned memory of the host; the same holds.
+        is_idle: no kernel is run; what is launched is counted, and what is copied is whatever is there.
 
     Attributes:
         counts: how often what was done: "launches", "graph launches", "instantiations", "node updates", "copies in",
@@ -53,11 +56,12 @@ class EmulatedDriver:
         *,
         memory_bytes: int = 4 << 30,
         pinned_bytes: int = 1 << 30,
+        is_idle: bool = False,
     ) -> None:
         self.architecture = architecture
         self.counts: Counter[str] = Counter()
         self.memory = EmulatedMemory(*that_fit(memory_bytes, pinned_bytes))
-        self._seed = order
+        self._seed, self._is_idle = order, is_idle
         self._launches = 0
         self._numbers = itertools.count(FIRST_OWN)
         self._modules: dict[int, tuple[Module, dict[str, np.uint64]]] = {}
@@ -78,7 +82,9 @@ class EmulatedDriver:
         """What it claims to be."""
         self._known_device(device)
         name = f"emulated {self.architecture}"
-        return DeviceProperties(name, self.architecture, self.memory.limit_bytes, 132, _SHARED_BYTES, is_emulated=True)
+        return DeviceProperties(
+            name, self.architecture, self.memory.limit_bytes, _PROCESSORS, _SHARED_BYTES, is_emulated=True
+        )
 
     def use(self, device: int) -> None:
         """There is only one."""
@@ -230,13 +236,16 @@ class EmulatedDriver:
         shared_bytes: int,
         parameters: int,
         stream: int,
+        *,
+        is_cooperative: bool = False,
     ) -> None:
-        """Run a kernel whose blocks have several axes, or shared memory beyond what it declares."""
+        """Run a kernel whose blocks have several axes, or shared memory beyond what it declares, or meet."""
         with self._lock:
             self.counts["launches"] += 1
             self.streams.clock(stream)
             touched = Footprint() if self.streams.is_watching else None
-            self._run(function, blocks, threads, self.arguments(function, parameters), shared_bytes, touched)
+            arguments = self.arguments(function, parameters)
+            self._run(function, blocks, threads, arguments, shared_bytes, touched, is_cooperative=is_cooperative)
             self.streams.did(stream, self.name(function), [] if touched is None else [touched])
 
     def arguments(self, function: int, parameters: int) -> bytes:
@@ -256,6 +265,8 @@ class EmulatedDriver:
         arguments: bytes,
         shared_bytes: int = 0,
         footprint: Footprint | None = None,
+        *,
+        is_cooperative: bool = False,
     ) -> None:
         """Run a kernel, with the bytes of its arguments."""
         module, text = self._functions[function]
@@ -266,10 +277,15 @@ class EmulatedDriver:
         if not is_possible or parsed.declared.shared_bytes + shared_bytes > _SHARED_BYTES:
             facts = {"kernel": text.name, "blocks": blocks, "threads": threads, "most threads": largest}
             raise DeviceError("a launch asks for what the device has not", facts=facts, fix="launch a smaller grid")
+        if is_cooperative and blocks[0] * blocks[1] * blocks[2] > _PROCESSORS:
+            facts = {"kernel": text.name, "blocks": blocks, "processors": _PROCESSORS}
+            raise DeviceError("more blocks are to run at once than there are processors", facts, "launch fewer")
         self._launches += 1
+        if self._is_idle:
+            return
         seed = None if self._seed is None else self._seed + self._launches
         content = np.frombuffer(arguments, "u1")
-        launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed)
+        launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed, is_cooperative)
         run(launch, self.memory, footprint)
 
     # -- queues
@@ -381,7 +397,8 @@ class EmulatedDriver:
     def _run_node(self, number: int, node: GraphNode, footprint: Footprint | None) -> None:
         if isinstance(node, KernelNode):
             arguments = self._node_arguments[number]
-            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, footprint=footprint)
+            how = node.is_cooperative
+            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, 0, footprint, is_cooperative=how)
             return
         if footprint is not None:
             footprint.add_range(node.target, node.size_bytes, True)
