@@ -31,12 +31,13 @@ def _multiplied(a: View, b: View, added: Array | None = None, **how: Any) -> Arr
     return found[-1]
 
 
-def _error(found: Array, a: Array, b: Array, added: Array | None = None) -> float:
+def error_of(found: Array, a: Array, b: Array, added: Array | None = None) -> float:
     """The largest error of an element, in parts of the magnitudes that it is a sum of."""
-    x, y = (v.astype(np.float64) for v in (a, b))
+    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    x, y = (v.astype(wide) for v in (a, b))
     exact, scale = x @ y, np.abs(x) @ np.abs(y)
     if added is not None:
-        exact, scale = exact + added, scale + np.abs(added.astype(np.float64))
+        exact, scale = exact + added, scale + np.abs(added.astype(wide))
     return float(np.max(np.abs(found - exact) / np.maximum(scale, 1e-300), initial=0.0))
 
 
@@ -60,7 +61,7 @@ def test_products_of_floats(dtype: DType, seed: int, architecture: str) -> None:
     processors = int(generator.choice((1, 8, 132)))
     order = None if seed < 2 else seed
     found = _multiplied(a, b, added, architecture=architecture, processors=processors, order=order)
-    assert _error(found, a.seen, b.seen, added) <= TOLERANCE[dtype]
+    assert error_of(found, a.seen, b.seen, added) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", [int8, uint8, int32, int64], ids=str)
@@ -87,7 +88,7 @@ def test_float32_on_tensor_cores_is_as_accurate_as_float32() -> None:
         generator = np.random.default_rng(seed)
         m, n, k = (int(extent) for extent in generator.integers(17, 100, 3))
         a, b = draw(generator, (m, k), float32), draw(generator, (k, n), float32)
-        ratios.append(_error(_multiplied(whole(a), whole(b)), a, b) / _error(a @ b, a, b))
+        ratios.append(error_of(_multiplied(whole(a), whole(b)), a, b) / error_of(a @ b, a, b))
     assert max(ratios) <= 2.0, ratios
 
 
@@ -112,7 +113,7 @@ def test_one_element_that_cannot_be_split_leaves_the_accuracy_of_the_rest() -> N
     a, b = draw(generator, (70, 70), float32), draw(generator, (70, 70), float32)
     a[3, 40] = 1e-40
     found = _multiplied(whole(a), whole(b), processors=1)
-    assert _error(found, a, b) <= TOLERANCE[float32]
+    assert error_of(found, a, b) <= TOLERANCE[float32]
     a[3, 40] = np.inf
     found = _multiplied(whole(a), whole(b), processors=1)
     assert np.isinf(found[3]).all() and np.isfinite(np.delete(found, 3, axis=0)).all()
