@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from functools import reduce
 
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_shelves import BANKS_BYTES, Shelf
+from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, Fragment, Tile
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import SharedCopy
@@ -122,7 +122,7 @@ class Supply:
         self.kind = f"i{8 * dtype.size_bytes}"
         is_deep = stored.runs_deep
         rows, along = (lines, tile.depth) if is_deep else (tile.depth, lines)
-        base = kernel.shared(self.kind, stages * rows * along, alignment=BANKS_BYTES)
+        base = kernel.shared(self.kind, stages * rows * along)
         self.shelf = Shelf(base, dtype, rows, along, is_deep, _turn(tile.fragment, is_deep=is_deep))
         self.width = self._width(along)
         self.is_copied = copies and self.width * dtype.size_bytes in COPIED_BYTES
