@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autojit.codegen.cuda import linear_algebra
+from autojit.codegen.cuda.cofactors import print_cofactors
 from autojit.codegen.cuda.convolution import print_convolution
 from autojit.codegen.cuda.grid_function import GLOBAL
+from autojit.codegen.cuda.orthogonal import print_geqrf, print_qr
 from autojit.codegen.cuda.positions import print_packed_positions
 from autojit.codegen.cuda.products import print_product
 from autojit.codegen.cuda.scan import print_scan
@@ -24,9 +26,11 @@ from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import PackedPositions
+from autojit.ops.decompositions import Qr
 from autojit.ops.definiteness import FirstBadMinor
-from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
+from autojit.ops.linalg import Cholesky, Cofactor, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul
+from autojit.ops.reflections import Geqrf
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
@@ -79,11 +83,13 @@ def _print_matmul(node: Node, target: CudaTarget) -> GridText:
 
 PRINTERS: dict[type[Op], Printer] = {
     Cholesky: linear_algebra.print_cholesky,
+    Cofactor: print_cofactors,
     Constant: _print_constant,
     Cumulative: print_scan,
     CumulativeExtreme: print_scan,
     Det: linear_algebra.print_determinant,
     FirstBadMinor: linear_algebra.print_first_bad_minor,
+    Geqrf: print_geqrf,
     Inv: linear_algebra.print_inverse,
     LinearRecurrence: print_scan,
     LuPivots: linear_algebra.print_lu_pivots,
@@ -91,6 +97,7 @@ PRINTERS: dict[type[Op], Printer] = {
     Matmul: _print_matmul,
     PackedPositions: print_packed_positions,
     PivotOrder: linear_algebra.print_pivot_order,
+    Qr: print_qr,
     RowOrder: print_row_order,
     Scattering: print_scatter,
     Searchsorted: _print_search,
