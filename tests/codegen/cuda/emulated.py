@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cuda.copies import access_bytes
+from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
-from tests.codegen.cuda.grids import LANE_ORDERS, device, launch, launches
+from tests.codegen.cuda.grids import LANE_ORDERS, device, launch_entry, launches
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +51,7 @@ def run_grid(
     for part in launches(kernel):
         if all(part.blocks):
             given = [*places, *[partial] * bool(part.partial_bytes), *[errors, code] * part.reports]
-            launch(driver, part, target, given)
+            launch_entry(driver, part, entry_text(part, _alignments(part, arrays), {}), target, given)
     found = [
         driver.read(place, _bits(array).dtype.str, array.shape).view(array.dtype) if array.size else array.copy()
         for place, array in zip(places, arrays, strict=True)
@@ -58,6 +60,12 @@ def run_grid(
     for place in {*places, errors, *[partial] * bool(partial)}:
         driver.release(place)
     return found, words
+
+
+def _alignments(kernel: GridText, arrays: Sequence[Array]) -> list[int]:
+    """What is said of buffers that begin at multiples of 256 bytes, as when they are bound (`runtime.gpu`)."""
+    pairs = zip(kernel.buffers, arrays, strict=True)
+    return [max(buffer.element_bytes, access_bytes(array.nbytes, 256)) for buffer, array in pairs]
 
 
 def _bits(array: Array) -> Array:

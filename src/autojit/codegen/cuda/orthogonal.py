@@ -10,7 +10,7 @@ from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.scalar import Scalar
-from autojit.core.dtypes import bool_, float64
+from autojit.core.dtypes import DType, bool_, float64
 from autojit.ir.graph import Node
 
 
@@ -75,7 +75,7 @@ class _Reflections(MatrixKernel):
         emit, behind = self.emit, self.add(k, 1)
         first = self.cell(k, k)
         wide = emit.cast(first, float64)
-        below = self._over_rows(behind, lambda i: self._square(self.cell(i, k)))
+        below = self._over_rows(behind, float64, lambda i, sum: emit.add(sum, self._square(self.cell(i, k))))
         length = emit.sqrt(emit.add(emit.mul(wide, wide), below))
         is_plain = emit.eq(below, 0.0)
         reached = emit.cast(emit.neg(emit.copysign(length, wide)), self.dtype)
@@ -94,13 +94,13 @@ class _Reflections(MatrixKernel):
         wide = self.emit.cast(x, float64)
         return self.emit.mul(wide, wide)
 
-    def _over_rows(self, first: str, term: Callable[[str], Scalar]) -> Scalar:
-        """A sum over rows from one on, in float64: lanes take turns, all of the warp have it."""
-        total = self.slot(float64)
-        self.put(total, self.emit.constant(0, float64))
+    def _over_rows(self, first: str, dtype: DType, more: Callable[[str, Scalar], Scalar]) -> Scalar:
+        """A sum over rows from one on: lanes take turns, all of the warp have it. ``more`` adds a row's term to it."""
+        total = self.slot(dtype)
+        self.put(total, self.emit.constant(0, dtype))
         with self.loop(self.add(first, self.lane), self.rows, WARP, stem="sum") as i:
-            self.put(total, self.emit.add(self.get(total, float64), term(i)))
-        found = self.get(total, float64)
+            self.put(total, more(i, self.get(total, dtype)))
+        found = self.get(total, dtype)
         for bit in range(WARP.bit_length() - 1):
             found = self.emit.add(found, self.shuffle(found, 1 << bit))
         return found
@@ -110,14 +110,12 @@ class _Reflections(MatrixKernel):
         emit, behind = self.emit, self.add(k, 1)
         with self.loop(self.add(first, self.warp), stop, self.grid.threads // WARP, stem="column") as j:
             own = self.cell(k, j)
-            below = self._over_rows(behind, lambda i: self._product(self.cell(i, k), self.cell(i, j)))
-            along = emit.cast(emit.add(emit.cast(own, float64), below), self.dtype)
-            share = emit.mul(factor, along)
+            below = self._over_rows(
+                behind, self.dtype, lambda i, sum: emit.multiply_add(self.cell(i, k), self.cell(i, j), sum)
+            )
+            share = emit.mul(factor, emit.add(own, below))
             self.warp_barrier()
             with self.when(self.test("eq", self.lane, 0)):
                 self.set_cell(k, j, emit.sub(own, share))
             with self.loop(self.add(behind, self.lane), self.rows, WARP, stem="row") as i:
                 self.subtract_product(i, j, share, self.cell(i, k))
-
-    def _product(self, a: Scalar, b: Scalar) -> Scalar:
-        return self.emit.mul(self.emit.cast(a, float64), self.emit.cast(b, float64))
