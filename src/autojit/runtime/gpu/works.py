@@ -62,12 +62,17 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
         return [False] * len(works)
     unwritten: set[Value | Scratch] = set()
     found: list[bool] = []
+    combining: GridText | None = None
     for work in works:
         places = [_place(argument, home) for argument in work.buffers]
         roles = [buffer.role for buffer in work.widest.buffers]
-        is_guarded = work.commits or any(p in unwritten and r != "writes" for p, r in zip(places, roles, strict=True))
+        reads = [p for p, role in zip(places, roles, strict=True) if role in ("reads", "updates")]
+        is_guarded = work.commits or not unwritten.isdisjoint(reads)
+        if work.widest is combining:  # of partial results that there are or not
+            is_guarded = found[-1]
+        combining = work.widest.combine
         if is_guarded:
-            unwritten.update(p for p, r in zip(places, roles, strict=True) if r != "reads")
+            unwritten.update(p for p, r in zip(places, roles, strict=True) if r in ("writes", "updates"))
         found.append(is_guarded)
     return found
 
