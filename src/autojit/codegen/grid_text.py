@@ -10,8 +10,9 @@ from autojit.ir.op import Op
 MOST_BLOCKS = (1 << 31) - 1
 """Of a grid along its first axis."""
 
-Role = Literal["reads", "writes", "updates"]
-"""What a kernel does with a buffer; "updates": elements are read and written, or another buffer may be the same."""
+Role = Literal["reads", "writes", "updates", "takes"]
+"""What a kernel does with a buffer. "updates": elements are read and written, or another buffer may be the same;
+"takes": nothing, it is an argument because another kernel with the same ones uses it."""
 
 
 @record
@@ -25,6 +26,23 @@ class Buffer:
 
     role: Role
     element_bytes: int
+
+
+@record
+class SharedCopy:
+    """A function of a body's module that copies to shared memory (`codegen.cuda.shared_copies`).
+
+    Args:
+        buffer: from which one.
+        size_bytes: at once.
+        element_bytes: what the addresses are multiples of in any case.
+        fills: whether there may be zeros instead.
+    """
+
+    buffer: int
+    size_bytes: int
+    element_bytes: int
+    fills: bool
 
 
 @record
@@ -48,6 +66,7 @@ class GridText:
         shared: bytes of each array that the threads of a block have in common.
         tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
         sizes: open sizes that the kernel takes by value, as words of 64 bits.
+        copies: functions of the module that entry points put others in the place of, where addresses allow.
     """
 
     text: str
@@ -61,3 +80,4 @@ class GridText:
     shared: tuple[int, ...] = ()
     tells: bool = False
     sizes: tuple[int, ...] = ()
+    copies: tuple[SharedCopy, ...] = ()

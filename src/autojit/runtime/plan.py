@@ -444,7 +444,7 @@ class PlanBuilder:
         return self.words(words)
 
     def move(self, fixed: dict[Value, int]) -> bool:
-        """Write other addresses of fixed inputs and outputs; False, and nothing is written, where sizes shift them."""
+        """Write other addresses of fixed inputs and outputs; False where the plan has to be written again."""
         moved = [value for value, address in fixed.items() if address != self.fixed[value]]
         words = [(slot, fixed[value] + offset) for value in moved for slot, offset in self.fixed_words.get(value, ())]
         if any(is_symbolic(address) for _, address in words):
@@ -452,9 +452,7 @@ class PlanBuilder:
         for slot, address in words:
             ctypes.c_uint64.from_address(slot).value = address
         self.fixed = fixed
-        if self.devices is not None and words:
-            self.devices.moved()
-        return True
+        return self.devices is None or not words or self.devices.moved()
 
     def _in_region(self, region: int, offset: int, slot: int) -> int:
         """An address in memory of symbolic size, which the size program writes."""

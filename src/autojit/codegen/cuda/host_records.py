@@ -18,12 +18,15 @@ class DriverCalls(Record[int]):
 
     set_context: Pointer
     launch: Pointer
+    launch_together: Pointer  # all blocks of it run at once
     launch_graph: Pointer
     set_parameters: Pointer
     copy_in: Pointer
     copy_out: Pointer
     fill: Pointer
     synchronize: Pointer
+    record: Pointer
+    wait: Pointer
     query: Pointer  # whether a queue is empty
     pointer_attribute: Pointer  # 0 where copies from the host are always waited for
 
@@ -52,6 +55,7 @@ class Run(Record[int]):
     n_sizes: Word
     sizes: Pointer  # words of which a graph holds the values: open sizes, and addresses that follow from them
     known_sizes: Pointer  # what they were in the run before
+    mark: Pointer  # the event by which it waits; 0: the run has no memory of its own, and who calls it orders the rest
     n_numbers: Word
     numbers: Pointer  # as many `HostNumber`
     n_addresses: Word
@@ -91,6 +95,7 @@ class LaunchWords(Record[int]):
     blocks_z: HalfWord
     threads: HalfWord
     parameters: Pointer  # the addresses of the arguments
+    is_cooperative: Word  # 1: all its blocks run at once
 
 
 class PrologueNode(Record[int]):

@@ -1,26 +1,25 @@
-"""A kernel of a run with its launch: parameters, entry point, and the memory it touches."""
+"""A kernel of a run bound to memory: its parameters, and the memory it touches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from autojit.codegen.cuda.copies import access_bytes
-from autojit.codegen.cuda.entry_point import entry_text
-from autojit.codegen.cuda.host_records import LaunchWords
+from autojit.codegen.cuda.entry_point import Part
 from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
 from autojit.codegen.lowered import Offset, Scratch
-from autojit.core.sizes import is_symbolic
-from autojit.ir.concrete import concrete, symbols_of
-from autojit.runtime.gpu.driver import KernelNode
+from autojit.core.sizes import evaluate
+from autojit.ir.concrete import symbols_of
 from autojit.runtime.gpu.memory import Held
 from autojit.runtime.gpu.moving import WORD_BYTES, Region
 from autojit.runtime.gpu.order import Access, Effect
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import BufferArgument, Work
 
-_GRID = LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z
+_BEYOND = 1 << 62
+"""Above all addresses."""
 
 
 class BoundKernel:
@@ -38,8 +37,8 @@ class BoundKernel:
         self.is_guarded = is_guarded
         self.work = work
         self._partials = memory.scratch.partials(number)
+        self._number = number
         self.kernel = work.widest
-        self.function = 0
         self._slots = {k: slot for k, b in enumerate(work.buffers) if (slot := memory.slot(b)) is not None}
         self._moving: dict[int, int] = {}  # buffer -> the number of its alignment
         self._places: dict[int, int] = {}  # buffer -> its place among the parameters
@@ -64,12 +63,10 @@ class BoundKernel:
         for size in self.kernel.sizes:
             words.append(memory.binding.number(size, base + WORD_BYTES * len(words)))
         if self._partials is not None:
-            self._partials_at = len(words)
             words.append(memory.placed(self._partials, base + WORD_BYTES * len(words)))
         words += self._report_parameters()
         self._words[: len(words)] = words
-        self._pointers = np.array([base + WORD_BYTES * k for k in range(len(self._words))], np.uint64)
-        self.parameters = int(self._pointers.__array_interface__["data"][0])
+        self.parameters = [base + WORD_BYTES * k for k in range(len(words))]
 
     def _report_parameters(self) -> list[int]:
         memory, words = self._memory, list[int]()
@@ -107,40 +104,22 @@ class BoundKernel:
             return self._address(k)
         return argument.offset_bytes if isinstance(argument, Offset) else 0  # regions are aligned as blocks are
 
-    def text(self) -> str:
-        """The module of the kernel for the present addresses."""
+    def part(self) -> Part:
+        """The kernel for the present addresses."""
         alignments = self._alignments()
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
-        return entry_text(self.kernel, enough, self._slots, guarded=self.is_guarded)
+        return Part(self.kernel, enough, self._slots, self.is_guarded)
 
-    def settle(self, row: int) -> None:
-        """Say at which address the launch will be: numbers of blocks that follow open sizes are written there."""
-        for field, blocks in zip(_GRID, self.kernel.blocks, strict=True):
-            self._memory.binding.number(blocks, row + field.offset_bytes)
-
-    def row(self, before: Sequence[int]) -> LaunchWords:
-        """The launch as native code reads it; numbers of blocks that follow open sizes stay what they were."""
-        pairs = zip(_GRID, self.kernel.blocks, strict=True)
-        x, y, z = (int(before[field.place]) if is_symbolic(blocks) else blocks for field, blocks in pairs)
-        return LaunchWords(
-            function=self.function,
-            blocks_x=x,
-            blocks_y=y,
-            blocks_z=z,
-            threads=self.kernel.threads,
-            parameters=self.parameters,
-        )
+    # -- memory
 
     @property
-    def blocks(self) -> tuple[int, int, int]:
-        """Of the grid, for the sizes of the present call."""
-        x, y, z = concrete(self.kernel.blocks, self._memory.binding.sizes_now())
-        return x, y, z
-
-    def node(self, after: tuple[int, ...]) -> KernelNode:
-        """The launch in a graph, for the sizes of the present call."""
-        return KernelNode(self.function, self.blocks, self.kernel.threads, self.parameters, after)
+    def traffic_bytes(self) -> int:
+        """Of the buffers that it reads and writes, each once, and of partial results, in the last call."""
+        used = zip(self.work.buffers, self.kernel.buffers, strict=True)
+        sizes = [_size_bytes(a) for a, buffer in used if buffer.role != "takes"]
+        now = self._memory.binding.sizes_now()
+        return sum(evaluate(size, now) for size in (*sizes, self.kernel.partial_bytes))
 
     def depends_on(self) -> set[str]:
         """The open sizes that decide what it does."""
@@ -154,35 +133,72 @@ class BoundKernel:
             found.add(self._partials)
         return {region for region in found if region is not None}
 
-    # -- memory
-
     def accesses(self) -> list[Access]:
-        """The memory it touches, with the sizes of the present call."""
-        sizes = self._memory.binding.sizes_now()
-        found = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
-        for k, buffer in enumerate(self.kernel.buffers):
-            found.append(self._access(k, "reads" if buffer.role == "reads" else "writes", sizes))
-        if self._partials is not None:
-            start = int(self._words[self._partials_at])
-            found.append(_own("writes", start, concrete(self.kernel.partial_bytes, sizes)))
-        errors = self._memory.errors
-        if errors is not None and (self.is_guarded or self.kernel.reports):
-            found.append(_own("writes" if self.kernel.reports else "reads", errors.address, ERROR_BYTES))
-        if errors is not None and self.kernel.tells:
-            found.append(_own("reads", errors.address, ERROR_BYTES))
-            found.append(_own("writes", errors.address + ERROR_BYTES, TOLD_BYTES - ERROR_BYTES))
-        return found
+        """The memory it touches, with what it loads from the table."""
+        slots = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
+        numbers = [
+            _own("reads", self._address(k), _size_bytes(argument))
+            for k, argument in enumerate(self.work.buffers)
+            if self._memory.is_number(argument)
+        ]
+        return [*slots, *numbers, *self.footprint()]
 
-    def _access(self, k: int, effect: Effect, sizes: Mapping[str, int]) -> Access:
-        argument, memory = self.work.buffers[k], self._memory
-        size_bytes = concrete(_size_bytes(argument), sizes)
-        if isinstance(argument, Scratch) or memory.is_number(argument):
-            return _own(effect, self._address(k), size_bytes)
-        value = argument.value if isinstance(argument, Offset) else argument
-        place = memory.binding.place(value)
-        if k in self._moving:
-            return Access(place, effect, name=memory.binding.home(value))
-        return Access(place, effect, self._address(k), self._address(k) + size_bytes)
+    def footprint(self) -> list[Access]:
+        """The memory it touches, without what the host writes."""
+        return footprint(self._memory, self.work, self._number, is_guarded=self.is_guarded, address=self._address_of)
+
+    def _address_of(self, argument: BufferArgument) -> int:
+        return self._address(self.work.buffers.index(argument))
+
+
+def footprint(
+    memory: RunMemory,
+    work: Work,
+    number: int,
+    *,
+    is_guarded: bool,
+    address: Callable[[BufferArgument], int] | None = None,
+) -> list[Access]:
+    """The memory that a kernel of a run touches, without what the host writes.
+
+    Args:
+        number: of the kernel.
+        address: gives the address of a buffer that stays in place, if not what it is now.
+    """
+    at = address or memory.present_address
+    found: list[Access] = []
+    for argument, buffer in zip(work.buffers, work.widest.buffers, strict=True):
+        if not memory.is_number(argument) and buffer.role != "takes":
+            found.append(_access(memory, argument, "reads" if buffer.role == "reads" else "writes", at))
+    partials, errors = memory.scratch.partials(number), memory.errors
+    if partials is not None:
+        if isinstance(partials, Held):
+            found.append(_own("writes", partials.address, work.widest.partial_bytes))
+        else:
+            found.append(_of_region("writes", partials))
+    if errors is not None and (is_guarded or work.widest.reports):
+        found.append(_own("writes" if work.widest.reports else "reads", errors.address, ERROR_BYTES))
+    if errors is not None and work.widest.tells:
+        found.append(_own("reads", errors.address, ERROR_BYTES))
+        found.append(_own("writes", errors.address + ERROR_BYTES, TOLD_BYTES - ERROR_BYTES))
+    return found
+
+
+def _access(
+    memory: RunMemory, argument: BufferArgument, effect: Effect, address: Callable[[BufferArgument], int]
+) -> Access:
+    region = memory.region(argument)
+    if region is not None:
+        return _of_region(effect, region)
+    size_bytes = _size_bytes(argument)
+    if isinstance(argument, Scratch):
+        return _own(effect, address(argument), size_bytes)
+    value = argument.value if isinstance(argument, Offset) else argument
+    place = memory.binding.place(value)
+    if memory.moves(argument):
+        return Access(place, effect, name=memory.binding.home(value))
+    start = address(argument)
+    return Access(place, effect, start, start + size_bytes)
 
 
 def _size_bytes(argument: BufferArgument) -> int:
@@ -192,6 +208,11 @@ def _size_bytes(argument: BufferArgument) -> int:
     if isinstance(argument, Offset):
         return argument.value.type.size_bytes - argument.offset_bytes
     return argument.type.size_bytes
+
+
+def _of_region(effect: Effect, region: Region) -> Access:
+    """Memory of open size is elsewhere from call to call, and apart from all other memory: a place of its own."""
+    return _own(effect, _BEYOND + region, 1)
 
 
 def _own(effect: Effect, start: int, size_bytes: int) -> Access:

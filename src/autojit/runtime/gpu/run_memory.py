@@ -17,7 +17,7 @@ from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.memory import Held, PinnedMemory
-from autojit.runtime.gpu.moving import Binding, MovingBlock, Region
+from autojit.runtime.gpu.moving import WORD_BYTES, Binding, MovingBlock, Region
 from autojit.runtime.gpu.scratch import RunScratch
 from autojit.runtime.gpu.works import BufferArgument, Work
 
@@ -30,33 +30,30 @@ class RunMemory:
         device: which does the run.
         works: the kernels.
         place: the device, as the plan calls it.
-        uses_table: whether kernels load addresses that move from the table. Otherwise they are parameters of launches.
     """
 
-    def __init__(
-        self,
-        binding: Binding,
-        device: CudaDevice,
-        works: Sequence[Work],
-        place: Device,
-        *,
-        uses_table: bool,
-    ) -> None:
+    def __init__(self, binding: Binding, device: CudaDevice, works: Sequence[Work], place: Device) -> None:
         self.binding = binding
         self.device = device
-        self.uses_table = uses_table
+        self.uses_table = False
         self.moving = MovingBlock(binding, device)
         self.scratch = RunScratch(works, self.hold, lambda size: binding.region(size, place))
-        for argument in chain.from_iterable(work.buffers for work in works):
+        self._arguments = list(chain.from_iterable(work.buffers for work in works))
+        self._ignored = np.zeros(1, np.uint64)
+        self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
+        self.told = None if self.errors is None else self._cleared(self.errors)
+        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
+        self._by_word: dict[int, int] = {}
+
+    def lay_out(self, *, uses_table: bool) -> None:
+        """Decide where what moves is: in the table, from which kernels load addresses, or in parameters of launches."""
+        self.uses_table = uses_table
+        for argument in self._arguments:
             if not isinstance(argument, Scratch) and (
                 self.is_number(argument) or (uses_table and self.moves(argument))
             ):
                 self.moving.want(argument)
         self.moving.lay_out()
-        self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
-        self.told = None if self.errors is None else self._cleared(self.errors)
-        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
-        self._by_word: dict[int, int] = {}
 
     def hold(self, size_bytes: int) -> Held:
         """Memory of the device for as long as the run."""
@@ -93,6 +90,10 @@ class RunMemory:
             return self.moving.number_address(argument)
         return self.binding.word(argument, word)
 
+    def present_address(self, argument: BufferArgument) -> int:
+        """Where a buffer that stays in place is now: nobody is told when it changes."""
+        return self.address(argument, int(self._ignored.__array_interface__["data"][0]))
+
     def placed(self, place: Held | Region, word: int) -> int:
         """Where memory of the run is, for the parameter at ``word``."""
         return place.address if isinstance(place, Held) else self.binding.region_word(place, word)
@@ -103,6 +104,13 @@ class RunMemory:
             place = self.scratch.place(argument)
             return None if isinstance(place, Held) else place
         return self.binding.region_of(argument.value if isinstance(argument, Offset) else argument)
+
+    def meeting_word(self) -> Held:
+        """A word by which the blocks of a launch meet."""
+        held = self.hold(WORD_BYTES)
+        self.device.use()
+        self.device.driver.fill(held.address, 0, WORD_BYTES, self.device.stream)
+        return held
 
     # -- alignment of what moves
 
