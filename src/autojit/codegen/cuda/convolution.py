@@ -26,6 +26,7 @@ from autojit.codegen.cuda.product_operands import Stored
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.core.records import record
+from autojit.core.sizes import surely_less
 from autojit.core.types import Shape as Extents
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
@@ -84,7 +85,7 @@ class Windowed(Stored):
             lines, depths = self.line_digits[window.line].extent, self.depth_digits[window.depth].extent
             most = lines * abs(window.line_factor) + depths * abs(window.depth_factor) + abs(window.first)
             reach += most * window.stride
-        return NARROW if reach + self.lines + self.depth < 1 << 31 else "i64"
+        return NARROW if surely_less(reach + self.lines + self.depth, 1 << 31) else "i64"
 
     @property
     def runs_deep(self) -> bool:
@@ -126,7 +127,7 @@ def _digits(kernel: CudaKernel, number: str, digits: Sequence[Digit], kind: str)
 
 def _seen(kernel: CudaKernel, window: Window, line: str, depth: str, kind: str) -> tuple[str, str]:
     """Where a window looks, and the condition that nothing is there."""
-    place = kernel.add(kernel.mul(line, window.line_factor, kind), kernel.mul(depth, window.depth_factor, kind), NARROW)
+    place = kernel.add(kernel.mul(line, window.line_factor, kind), kernel.mul(depth, window.depth_factor, kind), kind)
     place = kernel.add(place, window.first, kind)
     if window.step == 1:
         return place, kernel.test("uge", place, window.extent, kind)
