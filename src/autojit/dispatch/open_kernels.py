@@ -3,28 +3,27 @@
 What a kernel is for besides extents is its *form*: the op, dtypes, orders of axes, which extents are equal, which are 1
 or 0. A form's first extents get a kernel of their own, which knows all of them. An extent of which a form meets several
 values while the others stay the same is left open (`_Form.note`): the outermost of the first operand, which is a batch
-as a rule, with the second value, another with the third. So batches of any size have one kernel that still knows how
-wide rows are. Loops over operands that are alike have no more than their number of elements to know, and it is open
-from the first call on.
+as a rule, with the second value, another with the fourth; all of them where that would leave many kernels. So batches
+of any size have one kernel that still knows how wide rows are. Loops over operands that are alike have no more than
+their number of elements to know, and it is open from the first call on.
 
 A kernel that cannot leave sizes open is compiled for each; then the form is not asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from autojit.core.errors import AutojitError
-from autojit.core.records import record
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import named_size
 from autojit.dispatch.operand_memory import Axes, Memory
 
-SECOND, THIRD = 2, 3
+SECOND, FOURTH = 2, 4
 MOST_FORMS = MOST_KNOWN = 4096
-MOST_MET = 64
-"""Extents of a form that are kept; a form that meets so many leaves all open."""
+MOST_KEPT = 6
+"""Kernels of a form that differ in extents which are not open; more, and all are left open."""
 
 TOGETHER = 8
 """Neighbours of which a line of elements consists where their number allows it: accesses of them are wide."""
@@ -48,34 +47,32 @@ class OpenMemory(NamedTuple):
     axes: Axes | None = None
 
 
-@record(frozen=False)
 class _Form:
-    """What a form has met.
+    """What a form has met: which of its extents are left open, by their numbers."""
 
-    Args:
-        met: (extent's number, the other extents) -> its values.
-        opened: the numbers of the extents that are left open.
-        is_fixed: kernels of it are compiled for their sizes.
-    """
-
-    met: dict[tuple[int, tuple[int, ...]], set[int]]
-    opened: set[int]
-    is_fixed: bool = False
+    def __init__(self) -> None:
+        self.opened: set[int] = set()
+        self.is_fixed = False  # kernels of it are compiled for their sizes
+        self._values: dict[tuple[int, tuple[int, ...]], set[int]] = {}  # (an extent, the others that are not open)
+        self._kept: set[tuple[int, ...]] = set()  # the extents that are not open: a kernel for each
 
     def note(self, extents: tuple[int, ...], outermost: int | None) -> None:
         """A call has these extents."""
-        for k, value in enumerate(extents):
-            if k in self.opened:
-                continue
-            others = extents[:k] + extents[k + 1 :]
-            values = self.met.setdefault((k, others), set())
-            values.add(value)
-            if len(values) >= (SECOND if k == outermost else THIRD):
-                self.opened.add(k)
-        if len(self.met) > MOST_MET:
-            self.opened.update(range(len(extents)))
-        if len(self.opened) == len(extents):
-            self.met.clear()
+        closed = [k for k in range(len(extents)) if k not in self.opened]
+        for k in closed:
+            others = tuple([extents[j] for j in closed if j != k])
+            values = self._values.setdefault((k, others), set())
+            values.add(extents[k])
+            if len(values) >= (SECOND if k == outermost else FOURTH):
+                self._open([k])
+        self._kept.add(tuple([n for k, n in enumerate(extents) if k not in self.opened]))
+        if len(self._kept) > MOST_KEPT:
+            self._open(closed)
+
+    def _open(self, extents: Iterable[int]) -> None:
+        self.opened.update(extents)
+        self._values.clear()
+        self._kept.clear()
 
 
 class OpenKernels:
@@ -150,7 +147,7 @@ class OpenKernels:
         kinds = tuple((tuple(p), m.axes, m.type.dtype, m.type.device) for p, m in zip(places, memories, strict=True))
         if len(self._forms) >= MOST_FORMS:
             self._forms.clear()
-        form = self._forms.setdefault((what, kinds), _Form({}, set()))
+        form = self._forms.setdefault((what, kinds), _Form())
         extents = tuple(numbers)
         if len(form.opened) < len(extents):
             form.note(extents, _outermost(memories, places))
