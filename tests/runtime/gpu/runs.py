@@ -112,6 +112,26 @@ leave:
     )
 
 
+def doubled(n: int) -> GridText:
+    """The first buffer becomes twice the second, as far as an open size says."""
+    takes = "ptr addrspace(1) %b0, ptr addrspace(1) %b1, i64 %z0"
+    text = f"""define internal void @body({_TOLD}, {takes}) alwaysinline {{{_THREAD}
+  %inside = icmp ult i64 %k, %z0
+  br i1 %inside, label %run, label %leave
+run:
+  %p1 = getelementptr float, ptr addrspace(1) %b1, i64 %k
+  %v = load float, ptr addrspace(1) %p1, align 4
+  %r = fadd float %v, %v
+  %p0 = getelementptr float, ptr addrspace(1) %b0, i64 %k
+  store float %r, ptr addrspace(1) %p0, align 4
+  br label %leave
+leave:
+  ret void
+}}"""
+    blocks = -(-n // THREADS)
+    return GridText(text, (Buffer("writes", 4), Buffer("reads", 4)), THREADS, (blocks, 1, 1), sizes=(n,))
+
+
 def _float(number: float) -> str:
     return f"0x{np.float64(np.float32(number)).view(np.uint64):016X}"
 

@@ -16,13 +16,24 @@ from autojit.codegen.cuda.host_records import Channel, DriverCalls
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
+from autojit.core.sizes import named_size
 from autojit.ir.graph import Value
 from autojit.runtime.gpu import graphs, moving
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
 from autojit.runtime.gpu.order import Access, Place, predecessors
-from tests.runtime.gpu.runs import CUDA, Memory, ReportedError, Step, block_sums, scaled, value, weighted_sum
+from tests.runtime.gpu.runs import (
+    CUDA,
+    Memory,
+    ReportedError,
+    Step,
+    block_sums,
+    doubled,
+    scaled,
+    value,
+    weighted_sum,
+)
 
 N = 70  # elements: more than a block, no multiple of anything
 CALLS = 4
@@ -455,3 +466,29 @@ def test_a_graph_that_cannot_be_made_is_an_error_and_is_tried_again(monkeypatch:
     monkeypatch.setattr(world.driver, "make_graph", make)
     run.call()
     assert run.step.plan.stats.instantiations == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_have_graphs_of_their_own_as_long_as_they_come_again(seed: int) -> None:
+    """What is computed follows the sizes of each call; a size that comes once has no graph, and eight have one."""
+    world, n = World(), named_size("n", 8)
+    x, y, z = (value(N) for _ in range(3))
+    places = {v: world.fresh() for v in (x, y, z)}
+    memory = Memory(world.device, places, {})
+    step = Step(memory, DeviceRun(CUDA, (Launch(doubled(n), (y, x), "y"), Launch(doubled(n), (z, y), "z"))))
+    content, made, seen = world.read(places[x]), set[int](), set[int]()
+    before = 0
+    for size in world.rng.choice([0, 1, 3, *range(60, N + 1)], 60):
+        world.write(places[z], np.zeros(N, np.float32))
+        memory.resize(n=int(size))
+        step()
+        expected = np.where(np.arange(N) < size, 4 * content, 0)
+        np.testing.assert_array_equal(world.read(places[z]), expected.astype(np.float32))
+        graph_count = step.plan.stats.instantiations
+        if graph_count > before:
+            assert size in seen, "a graph for what has not come before"
+            made.add(int(size))
+        before = graph_count
+        seen.add(size)
+        assert world.driver.live_graphs <= graphs.MOST_GRAPHS
+    assert len(made) >= graphs.MOST_GRAPHS and step.plan.stats.graph_launches
