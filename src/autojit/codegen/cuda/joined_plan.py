@@ -7,8 +7,8 @@ of their own as long as there are such; a part that waits for another is behind 
 
 The blocks of a launch can only meet if all of them run, so a joined kernel of several phases has at most a block for
 each processor, and is launched as such (cooperatively). What has many more threads than these blocks is apart: more would
-run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put side by
-side in one launch all the same; nobody meets there, so any number of blocks will do.
+run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put side
+by side in one launch all the same; nobody meets there, so any number of blocks will do.
 
 A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
 block's threads alone.
@@ -43,6 +43,8 @@ MOST_PARTS = 96
 """Of a launch: one module is compiled by one thread, in about 10 ms for a part."""
 MOST_WORDS = 480
 """Of parameters: a launch takes 4096 bytes."""
+MOST_BUFFERS = 40
+"""Of a part: the addresses of more of them take the registers of a thread that other parts have."""
 MOST_MEETING = 15
 """Groups of threads of one block that wait for their own: a block has 16 barriers, one of which is for all."""
 
@@ -55,13 +57,18 @@ class PartFacts:
         threads: of one of its blocks.
         blocks: of its grid.
         shared_bytes: of one of its blocks.
-        words: of parameters.
+        buffers: that it takes.
     """
 
     threads: int
     blocks: int
     shared_bytes: int
-    words: int
+    buffers: int
+
+    @property
+    def words(self) -> int:
+        """Of parameters, at most: the table, partial results, error words and code besides."""
+        return self.buffers + 4
 
     @property
     def is_heavy(self) -> bool:
@@ -222,7 +229,8 @@ def _joins(facts: PartFacts, processors: int) -> bool:
     """Whether a kernel runs about as fast on a block for each processor as in a launch of its own."""
     turns = MOST_HEAVY_TURNS if facts.is_heavy else MOST_TURNS
     most = turns * processors * _most_packs(facts, facts.most_threads)
-    return facts.threads <= facts.most_threads and facts.blocks <= most
+    fits = facts.threads <= facts.most_threads and facts.buffers <= MOST_BUFFERS
+    return fits and facts.blocks <= most
 
 
 def _most_packs(facts: PartFacts, threads: int) -> int:
