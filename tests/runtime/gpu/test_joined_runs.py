@@ -11,7 +11,7 @@ import pytest
 from autojit.codegen.cuda.entry_point import BARRIER
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
 from autojit.codegen.grid_text import Buffer, GridText
-from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch
+from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset
 from autojit.core.dtypes import float32
 from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
@@ -206,9 +206,9 @@ def test_blocks_that_wait_for_blocks_that_never_begin_are_a_deadlock(monkeypatch
 
 
 def _chain(world: World, n: int) -> Step:
-    """Two kernels of many blocks, the second of which reads what the first has written."""
+    """Two kernels, the second of which reads what the first has written; other blocks of it, if there are."""
     x, y, z = value(n), value(n), value(n)
     fixed: Mapping[Value, int] = {v: world.fresh(n) for v in (x, y, z)}
-    pairs = (64, (y, x)), (128, (z, y))  # blocks of the second read what others than their own have written
-    work = tuple(Launch(turned(n, threads), pair, "turned") for threads, pair in pairs)
-    return Step(Memory(world.device, fixed, {}), DeviceRun(CUDA, work))
+    shift = n // 2
+    second = Launch(weighted_sum(n - shift, [1.0]), (z, Offset(y, 4 * shift)), "shifted")
+    return Step(Memory(world.device, fixed, {}), DeviceRun(CUDA, (Launch(turned(n, 64), (y, x), "turned"), second)))

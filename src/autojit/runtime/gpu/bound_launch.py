@@ -38,7 +38,8 @@ def plan_grids(
 
 def _facts(work: Work) -> PartFacts:
     kernel = work.widest
-    return PartFacts(kernel.threads, prod(kernel.blocks), shared_bytes(kernel), len(work.buffers))
+    shared = shared_bytes(kernel) or int("@meet(" in kernel.text)
+    return PartFacts(kernel.threads, prod(kernel.blocks), shared, len(work.buffers))
 
 
 class BoundLaunch:
