@@ -383,11 +383,12 @@ def test_another_stream_waits_for_the_one_before() -> None:
     run = RandomRun(world, kernels=4)
     before = world.device.stream
     for stream in (before, world.driver.make_stream(), before):
+        world.device.synchronize()  # the values are written and read here, not by the run
         world.device.set_stream(stream)
         waits = world.driver.counts["waits"]
         run.call()
         run.call()
-        assert world.driver.counts["waits"] - waits == (stream != before or run.step.plan.stats.runs > 2)
+        assert world.driver.counts["waits"] == waits  # the device waits, not the host
 
 
 def test_a_run_gives_all_its_memory_back_when_it_goes() -> None:

@@ -57,6 +57,8 @@ _CALLS: dict[Field[int], Signature] = {
     DriverCalls.copy_out: Signature("", "ptr to, i64 source, i64 bytes, ptr stream", "i32"),
     DriverCalls.fill: Signature("", "i64 to, i8 zeroext byte, i64 bytes, ptr stream", "i32"),
     DriverCalls.synchronize: Signature("", "ptr stream", "i32"),
+    DriverCalls.record: Signature("", "ptr event, ptr stream", "i32"),
+    DriverCalls.wait: Signature("", "ptr stream, ptr event, i32 flags", "i32"),
     DriverCalls.query: Signature("", "ptr stream", "i32"),
     DriverCalls.pointer_attribute: Signature("", "ptr to, i32 which, i64 address", "i32"),
 }
@@ -196,7 +198,10 @@ def _stream(f: NativeFunction, calls: _Calls, run: str) -> str:
     stream = f.load("ptr", f.get(calls.channel, Channel.stream))
     number, last = f.convert("ptrtoint", stream, "ptr"), f.get(run, Run.last_stream)
     with f.when(f.test("ne", number, last)):
-        calls.do(DriverCalls.synchronize, f.convert("inttoptr", last, "i64", "ptr"))
+        mark = f.get(run, Run.mark)
+        with f.when(f.is_set(mark, "ptr")):
+            calls.do(DriverCalls.record, mark, f.convert("inttoptr", last, "i64", "ptr"))
+            calls.do(DriverCalls.wait, stream, mark, 0)
         f.put(run, Run.last_stream, number)
     return stream
 

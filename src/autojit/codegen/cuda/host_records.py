@@ -24,6 +24,8 @@ class DriverCalls(Record[int]):
     copy_out: Pointer
     fill: Pointer
     synchronize: Pointer
+    record: Pointer
+    wait: Pointer
     query: Pointer  # whether a queue is empty
     pointer_attribute: Pointer  # 0 where copies from the host are always waited for
 
@@ -49,6 +51,7 @@ class Run(Record[int]):
     channel: Pointer
     mode: Word
     last_stream: Word  # that of the run before: another one waits for it
+    mark: Pointer  # the event by which it waits; 0: the run has no memory of its own, and who calls it orders the rest
     n_numbers: Word
     numbers: Pointer  # as many `HostNumber`
     n_addresses: Word

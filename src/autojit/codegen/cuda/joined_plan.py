@@ -7,8 +7,8 @@ of their own as long as there are such; a part that waits for another is behind 
 
 The blocks of a launch can only meet if all of them run, so a joined kernel of several phases has at most a block for
 each processor, and is launched as such (cooperatively). What has many more threads than these blocks is apart: more
-would run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put side
-by side in one launch all the same; nobody meets there, so any number of blocks will do.
+would run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put
+side by side in one launch all the same; nobody meets there, so any number of blocks will do.
 
 A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
 block's threads alone.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from autojit.ir.graph import Node
 from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
 from autojit.runtime.gpu.devices import CudaDevice, settings
+from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.results import is_fault, result_text
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
@@ -36,6 +38,8 @@ _FUNCTIONS = {
     DriverCalls.copy_out: "cuMemcpyDtoHAsync_v2",
     DriverCalls.fill: "cuMemsetD8Async",
     DriverCalls.synchronize: "cuStreamSynchronize",
+    DriverCalls.record: "cuEventRecord",
+    DriverCalls.wait: "cuStreamWaitEvent",
     DriverCalls.query: "cuStreamQuery",
 }
 
@@ -118,6 +122,20 @@ class DeviceChannel:
             )
         )
         self.address = self._words.address
+        self._mark: int | None = None
+
+    def mark(self) -> int:
+        """The event by which a stream waits for the one that the executable's runs went to before."""
+        if self._mark is None:
+            self.device.use()
+            self._mark = self.device.driver.make_event(False)
+        return self._mark
+
+    def __del__(self) -> None:
+        if getattr(self, "_mark", None) is not None and not is_at_its_end():
+            with suppress(DeviceError):  # the device is at its end
+                self.device.use()
+                self.device.driver.destroy_event(self._mark or 0)
 
     def register(self, address: int, asker: Asker) -> None:
         """Who is asked for the record at an address."""

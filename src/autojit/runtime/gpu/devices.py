@@ -119,13 +119,22 @@ class CudaDevice:
         self.driver.use(self.number)
 
     def synchronize(self) -> None:
-        """Wait until all that was queued is done.
+        """Wait until all that was put in the present queue is done.
 
         Raises:
             DeviceError: something in it failed.
         """
         self.use()
         self.driver.synchronize(self.stream)
+
+    def synchronize_all(self) -> None:
+        """Wait until the device does nothing any more, whatever queue it was put in.
+
+        Raises:
+            DeviceError: something in it failed.
+        """
+        self.use()
+        self.driver.synchronize_all()
 
 
 class _Process:

@@ -86,6 +86,7 @@ class Graph:
 
 NATIVE_FUNCTIONS = (
     "cuCtxSetCurrent",
+    "cuEventRecord",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphLaunch",
     "cuLaunchCooperativeKernel",
@@ -96,6 +97,7 @@ NATIVE_FUNCTIONS = (
     "cuMemsetD8Async",
     "cuStreamQuery",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
 )
 """What the plan's own native code calls (`codegen.cuda.host_ir`)."""
 
@@ -186,6 +188,13 @@ class Driver(Protocol):
 
         Raises:
             DeviceError: something in it failed.
+        """
+
+    def synchronize_all(self) -> None:
+        """Wait until all queues of the device are empty.
+
+        Raises:
+            DeviceError: something in them failed.
         """
 
     def is_idle(self, stream: int) -> bool:

@@ -34,6 +34,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetAttribute": (_INT_OUT, c_int, c_int),
     "cuDeviceTotalMem_v2": (_SIZE_OUT, c_int),
     "cuDevicePrimaryCtxRetain": (_OUT, c_int),
+    "cuCtxSynchronize": (),
     "cuCtxSetCurrent": (c_void_p,),
     "cuCtxGetCurrent": (_OUT,),
     "cuMemGetInfo_v2": (_SIZE_OUT, _SIZE_OUT),
@@ -313,6 +314,10 @@ class LibCuda:
     def synchronize(self, stream: int) -> None:
         """See `Driver`."""
         self.call("cuStreamSynchronize", stream)
+
+    def synchronize_all(self) -> None:
+        """See `Driver`."""
+        self.call("cuCtxSynchronize")
 
     def is_idle(self, stream: int) -> bool:
         """See `Driver`."""

@@ -33,6 +33,8 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuMemsetD8Async": (_address, _byte, _size, _address),
     "cuStreamQuery": (_address,),
     "cuStreamSynchronize": (_address,),
+    "cuEventRecord": (_address, _address),
+    "cuStreamWaitEvent": (_address, _address, _word),
 }
 
 
@@ -65,6 +67,8 @@ class NativeInterface:
             "cuMemsetD8Async": driver.fill,
             "cuStreamQuery": self._query,
             "cuStreamSynchronize": driver.synchronize,
+            "cuEventRecord": driver.record,
+            "cuStreamWaitEvent": lambda stream, event, flags: driver.wait_for_event(stream, event),
         }
 
     def address(self, name: str) -> int:
