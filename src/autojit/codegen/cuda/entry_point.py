@@ -4,8 +4,10 @@
 is said here: how their addresses are aligned, which of them come out of the step's device table because they move from
 call to call, and whether the kernel does nothing once the step has reported an error.
 
-The parameters, in this order: the device table if anything moves, the buffers that do not move, the address of partial
-results, the address of the error words, the kernel's code; each where it is needed (see `GridText`).
+The parameters, in this order: of each buffer its address, or the place of its address in the device table and the
+bytes that it begins behind it; the address of partial results, the address of the error words, the kernel's code; each
+where it is needed (see `GridText`). So a kernel's text says nothing of where in a table its addresses are, and all turns
+of a loop have the same.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ WORD_BYTES = 8  # of a slot of the device table
 PARTIAL_ALIGNMENT = 256  # blocks of a device's memory begin at its multiples
 
 
-def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, guarded: bool = False) -> str:
+def entry_text(
+    kernel: GridText, alignments: Sequence[int], moving: Mapping[int, bool], *, guarded: bool = False
+) -> str:
     """The complete module of a kernel.
 
     Args:
         alignments: what the address of each buffer is a multiple of, at least the size of its elements. From 16 on
             LLVM makes one access of four.
-        moving: of buffers whose addresses change from call to call, the slots of the device table that hold them.
+        moving: the buffers whose addresses change from call to call, and whether they begin some bytes behind these.
         guarded: return at once if an error has been reported, because the kernel writes what outlives the step. Nothing
             else that runs at the same time reports; where the kernel itself does, each block goes or stays whole.
     """
@@ -52,7 +56,7 @@ class _Entry:
     """
 
     def __init__(
-        self, kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, is_lasting: bool
+        self, kernel: GridText, alignments: Sequence[int], moving: Mapping[int, bool], *, is_lasting: bool
     ) -> None:
         assert len(alignments) == len(kernel.buffers), "every buffer has an alignment"
         self.kernel = kernel
@@ -63,8 +67,6 @@ class _Entry:
         self.loads: list[str] = []
         self.arguments: list[str] = []
         self.nodes: list[str] = []
-        if moving:
-            self.parameter(f"ptr {GLOBAL}", f"noalias readonly align {WORD_BYTES}", "%table")
 
     def parameter(self, kind: str, attributes: str, name: str) -> None:
         self.parameters.append(" ".join(filter(None, [kind, attributes, name])))
@@ -84,12 +86,17 @@ class _Entry:
             self.parameter(kind, f"{is_alone} align {alignment}".strip(), name)
             self.arguments.append(f"{kind} {name}")
             return
+        self.parameter(kind, f"noalias readonly align {WORD_BYTES}", f"{name}.at")
         node = f"!{_FIRST_NODE + len(self.nodes)}"
         self.nodes.append(f"{node} = !{{i64 {alignment}}}")
-        self.loads += [
-            f"  {name}.at = getelementptr i64, {kind} %table, i64 {self.moving[number]}",
-            f"  {name} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}",
-        ]
+        loaded = f"{name}.start" if self.moving[number] else name
+        self.loads.append(f"  {loaded} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}")
+        if self.moving[number]:
+            self.parameter("i64", "", f"{name}.bytes")
+            self.loads += [
+                f"  {name}.behind = and i64 {name}.bytes, -{alignment}",  # so LLVM knows the sum to be aligned
+                f"  {name} = getelementptr i8, {kind} {loaded}, i64 {name}.behind",
+            ]
         self.arguments.append(f"{kind} {is_alone} {name}".replace("  ", " "))
 
     def text(self, guarded: bool) -> list[str]:

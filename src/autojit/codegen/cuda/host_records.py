@@ -21,6 +21,7 @@ class DriverCalls(Record[int]):
     set_parameters: Pointer
     copy_in: Pointer
     copy_out: Pointer
+    copy_within: Pointer
     fill: Pointer
     synchronize: Pointer
     pointer_attribute: Pointer  # 0 where copies from the host are always waited for

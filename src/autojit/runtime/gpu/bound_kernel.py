@@ -7,12 +7,12 @@ import numpy as np
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
-from autojit.codegen.lowered import Offset, Scratch
+from autojit.codegen.lowered import Scratch
 from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, Effect
 from autojit.runtime.gpu.run_memory import ERROR_BYTES, RunMemory
-from autojit.runtime.gpu.works import BufferArgument, Work
+from autojit.runtime.gpu.works import Work, base_of, offset_of, size_of
 
 
 class BoundKernel:
@@ -39,18 +39,18 @@ class BoundKernel:
 
     def _write_parameters(self) -> None:
         memory, buffers = self._memory, self.work.buffers
-        self._words = np.zeros(len(buffers) + 4, np.uint64)
+        self._words = np.zeros(2 * len(buffers) + 4, np.uint64)
         base = int(self._words.__array_interface__["data"][0])
         words: list[int] = []
-        if self._slots:
-            words.append(memory.moving.table_address)
         for k, argument in enumerate(buffers):
             here = base + WORD_BYTES * len(words)
             if k in self._slots:
-                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument)
+                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument, 0)
+                words.append(memory.moving.slot_address(self._slots[k]))
+                words += [offset_of(argument)] if offset_of(argument) else []
                 continue
             if memory.moves(argument):
-                self._moving[k] = memory.expect(here, argument)
+                self._moving[k] = memory.expect(here, argument, offset_of(argument))
             self._places[k] = len(words)
             words.append(memory.address(argument, here))
         words += self._further_parameters()
@@ -80,8 +80,12 @@ class BoundKernel:
         """
         found = []
         for k, argument in enumerate(self.work.buffers):
-            address = self._memory.moving_alignment(self._moving[k]) if k in self._moving else self._address(k)
-            found.append(access_bytes(_size_bytes(argument), address))
+            if k not in self._moving:
+                found.append(access_bytes(size_of(argument), self._address(k)))
+                continue
+            behind = offset_of(argument) if k in self._slots else 0
+            alignment = self._memory.moving_alignment(self._moving[k])
+            found.append(access_bytes(size_of(argument), alignment, behind or alignment))
         return found
 
     def text(self) -> str:
@@ -89,7 +93,8 @@ class BoundKernel:
         alignments = self._alignments()
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
-        return entry_text(self.kernel, enough, self._slots, guarded=self.is_guarded)
+        moving = {k: offset_of(self.work.buffers[k]) != 0 for k in self._slots}
+        return entry_text(self.kernel, enough, moving, guarded=self.is_guarded)
 
     def row(self) -> LaunchWords:
         """The launch as native code reads it."""
@@ -123,23 +128,14 @@ class BoundKernel:
 
     def _access(self, k: int, effect: Effect) -> Access:
         argument, memory = self.work.buffers[k], self._memory
-        size_bytes = _size_bytes(argument)
-        if isinstance(argument, Scratch) or memory.is_number(argument):
+        size_bytes = size_of(argument)
+        value = base_of(argument)
+        if isinstance(value, Scratch) or memory.is_number(argument):
             return _own(effect, self._address(k), size_bytes)
-        value = argument.value if isinstance(argument, Offset) else argument
         place = memory.binding.place(value)
         if k in self._moving:
             return Access(place, effect, name=memory.binding.home(value))
         return Access(place, effect, self._address(k), self._address(k) + size_bytes)
-
-
-def _size_bytes(argument: BufferArgument) -> int:
-    """Of a buffer, from its address on."""
-    if isinstance(argument, Scratch):
-        return argument.size_bytes
-    if isinstance(argument, Offset):
-        return argument.value.type.size_bytes - argument.offset_bytes
-    return argument.type.size_bytes
 
 
 def _own(effect: Effect, start: int, size_bytes: int) -> Access:

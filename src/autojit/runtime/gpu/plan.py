@@ -195,7 +195,29 @@ class DevicePlan:
                 self._device.driver.synchronize(last)
 
 
-class TransferPlan:
+class CopyPlan:
+    """What copies so many bytes within a device's memory; ``address`` is the context of ``aj_copy_within``."""
+
+    def __init__(self, channel: DeviceChannel, size_bytes: int, nodes: Sequence[Node] = ()) -> None:
+        self.nodes = nodes
+        self._words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=size_bytes))
+        self.address = self._words.address
+        channel.register(self.address, self)
+
+    def answer(self, what: int) -> None:
+        """See `Asker`: nothing but errors."""
+        raise AssertionError("a copy asks for nothing")
+
+    def kernel_named(self, function: int) -> str:
+        """See `Asker`."""
+        return ""
+
+    def kernels(self) -> list[str]:
+        """See `Asker`."""
+        return []
+
+
+class TransferPlan(CopyPlan):
     """A copy between host and device, bound; ``address`` is the context of its entry.
 
     Args:
@@ -210,21 +232,6 @@ class TransferPlan:
         self, binding: Binding, target: Value, source: Value, channel: DeviceChannel, nodes: Sequence[Node] = ()
     ) -> None:
         self.nodes = nodes
-        words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=source.type.size_bytes))
+        super().__init__(channel, source.type.size_bytes, nodes)
         for value, word in ((target, TransferWords.target), (source, TransferWords.source)):
-            words[word.place] = binding.word(value, words.address + word.offset_bytes)
-        self._words = words
-        self.address = words.address
-        channel.register(self.address, self)
-
-    def answer(self, what: int) -> None:
-        """See `Asker`: nothing but errors."""
-        raise AssertionError("a copy asks for nothing")
-
-    def kernel_named(self, function: int) -> str:
-        """See `Asker`."""
-        return ""
-
-    def kernels(self) -> list[str]:
-        """See `Asker`."""
-        return []
+            self._words[word.place] = binding.word(value, self.address + word.offset_bytes)
