@@ -4,16 +4,22 @@ A body is captured with values on the devices that its operands had, but nothing
 give a number of the host where the other gives one of the GPU. Who runs plans inside plans hands over memory, and knows
 no dtypes or devices. So what is elsewhere is copied within the body. The condition of a branch, and the first carry of
 a loop that goes on while it is true, are asked for by the host: they are copied there.
+
+A value that is a carry and a result, or was an operand, needs memory of its own for each. On a device a copy is a
+launch; as a value of its own it is one store more of the kernel that makes it, or reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from autojit.core.device import CPU, Device
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.control_flow import Cond, HoldsGraphs
+from autojit.ops.elementwise_arithmetic import StopGradient
 from autojit.ops.scan_steps import Scan
+from autojit.ops.shape import Reshape
 from autojit.ops.transfers import ToDevice
 from autojit.ops.while_sweeps import WhileLoop
 
@@ -48,7 +54,8 @@ def _settled(node: Node, names: dict[Value, Value]) -> list[Node]:
     if isinstance(op, Scan):
         taken = _devices(node.inputs)
         given = [*taken[: op.carries], *_devices(node.outputs[op.carries :])]
-        return [Node(op.with_graphs([_moved(op.body, taken, given)]), node.inputs, node.outputs, node.source)]
+        body = _moved(op.body, taken, given, op.carries)
+        return [Node(op.with_graphs([body]), node.inputs, node.outputs, node.source)]
     assert isinstance(op, WhileLoop)
     return _settled_loop(node, op, names)
 
@@ -94,8 +101,13 @@ def _copied(value: Value, device: Device, node: Node) -> tuple[Value, list[Node]
     return made, [Node(op, (value,), (made,), node.source)]
 
 
-def _moved(body: Graph, taken: Sequence[Device], given: Sequence[Device]) -> Graph:
-    """A body that takes and gives its values on these devices."""
+def _moved(body: Graph, taken: Sequence[Device], given: Sequence[Device], carries: int = 0) -> Graph:
+    """A body that takes and gives its values on these devices, each device's in memory of its own.
+
+    Args:
+        carries: of a scan. Its results that are what they were before the step are where these go from step to step.
+    """
+    body = _with_own_outputs(body, frozenset(body.inputs[:carries]), carries)
     if _devices(body.inputs) == list(taken) and _devices(body.outputs) == list(given):
         return body
     inputs: list[Value] = []
@@ -117,3 +129,26 @@ def _moved(body: Graph, taken: Sequence[Device], given: Sequence[Device]) -> Gra
     read = {v for node in (*body.nodes, *behind) for v in node.inputs}.union(outputs)
     kept = [node for node in before if node.outputs[0] in read]
     return Graph(tuple(inputs), (*kept, *body.nodes, *behind), tuple(outputs))
+
+
+def _with_own_outputs(body: Graph, kept: AbstractSet[Value], first: int) -> Graph:
+    """A body none of whose outputs on devices is an input or another output, seen in any shape.
+
+    Args:
+        kept: inputs that may be outputs from the ``first`` on.
+    """
+    definitions = body.definitions()
+    taken = set(body.inputs)
+    outputs: list[Value] = []
+    copies: list[Node] = []
+    for place, value in enumerate(body.outputs):
+        root = value
+        while root in definitions and isinstance(definitions[root].op, Reshape):
+            root = definitions[root].inputs[0]
+        is_history = place >= first and value in kept
+        if root in taken and not is_history and value.type.device != CPU and not value.type.dtype.is_complex:
+            copies.append(Node(StopGradient(), (value,), (Value(value.type),)))
+            value = copies[-1].outputs[0]
+        taken.add(root)
+        outputs.append(value)
+    return Graph(body.inputs, (*body.nodes, *copies), tuple(outputs)) if copies else body

@@ -168,7 +168,7 @@ class _Lowering:
         commits = self._commits(kernel)
         rounds = self.rounds.get(kernel)
         done = 0 if rounds is None else scan.turns_in(rounds)
-        if done < scan.op.length:
+        if done < scan.op.length or rounds is None:
             self._tell(kernel, scan.turns(done, scan.op.length - done, goes_on=done > 0, commits=commits), may_fail)
 
     def _tell(self, kernel: Kernel, work: Sequence[Work], may_fail: bool) -> None:

@@ -3,6 +3,9 @@
 The body of a scan is lowered once. Where a device does all of it, a turn is the body's work on other buffers: slices of
 stacks are at places that the turn's number says, carries go from one place to another and end where they belong, what
 the body keeps for itself is in memory that all turns share. So a scan is part of the run around it, and of its graph.
+
+Derivatives read what a carry was before every step. Where the scan gives that, the carry is in the stack: a turn writes
+it to the slice of the next, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -41,14 +44,17 @@ class UnrolledScan:
         self.body = body
         self.memory = body.schedule.memory
         self.device = _device_of(body)
-        self.work: list[Work] = [item for run in body.device_runs() for item in run.work]
+        self.table = {value: k for k, value in enumerate(body.schedule.graph.inputs)}
+        self.results = {value: k for k, value in enumerate(body.schedule.outputs)}
+        self.histories: dict[int, int] = {}  # of carries: the result that is what they were before every step
+        self.work: list[Work] = [
+            item for run in body.device_runs() for item in run.work if not self._is_history_of(item)
+        ]
         arena = self.memory.arenas.get(self.device, 0)
         self.temporaries = Scratch(arena, per_worker=False, device=self.device)
         carried = kernel.node.outputs[: op.carries]
         self.others = [self._scratch(value.type.size_bytes) for value in carried]
         self.partials = {item: self._partials(item) for item in self.work if isinstance(item, Launch)}
-        self.table = {value: k for k, value in enumerate(body.schedule.graph.inputs)}
-        self.results = {value: k for k, value in enumerate(body.schedule.outputs)}
 
     @property
     def turns_at_a_time(self) -> int:
@@ -56,7 +62,7 @@ class UnrolledScan:
         return max(MOST_LAUNCHES // max(len(self.work), 1), 1)
 
     def rounds(self) -> NestedKernel:
-        """A loop of the host over as many turns as a run takes: a scan over scans. What is left of them comes behind."""
+        """A loop of the host over as many turns as a run takes: a scan over scans; what is left comes behind."""
         op, node, size = self.op, self.kernel.node, self.turns_at_a_time
         first, rest = op.carries, op.carries + op.stacks
         given = self.body.schedule.graph
@@ -86,19 +92,53 @@ class UnrolledScan:
             goes_on: carries come from where those of earlier turns have ended.
             commits: what they write lasts after the step.
         """
-        targets = list(self.kernel.node.outputs[: self.op.carries])
+        targets = self.kernel.node.outputs[: self.op.carries]
+        if not count:
+            pairs = zip(targets, self.kernel.operands, strict=False)
+            return [DeviceCopy(target, start, start.type.size_bytes, commits) for target, start in pairs]
+        starts: Sequence[Value] = targets if goes_on else self.kernel.operands[: self.op.carries]
         made: list[Work] = []
-        carried: list[Place] = list(self.kernel.operands[: self.op.carries])
-        if goes_on:  # no turn reads where it writes
-            carried = [self._scratch(value.type.size_bytes) for value in targets]
-            made += [DeviceCopy(a, b, b.type.size_bytes, commits) for a, b in zip(carried, targets, strict=True)]
+        carried: list[Place] = [*starts]
+        for k, start in enumerate(starts):
+            if k in self.histories:
+                carried[k] = self._history(k, first)
+            elif goes_on:  # no turn reads where it writes
+                carried[k] = self._scratch(start.type.size_bytes)
+            if carried[k] is not start:
+                made.append(DeviceCopy(carried[k], start, start.type.size_bytes, commits))
         for turn in range(count):
-            is_at_home = (count - 1 - turn) % 2 == 0  # so that the last turn's carries are where they belong
-            written: list[Place] = [*(targets if is_at_home else self.others)]
+            left = count - 1 - turn
+            written = [self._written(k, first + turn, left) for k in range(self.op.carries)]
             places = _Places(self, first + turn, carried, written)
             made += [places.moved(item, commits) for item in self.work]
             carried = written
         return made
+
+    def _written(self, carry: int, turn: int, left: int) -> Place:
+        """Where a turn writes a carry, ``left`` turns before the last, which writes it where it belongs."""
+        if left and carry in self.histories:
+            return self._history(carry, turn + 1)
+        return self.others[carry] if left % 2 else self.kernel.node.outputs[carry]
+
+    def _history(self, carry: int, turn: int) -> Offset:
+        return self.slice(self.kernel.node.outputs[self.histories[carry]], turn)
+
+    def slice(self, stack: Value, turn: int) -> Offset:
+        """The part of a stack that a turn reads or writes."""
+        size_bytes = stack.type.size_bytes // self.op.length
+        place = self.op.length - 1 - turn if self.op.reverse else turn
+        return Offset(stack, place * size_bytes, size_bytes)
+
+    def _is_history_of(self, item: Work) -> bool:
+        """Whether an item of the body's work says what a carry was before; the first that does is its history."""
+        if not isinstance(item, DeviceCopy) or not isinstance(item.source, Value):
+            return False
+        carry = self.table.get(item.source, self.op.carries)
+        result = self.results.get(item.target) if isinstance(item.target, Value) else None
+        if result is None or carry >= self.op.carries or result < self.op.carries or carry in self.histories:
+            return False
+        self.histories[carry] = result
+        return True
 
     def _scratch(self, size_bytes: int) -> Scratch:
         return Scratch(size_bytes, per_worker=False, device=self.device)
@@ -114,7 +154,7 @@ class _Places:
 
     def __init__(self, scan: UnrolledScan, turn: int, carried: Sequence[Place], written: Sequence[Place]) -> None:
         self.scan = scan
-        self.slice = scan.op.length - 1 - turn if scan.op.reverse else turn
+        self.turn = turn
         self.carried = carried
         self.written = written
 
@@ -145,20 +185,17 @@ class _Places:
 
     def _value(self, value: Value) -> Place:
         scan = self.scan
-        home, size_bytes = scan.memory.home(value), value.type.size_bytes
+        home = scan.memory.home(value)
         first, operands, outputs = scan.op.carries, scan.kernel.operands, scan.kernel.node.outputs
         if home in scan.table:
             k = scan.table[home]
             if k < first:
                 return self.carried[k]
-            return operands[k] if k >= first + scan.op.stacks else self._slice(operands[k], size_bytes)
+            return operands[k] if k >= first + scan.op.stacks else scan.slice(operands[k], self.turn)
         if home in scan.results:
             k = scan.results[home]
-            return self.written[k] if k < first else self._slice(outputs[k], size_bytes)
-        return Offset(scan.temporaries, scan.memory.offsets[home], size_bytes)
-
-    def _slice(self, stack: Value, size_bytes: int) -> Offset:
-        return Offset(stack, self.slice * size_bytes, size_bytes)
+            return self.written[k] if k < first else scan.slice(outputs[k], self.turn)
+        return Offset(scan.temporaries, scan.memory.offsets[home], value.type.size_bytes)
 
 
 def unrolled_scan(kernel: NestedKernel, body: LoweredStep) -> UnrolledScan | None:
