@@ -6,8 +6,8 @@ call to call, and whether the kernel does nothing once the step has reported an 
 
 The parameters, in this order: of each buffer its address, or the place of its address in the device table and the
 bytes that it begins behind it; the address of partial results, the address of the error words, the kernel's code; each
-where it is needed (see `GridText`). So a kernel's text says nothing of where in a table its addresses are, and all turns
-of a loop have the same.
+where it is needed (see `GridText`). So a kernel's text says nothing of where in a table its addresses are, and all
+turns of a loop have the same.
 """
 
 from __future__ import annotations
