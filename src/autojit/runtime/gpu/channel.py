@@ -36,6 +36,7 @@ _FUNCTIONS = {
     DriverCalls.copy_within: "cuMemcpyDtoDAsync_v2",
     DriverCalls.fill: "cuMemsetD8Async",
     DriverCalls.synchronize: "cuStreamSynchronize",
+    DriverCalls.query: "cuStreamQuery",
 }
 
 
