@@ -41,8 +41,8 @@ class GridText:
         combine: launched behind this kernel, with the same arguments.
         reports: whether error words and code follow.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
-        tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
         shared: bytes of each array that the threads of a block have in common.
+        tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
     """
 
     text: str
@@ -53,5 +53,5 @@ class GridText:
     combine: GridText | None = None
     reports: bool = False
     failing: tuple[Op, ...] = ()
-    tells: bool = False
     shared: tuple[int, ...] = ()
+    tells: bool = False

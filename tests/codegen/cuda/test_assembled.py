@@ -13,7 +13,13 @@ from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.ir import Graph
-from tests.codegen.cuda.kernel_texts import graphs_of_ops, graphs_of_steps, kernels_of, module_text
+from tests.codegen.cuda.kernel_texts import (
+    graphs_of_long_lines,
+    graphs_of_ops,
+    graphs_of_steps,
+    kernels_of,
+    module_text,
+)
 from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
 
 PROGRAMS = ("mlp_adam", "softmax_layernorm", "embedding_bag", "pinn_f32", "black_scholes", "gpt")
@@ -24,7 +30,7 @@ SHARED_BYTES = 48 * 1024  # that a block has without asking
 
 @pytest.fixture(scope="module")
 def graphs() -> list[Graph]:
-    return [*graphs_of_ops(), *graphs_of_steps(*PROGRAMS)]
+    return [*graphs_of_ops(), *graphs_of_long_lines(), *graphs_of_steps(*PROGRAMS)]
 
 
 def texts_for(graphs: list[Graph], architecture: str) -> dict[str, GridText]:
