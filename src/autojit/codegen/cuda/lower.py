@@ -11,7 +11,7 @@ How to read: `_Lowering.run` sorts the kernels by who runs them, `_launches` say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain
 
 from autojit.codegen.cuda.grid_loops import print_grid
@@ -180,7 +180,10 @@ class _Lowering:
         last.nodes += kernel.nodes
         last.writes += kernel.writes()
         last.may_fail = last.may_fail or may_fail
-        last.work += work
+        nodes = tuple(kernel.nodes)
+        for each in work:  # those of a loop's turns have the nodes of its body
+            is_new = isinstance(each, Launch) and not each.nodes
+            last.work.append(replace(each, nodes=nodes) if is_new else each)
 
     def _of_host(self, kernel: Kernel) -> list[Entry]:
         """What the host's code generator has made of a kernel: no two have the same nodes and results."""

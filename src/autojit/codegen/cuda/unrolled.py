@@ -166,7 +166,7 @@ class _Places:
         if isinstance(item, DeviceFill):
             return DeviceFill(self._at(item.target), item.size_bytes, commits)
         buffers = tuple([self._at(place) for place in item.buffers])
-        return Launch(item.kernel, buffers, item.label, item.code, commits, self.scan.partials[item])
+        return Launch(item.kernel, buffers, item.label, item.code, commits, item.nodes, self.scan.partials[item])
 
     def _at(self, place: Place) -> Place:
         if isinstance(place, Scratch):

@@ -120,12 +120,14 @@ class EmulatedGraph:
         execute: Callable[[int, GraphNode, Footprint | None], None],
         name: Callable[[GraphNode], str],
         chance: np.random.Generator | None,
-    ) -> None:
-        """Run all nodes.
+        is_watched: bool = False,
+    ) -> list[Footprint]:
+        """Run all nodes; what each has touched, where that was written down.
 
         Args:
             execute: runs one node, and writes down in the footprint what it touches.
             name: of a node, for messages.
+            is_watched: whether all nodes write down what they touch, because other streams may.
 
         Raises:
             EmulatedFault: a node failed, or an edge is missing.
@@ -133,7 +135,7 @@ class EmulatedGraph:
         done: dict[int, Footprint] = {}
         free = np.zeros(len(self.nodes), np.bool_)  # those that are done, and that another may come before or after
         for number in self.order(chance):
-            footprint = Footprint() if self._has_rival(number) else None
+            footprint = Footprint() if is_watched or self._has_rival(number) else None
             execute(self._numbers[number], self.nodes[number], footprint)
             if footprint is None:
                 continue
@@ -148,3 +150,4 @@ class EmulatedGraph:
                     raise EmulatedFault("missing edge", detail, kernel=here, address=address)
             done[number] = footprint
             free[number] = True
+        return [*done.values()]
