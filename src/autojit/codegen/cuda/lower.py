@@ -182,8 +182,10 @@ class _Lowering:
         last.may_fail = last.may_fail or may_fail
         nodes = tuple(kernel.nodes)
         for each in work:  # those of a loop's turns have the nodes of its body
-            is_new = isinstance(each, Launch) and not each.nodes
-            last.work.append(replace(each, nodes=nodes) if is_new else each)
+            if isinstance(each, Launch) and not each.nodes:
+                last.work.append(replace(each, nodes=nodes))
+            else:
+                last.work.append(each)
 
     def _of_host(self, kernel: Kernel) -> list[Entry]:
         """What the host's code generator has made of a kernel: no two have the same nodes and results."""
