@@ -51,6 +51,10 @@ class DevicePlans:
         self._transfers.append(transfer)
         return transfer.address
 
+    def run_at(self, context: int) -> DevicePlan | None:
+        """The run whose context is at an address, if one is."""
+        return next((run for run in self.runs if run.address == context), None)
+
     @staticmethod
     def body(name: str) -> int:
         """The address of the native code that an entry runs."""

@@ -13,6 +13,7 @@ from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
 from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
 from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, PlacedPart, alone, plan_launches
+from autojit.ir.graph import Node
 from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.moving import WORD_BYTES
@@ -71,6 +72,11 @@ class BoundLaunch:
     def label(self) -> str:
         """Its name for users."""
         return "; ".join(kernel.work.label for kernel in self.kernels)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What it computes."""
+        return tuple(chain.from_iterable(kernel.work.nodes for kernel in self.kernels))
 
     def text(self) -> str:
         """The module of the launch for the present addresses."""
