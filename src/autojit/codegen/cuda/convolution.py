@@ -16,6 +16,7 @@ image, or between two of its elements, counts as zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from typing import ClassVar
@@ -233,7 +234,7 @@ def _sum_of(node: Node) -> _Sum:
 
 def print_convolution(node: Node, target: CudaTarget) -> GridText:
     """The kernel of a convolution, or of a derivative of one, whose sizes are known."""
-    found = _sum_of(node)
+    found, target = _sum_of(node), replace(target, rounds_operands=False)  # what users allow is of matrix products
     dtype = node.outputs[0].type.dtype
     choice = choice_of(found.shape, dtype, target)
     job = ProductJob(found.shape, choice, dtype, adds=False, copies=has_copies(target))
