@@ -7,8 +7,9 @@ from typing import Literal
 from autojit.core.records import record
 from autojit.ir.op import Op
 
-Role = Literal["reads", "writes", "updates"]
-"""What a kernel does with a buffer; "updates": elements are read and written, or another buffer may be the same."""
+Role = Literal["reads", "writes", "updates", "takes"]
+"""What a kernel does with a buffer. "updates": elements are read and written, or another buffer may be the same;
+"takes": nothing, it is an argument because another kernel with the same ones uses it."""
 
 
 @record

@@ -25,6 +25,9 @@ BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 """All threads of a block meet."""
 
 
+_ALONE = {"reads": "noalias readonly", "writes": "noalias", "takes": ""}
+
+
 @record(eq=False)
 class Part:
     """A kernel and where its buffers are.
@@ -58,7 +61,7 @@ class Part:
 
     def alone(self, buffer: Buffer) -> str:
         """What LLVM may take for granted of who else has a buffer while the part runs."""
-        return "" if self.is_lasting else {"reads": "noalias readonly", "writes": "noalias"}[buffer.role]
+        return "" if self.is_lasting else _ALONE[buffer.role]
 
 
 class PartText:

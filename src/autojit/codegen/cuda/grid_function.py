@@ -122,7 +122,7 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
-            tuple(self.shared_bytes),
+            shared=tuple(self.shared_bytes),
             copies=tuple(self.copies),
         )
 
@@ -215,21 +215,31 @@ class CudaKernel(KernelFunction):
 
     def shuffle(self, value: Scalar, distance: int) -> Scalar:
         """The value of the lane whose number differs in this power of two."""
+        return self._from_lane(value, distance, "bfly")
+
+    def shuffle_up(self, value: Scalar, distance: int) -> Scalar:
+        """The value of the lane that is this many in front; the first ones get their own."""
+        return self._from_lane(value, distance, "up")
+
+    def _from_lane(self, value: Scalar, distance: int, how: str) -> Scalar:
+        """The value of another lane, 32 bits at a time."""
         kind = register_type(value.dtype)
+        limit = 0 if how == "up" else 31
+
+        def exchanged(bits: str) -> str:
+            call = f"@llvm.nvvm.shfl.sync.{how}.i32(i32 -1, i32 {bits}, i32 {distance}, i32 {limit})"
+            return self.value(f"call i32 {call}")
+
         if kind == "i32":
-            return Scalar(self._exchanged(value.text, distance), value.dtype)
+            return Scalar(exchanged(value.text), value.dtype)
         if kind == "float":
-            bits = self._exchanged(self.convert("bitcast", value.text, kind, "i32"), distance)
+            bits = exchanged(self.convert("bitcast", value.text, kind, "i32"))
             return Scalar(self.convert("bitcast", bits, "i32", kind), value.dtype)
         if kind in ("i1", "i8", "i16"):
-            wide = self._exchanged(self.convert("zext", value.text, kind, "i32"), distance)
+            wide = exchanged(self.convert("zext", value.text, kind, "i32"))
             return Scalar(self.convert("trunc", wide, "i32", kind), value.dtype)
         bits = self.convert("bitcast", value.text, kind, "i64") if kind == "double" else value.text
         halves = [self.convert("trunc", part, "i64", "i32") for part in (bits, self.binary("lshr", bits, 32))]
-        low, high = (self.convert("zext", self._exchanged(half, distance), "i32") for half in halves)
+        low, high = (self.convert("zext", exchanged(half), "i32") for half in halves)
         joined = self.binary("or", self.binary("shl", high, 32), low)
         return Scalar(self.convert("bitcast", joined, "i64", kind) if kind == "double" else joined, value.dtype)
-
-    def _exchanged(self, bits: str, distance: int) -> str:
-        """32 bits of another lane."""
-        return self.value(f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {bits}, i32 {distance}, i32 31)")
