@@ -1,8 +1,9 @@
 """Epilogues: a product and the loops over its elements that alone read it become one kernel.
 
 The thread that holds an element goes on with it (a bias, an activation, a mask, an update of what the product is the
-gradient of). That saves a launch, and the product's way to memory and back; it is stored only if it is wanted for
-itself. It happens before memory is planned, because other values are alive at a time then.
+gradient of); what loops fold of each column (a bias's gradient) it folds of the rows that it has. That saves a launch,
+and the product's way to memory and back; it is stored only if it is wanted for itself. It happens before memory is
+planned, because other values are alive at a time then.
 
 A product is computed where the loops were, later than it was. That is refused where something in between overwrites an
 operand; so is whatever the loops overwrite of the operands themselves, for other threads still read them.
@@ -72,7 +73,7 @@ def overwritten_by(kernels: Iterable[Kernel], overwritten: Mapping[Value, Value]
 def _suits(loops: LoopKernel, product: Value, machine: Machine) -> bool:
     """Whether loops are over a product's elements, one by one, in its order."""
     program = loops.program
-    if not program.is_flat or program.reductions or program.accumulators or program.lookups:
+    if program.reductions or program.lookups or not (program.is_flat or _folds_columns(program, product)):
         return False
     if len(program.exprs) > machine.epilogue_expressions:
         return False
@@ -82,6 +83,15 @@ def _suits(loops: LoopKernel, product: Value, machine: Machine) -> bool:
     reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
     own = _own_position(program)
     return surely_equal(_points(program), product.type.size) and all(e.positions[0] == own for e in reads)
+
+
+def _folds_columns(program: LoopProgram, product: Value) -> bool:
+    """Whether loops fold, over all rows of all matrices, what they compute of each column of a product."""
+    columns = 1
+    for variable in program.inner:
+        columns = columns * variable.extent
+    are_columns = all(total.kind == "col" and total.full and not total.prefix for total in program.accumulators)
+    return are_columns and bool(program.accumulators) and surely_equal(columns, product.type.shape[-1])
 
 
 def _storing(program: LoopProgram, product: Value) -> LoopProgram:

@@ -65,7 +65,10 @@ class NodeKernel:
 
 @record(eq=False)
 class Epilogue:
-    """Flat loops over a product's elements: the program's load ``slot`` is the product, which nobody else reads."""
+    """Loops over a product's elements: the program's load ``slot`` is the product, which nobody else reads.
+
+    They are flat, or fold over all rows what there is of each column (a bias's gradient).
+    """
 
     program: LoopProgram
     slot: int
@@ -99,7 +102,8 @@ class MatmulKernel(NodeKernel):
     def writes(self) -> list[Value]:
         if self.epilogue is None:
             return super().writes()
-        return [store.value for store in self.epilogue.program.stores]
+        program = self.epilogue.program
+        return [store.value for store in program.stores] + [total.value for total in program.accumulators]
 
     def in_place(self) -> tuple[Value, Value] | None:
         """(a value the kernel overwrites, the result that takes its memory)."""

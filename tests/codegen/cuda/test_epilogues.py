@@ -37,6 +37,13 @@ BATCHED = """(x: {t}[3, {m}, {k}], w: {t}[3, {k}, {n}], s: {t}[3, 1, 1]) {{
 UPDATE = """(w: {t}[{m}, {n}], x: {t}[{m}, {k}], g: {t}[{k}, {n}], m: {t}[{m}, {n}]) {{
     p: {t}[{m}, {n}] = matmul(x, g); d: {t}[{m}, {n}] = add(p, m); v: {t}[{m}, {n}] = sub(w, d); return v, d, p
 }}"""
+COLUMNS = """(x: {t}[{m}, {k}], w: {t}[{k}, {n}], r: {t}[{m}, {n}]) {{
+    p: {t}[{m}, {n}] = matmul(x, w); y: {t}[{m}, {n}] = mul(p, r); s: {t}[{n}] = sum[axes=(0,)](y);
+    z: {t}[{m}, {n}] = tanh(y); a: {t}[{n}] = amax[axes=(0,)](z); return y, s, a
+}}"""
+BATCHED_COLUMNS = """(x: {t}[3, {m}, {k}], w: {t}[3, {k}, {n}]) {{
+    p: {t}[3, {m}, {n}] = matmul(x, w); s: {t}[{n}] = sum[axes=(0, 1)](p); return s, p
+}}"""
 SIZES = ((33, 17, 40), (64, 64, 24))
 
 
@@ -76,7 +83,13 @@ def _outputs(
     return _run(found, inputs, donated, order), eager, len(found.kernels)
 
 
-GRAPHS = {"layer": (LAYER, {}), "batched": (BATCHED, {}), "update": (UPDATE, {0: 0})}
+GRAPHS = {
+    "layer": (LAYER, {}),
+    "batched": (BATCHED, {}),
+    "update": (UPDATE, {0: 0}),
+    "columns": (COLUMNS, {}),
+    "batched columns": (BATCHED_COLUMNS, {}),
+}
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
@@ -90,6 +103,6 @@ def test_an_epilogue_changes_nothing_but_the_number_of_kernels(name: str, dtype:
         assert (count, more) == (1, 2)
         tolerance = {"f32": 1e-5, "bf16": 0.05, "f64": 1e-12}[dtype]
         for one, other, reference in zip(fused, apart, eager, strict=True):
-            assert np.array_equal(one, other)
+            assert np.array_equal(one, other) or one.ndim == 1, "but for the order in which columns are folded"
             wide, exact = one.astype(np.float64), reference.astype(np.float64)
             assert np.allclose(wide, exact, rtol=tolerance, atol=tolerance * np.abs(exact).max())
