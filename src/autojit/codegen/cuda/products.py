@@ -40,10 +40,10 @@ def print_product(kernel: MatmulKernel, target: CudaTarget) -> GridText:
     epilogue = kernel.epilogue
     if epilogue is None:
         return printed(job_of(kernel, target), ProductPrinter)
-    return printed(job_of(kernel, target), lambda job: _EpiloguePrinter(job, epilogue))
+    return printed(job_of(kernel, target), lambda job: EpiloguePrinter(job, epilogue))
 
 
-class _EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
+class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
     """Prints a product with an epilogue.
 
     What the loops fold of each column, a lane folds of its rows in their order, the lanes of a warp by shuffles; each
