@@ -26,6 +26,23 @@ class Buffer:
 
 
 @record
+class SharedCopy:
+    """A function of a body's module that copies to shared memory (`codegen.cuda.shared_copies`).
+
+    Args:
+        buffer: from which one.
+        size_bytes: at once.
+        element_bytes: what the addresses are multiples of in any case.
+        fills: whether there may be zeros instead.
+    """
+
+    buffer: int
+    size_bytes: int
+    element_bytes: int
+    fills: bool
+
+
+@record
 class GridText:
     """A kernel without its entry point, which depends on where the buffers are (`codegen.cuda.entry_point`).
 
@@ -44,6 +61,7 @@ class GridText:
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
         shared: bytes of each array that the threads of a block have in common.
         tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
+        copies: functions of the module that entry points put others in the place of, where addresses allow.
     """
 
     text: str
@@ -56,3 +74,4 @@ class GridText:
     failing: tuple[Op, ...] = ()
     shared: tuple[int, ...] = ()
     tells: bool = False
+    copies: tuple[SharedCopy, ...] = ()

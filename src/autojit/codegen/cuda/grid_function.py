@@ -19,9 +19,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
+from autojit.codegen.cuda.shared_copies import definition, symbol_of
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.function_text import SIZE_BYTES, Operand
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.grid_text import Buffer, GridText, SharedCopy
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.scalar import Scalar, register_type
@@ -75,6 +76,7 @@ class CudaKernel(KernelFunction):
         self.linkage, self.attributes = "internal", "alwaysinline convergent nounwind"
         self.grid = grid
         self.has_reported = False
+        self.copies: list[SharedCopy] = []
         self.shared_bytes: list[int] = []  # of each array that the threads of a block have in common
         self.thread, self.block_x, self.block_y, self.block_z = map(
             self._widened, ("%thread", "%block.x", "%block.y", "%block.z")
@@ -121,6 +123,7 @@ class CudaKernel(KernelFunction):
             reports,
             tuple(self.failing),
             shared=tuple(self.shared_bytes),
+            copies=tuple(self.copies),
         )
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
@@ -179,9 +182,36 @@ class CudaKernel(KernelFunction):
         self.shared_bytes.append(SIZE_BYTES[kind] * count)
         return f"{SHARED} %shared{len(self.shared_bytes) - 1}"
 
+    def copy_to_shared(self, copy: SharedCopy, target: str, source: str, is_zero: str | None) -> None:
+        """Begin to copy from a buffer; zeros are there instead if the condition holds."""
+        if copy not in self.copies:
+            self.copies.append(copy)
+            self.module.definitions[symbol_of(copy)] = definition(copy, copy.element_bytes)
+        more = f", i1 {is_zero}" if copy.fills else ""
+        self.line(f"call void {symbol_of(copy)}(ptr {target}, ptr {source}{more})")
+
+    def end_copies(self) -> None:
+        """What this thread has begun to copy since the last time is a group."""
+        self.line("call void @llvm.nvvm.cp.async.commit.group()")
+
+    def wait_for_copies(self, left: int) -> None:
+        """Until all groups of this thread are there but this many of the latest; others need a barrier as well."""
+        self.line(f"call void @llvm.nvvm.cp.async.wait.group(i32 {left})")
+
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote before is seen by all."""
         self.line("call void @meet(i32 %meeting)")
+
+    def barrier_any(self, condition: str) -> str:
+        """Wait for all threads of the block, as `barrier` does; whether a condition holds in any of them."""
+        threads = self.grid.threads
+        if threads == WARP:
+            found = self.value(f"call i1 @llvm.nvvm.vote.any.sync(i32 -1, i1 {condition})")
+            self.barrier()
+            return found
+        return self.value(
+            f"call i1 @llvm.nvvm.barrier.cta.red.or.aligned.count(i32 %meeting, i32 {threads}, i1 {condition})"
+        )
 
     def shuffle(self, value: Scalar, distance: int) -> Scalar:
         """The value of the lane whose number differs in this power of two."""
