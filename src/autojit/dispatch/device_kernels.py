@@ -20,6 +20,7 @@ import numpy as np
 from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout, share_memory
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import CompileError, UsageError
+from autojit.core.product_precision import may_round_operands
 from autojit.core.size_recorder import recording
 from autojit.core.undivided_work import undivided
 from autojit.dispatch.counted_results import can_count, counted
@@ -100,7 +101,7 @@ class DeviceKernels:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._of_op = OpenKernels(_op_kernel, KEPT)
+        self._of_op = OpenKernels(lambda what, memories: _op_kernel(what[0], memories), KEPT)
         self._of_count = lru_cache(KEPT)(_count_kernel)
         self._of_write = OpenKernels(lambda _, memories: _write_kernel(*memories), KEPT)
         self._of_sum = OpenKernels(lambda _, memories: _sum_kernel(*memories), KEPT)
@@ -120,8 +121,9 @@ class DeviceKernels:
         memories = tuple([memory_of(array) for array in arrays])
         opened: OpenMemory | None = None
         if _has_hash(op):
-            is_elementwise = isinstance(op, Elementwise)
-            kernel, opened = self._of_op.find(op, memories, is_elementwise=is_elementwise, is_fixed=op.fixes_sizes)
+            # those that are compiled under other precisions of products are others
+            what, is_elementwise = (op, may_round_operands()), isinstance(op, Elementwise)
+            kernel, opened = self._of_op.find(what, memories, is_elementwise=is_elementwise, is_fixed=op.fixes_sizes)
         else:
             kernel = _op_kernel(op, memories)
         wanted = kernel.made(opened)

@@ -9,14 +9,14 @@ import numpy as np
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.entry_point import Part
 from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
-from autojit.codegen.lowered import Offset, Scratch
+from autojit.codegen.lowered import Scratch
 from autojit.core.sizes import evaluate
 from autojit.ir.concrete import symbols_of
 from autojit.runtime.gpu.memory import Held
 from autojit.runtime.gpu.moving import WORD_BYTES, Region
 from autojit.runtime.gpu.order import Access, Effect
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import BufferArgument, Work
+from autojit.runtime.gpu.works import BufferArgument, Work, base_of, offset_of, size_of
 
 _BEYOND = 1 << 62
 """Above all addresses."""
@@ -46,18 +46,19 @@ class BoundKernel:
 
     def _write_parameters(self) -> None:
         memory, buffers = self._memory, self.work.buffers
-        self._words = np.zeros(len(buffers) + len(self.kernel.sizes) + 4, np.uint64)
+        self._words = np.zeros(2 * len(buffers) + len(self.kernel.sizes) + 4, np.uint64)
         base = int(self._words.__array_interface__["data"][0])
         words: list[int] = []
-        if self._slots:
-            words.append(memory.moving.table_address)
         for k, argument in enumerate(buffers):
             here = base + WORD_BYTES * len(words)
             if k in self._slots:
-                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument)
+                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument, 0)
+                words.append(memory.moving.slot_address(self._slots[k]))
+                behind = offset_of(argument)
+                words += [memory.binding.number(behind, here + WORD_BYTES)] if behind else []
                 continue
             if memory.moves(argument):
-                self._moving[k] = memory.expect(here, argument)
+                self._moving[k] = memory.expect(here, argument, offset_of(argument))
             self._places[k] = len(words)
             words.append(memory.address(argument, here))
         for size in self.kernel.sizes:
@@ -92,24 +93,27 @@ class BoundKernel:
         """
         found = []
         for k, argument in enumerate(self.work.buffers):
-            found.append(access_bytes(_size_bytes(argument), self._alignment(k)))
+            if k not in self._moving:
+                found.append(access_bytes(size_of(argument), self._alignment(k)))
+                continue
+            behind = offset_of(argument) if k in self._slots else 0
+            alignment = self._memory.moving_alignment(self._moving[k])
+            found.append(access_bytes(size_of(argument), alignment, behind))
         return found
 
     def _alignment(self, k: int) -> int:
-        """A number that the address of a buffer is a multiple of, or itself."""
-        if k in self._moving:
-            return self._memory.moving_alignment(self._moving[k])
+        """A number that the address of a buffer that stays in place is a multiple of, or itself."""
         argument = self.work.buffers[k]
-        if self._memory.region(argument) is None:
-            return self._address(k)
-        return argument.offset_bytes if isinstance(argument, Offset) else 0  # regions are aligned as blocks are
+        # regions are aligned as blocks are
+        return self._address(k) if self._memory.region(argument) is None else offset_of(argument)
 
     def part(self) -> Part:
         """The kernel for the present addresses."""
         alignments = self._alignments()
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
-        return Part(self.kernel, enough, self._slots, self.is_guarded)
+        moving = {k: offset_of(self.work.buffers[k]) != 0 for k in self._slots}
+        return Part(self.kernel, enough, moving, self.is_guarded)
 
     # -- memory
 
@@ -117,14 +121,14 @@ class BoundKernel:
     def traffic_bytes(self) -> int:
         """Of the buffers that it reads and writes, each once, and of partial results, in the last call."""
         used = zip(self.work.buffers, self.kernel.buffers, strict=True)
-        sizes = [_size_bytes(a) for a, buffer in used if buffer.role != "takes"]
+        sizes = [size_of(a) for a, buffer in used if buffer.role != "takes"]
         now = self._memory.binding.sizes_now()
         return sum(evaluate(size, now) for size in (*sizes, self.kernel.partial_bytes))
 
     def depends_on(self) -> set[str]:
         """The open sizes that decide what it does."""
-        kernel = self.kernel
-        return symbols_of((*kernel.sizes, *kernel.blocks, kernel.partial_bytes))
+        kernel, offsets = self.kernel, map(offset_of, self.work.buffers)
+        return symbols_of((*kernel.sizes, *kernel.blocks, kernel.partial_bytes, *offsets))
 
     def regions(self) -> set[Region]:
         """The memory of open size that it uses."""
@@ -137,7 +141,7 @@ class BoundKernel:
         """The memory it touches, with what it loads from the table."""
         slots = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
         numbers = [
-            _own("reads", self._address(k), _size_bytes(argument))
+            _own("reads", self._address(k), size_of(argument))
             for k, argument in enumerate(self.work.buffers)
             if self._memory.is_number(argument)
         ]
@@ -190,24 +194,15 @@ def _access(
     region = memory.region(argument)
     if region is not None:
         return _of_region(effect, region)
-    size_bytes = _size_bytes(argument)
-    if isinstance(argument, Scratch):
+    size_bytes = size_of(argument)
+    value = base_of(argument)
+    if isinstance(value, Scratch):
         return _own(effect, address(argument), size_bytes)
-    value = argument.value if isinstance(argument, Offset) else argument
     place = memory.binding.place(value)
     if memory.moves(argument):
         return Access(place, effect, name=memory.binding.home(value))
     start = address(argument)
     return Access(place, effect, start, start + size_bytes)
-
-
-def _size_bytes(argument: BufferArgument) -> int:
-    """Of a buffer, from its address on."""
-    if isinstance(argument, Scratch):
-        return argument.size_bytes
-    if isinstance(argument, Offset):
-        return argument.value.type.size_bytes - argument.offset_bytes
-    return argument.type.size_bytes
 
 
 def _of_region(effect: Effect, region: Region) -> Access:

@@ -12,7 +12,7 @@ import numpy as np
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
 from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
-from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, PlacedPart, alone, plan_launches
+from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, alone, plan_launches
 from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Node
@@ -24,7 +24,6 @@ from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import Work
 
 _GRID = LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z
-_FURTHER_WORDS = 4  # of a kernel's parameters, besides its buffers
 
 
 def plan_grids(
@@ -44,9 +43,9 @@ def plan_grids(
 
 def _facts(work: Work) -> PartFacts:
     kernel = work.widest
-    words = len(work.buffers) + len(kernel.sizes) + _FURTHER_WORDS
-    blocks = prod(kernel.blocks)
-    return PartFacts(kernel.threads, typical(blocks), shared_bytes(kernel), words, is_symbolic(blocks))
+    shared = shared_bytes(kernel) or int("@meet(" in kernel.text)
+    blocks, words = prod(kernel.blocks), len(work.buffers) + len(kernel.sizes)
+    return PartFacts(kernel.threads, typical(blocks), shared, words, is_symbolic(blocks))
 
 
 class BoundLaunch:
@@ -132,9 +131,3 @@ class BoundLaunch:
         """A launch did not come to its end: its blocks have counted how many of them met, not all."""
         if self._meeting is not None:
             self._memory.device.driver.fill(self._meeting.address, 0, WORD_BYTES, self._memory.device.stream)
-
-
-def shown(part: PlacedPart, label: str) -> str:
-    """A part as users see it."""
-    side = f", {part.packs} side by side" if part.packs > 1 else ""
-    return f"{label}: {part.spread} blocks{side}"
