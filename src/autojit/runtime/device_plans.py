@@ -46,6 +46,10 @@ class DevicePlans:
             self._home_streams[device] = found.device.stream
         return found
 
+    def reaches(self, device: Device) -> bool:
+        """Whether some entry runs on a device."""
+        return device in self._channels
+
     def arena(self, device: Device, size_bytes: int) -> Held:
         """Memory for temporaries of open size, in place of what was too small; kernels may still use that."""
         gpu, home = self._channel(device).device, self._home_streams[device]

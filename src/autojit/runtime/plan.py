@@ -184,7 +184,9 @@ class PlanBuilder:
 
     def _grown(self, device: Device, size_bytes: int) -> Any:
         """Memory for temporaries of symbolic size, in place of what was too small."""
-        return Arena(size_bytes) if device == CPU else self._device_plans().arena(device, size_bytes)
+        if self.devices is not None and self.devices.reaches(device):
+            return self.devices.arena(device, size_bytes)
+        return arena_at(device, size_bytes)
 
     def _scratch_bytes(self, scratch: Scratch) -> int:
         size = upper_bound(scratch.size_bytes, self.bounds)

@@ -64,7 +64,7 @@ class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
     def _place_partials(self) -> None:
         count = self.job.tiles[0] * self.tile.warps[0] * self.shape.count
         for number, accumulator in enumerate(self.program.accumulators):
-            if count > 1:
+            if count != 1:
                 where = Partials(self.partial_bytes, count, self.shape.extents[1])
                 self.partial_results[number] = where
                 size = where.count * where.columns * partial_dtype(accumulator).size_bytes
