@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from autojit.codegen.cpu.lower import lower, lower_some
@@ -17,6 +18,7 @@ from autojit.codegen.lowered import LoweredStep, LowerInner, Shared
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
+from autojit.core.product_precision import may_round_operands
 from autojit.core.records import record
 from autojit.ir.graph import Graph, values_of
 from autojit.runtime.bodies import begin_products
@@ -61,7 +63,10 @@ def cuda_backend() -> Backend:
     def lowered(schedule: Schedule, target: CudaTarget) -> LoweredStep:
         return lower_for_devices(schedule, target, on_host)
 
-    return Backend(CUDA_MACHINE, lambda: cuda_device(0).target, lambda dtypes: None, lowered, build_executable)
+    def target() -> CudaTarget:
+        return replace(cuda_device(0).target, rounds_operands=may_round_operands())
+
+    return Backend(CUDA_MACHINE, target, lambda dtypes: None, lowered, build_executable)
 
 
 _BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}

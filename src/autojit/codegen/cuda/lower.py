@@ -262,6 +262,10 @@ class _Lowering:
         text = print_structured(kernel, self.target)
         if text is None:
             return None
+        if kernel.epilogue is not None:
+            buffers = (*kernel.operands, *kernel.epilogue.reads(), *kernel.writes())
+            label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
+            return self._launch(text, buffers, label, kernel, (), commits)
         operands: tuple[Value, ...] = kernel.operands
         work: list[Work] = []
         if isinstance(node.op, Scattering):  # it finds its base in its result

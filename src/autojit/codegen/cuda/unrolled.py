@@ -206,7 +206,7 @@ def unrolled_scan(kernel: NestedKernel, body: LoweredStep) -> UnrolledScan | Non
     """
     op = kernel.node.op
     values = (*kernel.operands, *kernel.node.outputs, *values_of(body.schedule.graph))
-    if not isinstance(op, Scan) or any(is_symbolic(value.type.size) for value in values):
+    if not isinstance(op, Scan) or is_symbolic(op.length) or any(is_symbolic(value.type.size) for value in values):
         return None
     parts = [entry.arguments[0] for entry in body.single_entries()]
     if not parts or not all(isinstance(part, DeviceRun) for part in parts):
