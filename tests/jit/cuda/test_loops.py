@@ -111,8 +111,9 @@ def test_a_scan_too_long_for_one_run_has_the_same_bits(
 
 def doubling(x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
     """How many turns depends on the data: from none to more than a new tape has room for."""
+    row = w[0]
     last, turns = aj.while_loop(
-        lambda c, n: (c.abs().sum() < 20) & (n < 40), lambda c, n: ((c * 1.1 + w[0]).sin() + c, n + 1), (x[0], 0)
+        lambda c, n: (c.abs().sum() < 20) & (n < 40), lambda c, n: ((c * 1.1 + row).sin() + c, n + 1), (x[0], 0)
     )
     return (last * x).sum() + turns
 
