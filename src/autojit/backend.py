@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from autojit.codegen.cpu.lower import lower
+from autojit.codegen.cpu.lower import lower, lower_some
 from autojit.codegen.cpu.machine import CPU_MACHINE
-from autojit.codegen.lowered import LoweredStep
+from autojit.codegen.lowered import LoweredStep, LowerInner, Shared
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
@@ -57,8 +57,8 @@ def cuda_backend() -> Backend:
     from autojit.codegen.cuda.target import CudaTarget
     from autojit.runtime.gpu.devices import cuda_device
 
-    def on_host(schedule: Schedule, kernels: Sequence[Kernel]) -> LoweredStep:
-        return lower(schedule, cached_host_target(), kernels)
+    def on_host(schedule: Schedule, kernels: Sequence[Kernel], shared: Shared, lower_inner: LowerInner) -> LoweredStep:
+        return lower_some(schedule, cached_host_target(), kernels, shared, lower_inner)
 
     def lowered(schedule: Schedule, target: CudaTarget) -> LoweredStep:
         return lower_for_devices(schedule, target, on_host)

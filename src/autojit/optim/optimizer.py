@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 import autojit as aj
+from autojit.core.device import CPU
 from autojit.core.epoch import hooks_of_all
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
@@ -404,7 +405,7 @@ class Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over state and options of a ``state_dict``; ValueError when its groups do not match.
 
-        Tensors are copied, and cast to the dtype of their parameter (``step`` excepted).
+        Tensors are copied, and cast to the dtype of their parameter and moved to its device (``step`` excepted).
         """
         count_change(self._made_in, "state")
         state_dict = dict(state_dict)
@@ -472,13 +473,15 @@ def _in_parts(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copied(value: Any, p: Tensor | None, copies: dict[Any, Tensor], name: str = "") -> Any:
-    """A copy of loaded state, tensors in the dtype of their parameter."""
+    """A copy of loaded state: tensors in the dtype and on the device of their parameter, counters on the CPU."""
     if isinstance(value, Tensor):
-        dtype = p.dtype if p is not None and name != "step" and p.is_floating_point() else value.dtype
-        if (id(value), dtype) not in copies:
+        is_counter = name == "step"
+        dtype = p.dtype if p is not None and not is_counter and p.is_floating_point() else value.dtype
+        place = CPU if is_counter else value.device if p is None else p.device
+        if (id(value), dtype, place) not in copies:
             with aj.no_grad():
-                copies[id(value), dtype] = value.detach().clone().to(dtype)
-        return copies[id(value), dtype]
+                copies[id(value), dtype, place] = value.detach().clone().to(place, dtype)
+        return copies[id(value), dtype, place]
     if isinstance(value, dict):
         return {key: _copied(item, p, copies, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -64,9 +64,8 @@ def print_combine(kernel: LeavesPartials, buffers: Sequence[Buffer]) -> GridText
         last = function.test("ult", function.block_x, part.first + part.blocks)
         with function.when(function.both(function.test("uge", function.block_x, part.first), last)):
             _combine(function, kernel, part)
-    written = {kernel.first_result + part.number for part in parts}
-    used = [Buffer("writes" if k in written else "takes", b.element_bytes) for k, b in enumerate(buffers)]
-    return function.finished(used, partial_bytes=kernel.partial_bytes)
+    written = [Buffer("writes", b.element_bytes) for b in buffers]  # of which it is only passed most
+    return function.finished(written, partial_bytes=kernel.partial_bytes)
 
 
 def _combine(function: LaneFolds, kernel: LeavesPartials, part: _Part) -> None:

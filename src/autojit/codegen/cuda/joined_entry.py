@@ -89,7 +89,10 @@ class _JoinedEntry:
                 phase = placed.phase
                 lines += [f"  call void @meet.grid(ptr {GLOBAL} %meeting, i32 %thread)"] if grid.meets else [BARRIER]
             lines += self._part(placed)
-        head = f'define ptx_kernel void @kernel({", ".join(parameters)}) "nvvm.maxntid"="{grid.threads}" {{'
+        limits = f'"nvvm.maxntid"="{grid.threads}"'
+        if grid.most_registers:
+            limits += f' "nvvm.maxnreg"="{grid.most_registers}"'
+        head = f"define ptx_kernel void @kernel({', '.join(parameters)}) {limits} {{"
         reads = [f"  %thread = {special('tid.x', grid.threads)}", f"  %block = {special('ctaid.x', grid.blocks)}"]
         function = [head, "entry:", *reads, *lines, "  ret void", "}"]
         meet = [_meet_all(grid.blocks)] if grid.meets else []
