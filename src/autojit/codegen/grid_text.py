@@ -25,6 +25,23 @@ class Buffer:
 
 
 @record
+class SharedCopy:
+    """A function of a body's module that copies to shared memory (`codegen.cuda.shared_copies`).
+
+    Args:
+        buffer: from which one.
+        size_bytes: at once.
+        element_bytes: what the addresses are multiples of in any case.
+        fills: whether there may be zeros instead.
+    """
+
+    buffer: int
+    size_bytes: int
+    element_bytes: int
+    fills: bool
+
+
+@record
 class GridText:
     """A kernel without its entry point, which depends on where the buffers are (`codegen.cuda.entry_point`).
 
@@ -40,6 +57,7 @@ class GridText:
         combine: launched behind this kernel, with the same arguments.
         reports: whether error words and code follow.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
+        copies: functions of the module that entry points put others in the place of, where addresses allow.
     """
 
     text: str
@@ -50,3 +68,4 @@ class GridText:
     combine: GridText | None = None
     reports: bool = False
     failing: tuple[Op, ...] = ()
+    copies: tuple[SharedCopy, ...] = ()

@@ -20,9 +20,8 @@ from math import prod
 from typing import ClassVar
 
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape
+from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape, choice_of, has_copies, printed
 from autojit.codegen.cuda.product_operands import Stored
-from autojit.codegen.cuda.product_tiles import tile_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.core.records import record
@@ -217,8 +216,9 @@ def print_convolution(node: Node, target: CudaTarget) -> GridText:
     """The kernel of a convolution, or of a derivative of one, whose sizes are known."""
     found = _sum_of(node)
     dtype = node.outputs[0].type.dtype
-    tile = tile_of(dtype, target, found.shape.extents, found.shape.count)
-    return _ConvolutionPrinter(ProductJob(found.shape, tile, dtype, adds=False), found).print()
+    choice = choice_of(found.shape, dtype, target)
+    job = ProductJob(found.shape, choice, dtype, adds=False, copies=has_copies(target))
+    return printed(job, lambda job: _ConvolutionPrinter(job, found))
 
 
 class _ConvolutionPrinter(ProductPrinter):

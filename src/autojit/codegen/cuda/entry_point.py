@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
+from autojit.codegen.cuda.shared_copies import widened
 from autojit.codegen.grid_text import Buffer, GridText
 
 WORD_BYTES = 8  # of a slot of the device table
@@ -39,7 +40,7 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
         writer.pass_on("i64", "", "%code")
     elif guarded:
         writer.parameter(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
-    return "\n".join([kernel.text, *writer.text(guarded)])
+    return "\n".join([widened(kernel.text, kernel.copies, alignments), *writer.text(guarded)])
 
 
 class _Entry:

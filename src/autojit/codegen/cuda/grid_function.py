@@ -17,9 +17,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
+from autojit.codegen.cuda.shared_copies import definition, symbol_of
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.function_text import Operand
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.grid_text import Buffer, GridText, SharedCopy
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.scalar import Scalar, register_type
@@ -67,6 +68,7 @@ class CudaKernel(KernelFunction):
         self.linkage, self.attributes = "internal", "alwaysinline convergent nounwind"
         self.grid = grid
         self.has_reported = False
+        self.copies: list[SharedCopy] = []
         self.thread = self._special("tid.x", grid.threads, "%thread")
         along = [
             self._special(f"ctaid.{axis}", n, f"%block.{axis}") for axis, n in zip("xyz", grid.blocks, strict=True)
@@ -112,6 +114,7 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
+            copies=tuple(self.copies),
         )
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
@@ -165,16 +168,36 @@ class CudaKernel(KernelFunction):
 
     # -- what threads share
 
-    def shared(self, kind: str, count: int) -> str:
+    def shared(self, kind: str, count: int, *, alignment: int = 16) -> str:
         """An array that the threads of a block have in common; its address."""
         symbol = f"@shared{sum(name.startswith('@shared') for name in self.module.definitions)}"
-        array = f"internal {SHARED} global [{count} x {kind}] undef, align 16"
+        array = f"internal {SHARED} global [{count} x {kind}] undef, align {alignment}"
         self.module.definitions[symbol] = f"{symbol} = {array}"
         return f"{SHARED} {symbol}"
+
+    def copy_to_shared(self, copy: SharedCopy, target: str, source: str, is_zero: str | None) -> None:
+        """Begin to copy from a buffer; zeros are there instead if the condition holds."""
+        if copy not in self.copies:
+            self.copies.append(copy)
+            self.module.definitions[symbol_of(copy)] = definition(copy, copy.element_bytes)
+        more = f", i1 {is_zero}" if copy.fills else ""
+        self.line(f"call void {symbol_of(copy)}(ptr {target}, ptr {source}{more})")
+
+    def end_copies(self) -> None:
+        """What this thread has begun to copy since the last time is a group."""
+        self.line("call void @llvm.nvvm.cp.async.commit.group()")
+
+    def wait_for_copies(self, left: int) -> None:
+        """Until all groups of this thread are there but this many of the latest; others need a barrier as well."""
+        self.line(f"call void @llvm.nvvm.cp.async.wait.group(i32 {left})")
 
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote before is seen by all."""
         self.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+
+    def barrier_any(self, condition: str) -> str:
+        """Wait for all threads of the block; whether a condition holds in any of them."""
+        return self.value(f"call i1 @llvm.nvvm.barrier.cta.red.or.aligned.all(i32 0, i1 {condition})")
 
     def shuffle(self, value: Scalar, distance: int) -> Scalar:
         """The value of the lane whose number differs in this power of two."""

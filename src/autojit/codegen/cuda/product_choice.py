@@ -1,0 +1,85 @@
+"""Which tile a product is computed in, and in how many parts its contracted axis is: by sizes alone.
+
+An estimate of the cycles that a GPU takes decides. What it is made of was published for H100 and never measured here;
+it has to be right about which of two tiles is faster, not about how fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autojit.codegen.cuda.product_tiles import Tile, fragment_of, tiles_of
+from autojit.codegen.cuda.target import CudaTarget
+from autojit.core.dtypes import DType
+from autojit.core.records import record
+
+WARPS_AT_ONCE = 4
+"""Warps that a processor runs side by side; a block of fewer leaves part of it idle."""
+BYTES_PER_CYCLE = 40.0
+"""Of operands from the second cache to a processor."""
+STEP_CYCLES = 60.0
+"""To wait for a part of the operands and for all threads of the block."""
+BLOCK_CYCLES = 1500.0
+"""Until the first parts of the operands are there, and until the results are away."""
+COMBINE_CYCLES = 4000.0
+"""Another launch, and its first and last access."""
+FRAGMENT_EDGE = 16.0
+"""Rows or columns of a warp's tile whose reading from shared memory takes as long as multiplying them."""
+
+MOST_SPLITS = 64
+LEAST_STEPS = 4
+"""Depths of a tile that a part of the contracted axis has at least."""
+
+
+@record
+class Choice:
+    """A tile, and how many parts of the contracted axis are summed up apart, each of ``chunk`` elements."""
+
+    tile: Tile
+    splits: int
+    chunk: int
+
+
+def choose(
+    dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int, *, splits: bool = True
+) -> Choice:
+    """What is estimated to take the least time; of equals the first, which is larger.
+
+    Args:
+        extents: m, n and k of one matrix.
+        batch: how many matrices.
+        splits: whether the contracted axis may be split.
+    """
+    k = extents[2]
+    tiles = tiles_of(fragment_of(dtype, target, k), dtype, k)
+    choices = [choice for tile in tiles for choice in _choices(tile, k, splits=splits)]
+    return min(choices, key=lambda choice: _cycles(choice, dtype, target, extents, batch))
+
+
+def _choices(tile: Tile, k: int, *, splits: bool) -> Iterator[Choice]:
+    yield Choice(tile, 1, k)
+    steps, count = -(-k // tile.depth), 2
+    while splits and count <= MOST_SPLITS and steps // count >= LEAST_STEPS:
+        chunk = -(-steps // count) * tile.depth
+        yield Choice(tile, -(-k // chunk), chunk)
+        count *= 2
+
+
+def _cycles(choice: Choice, dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int) -> float:
+    """The estimate."""
+    tile, (m, n, _) = choice.tile, extents
+    tiles = -(-m // tile.rows) * -(-n // tile.columns) * batch
+    blocks = tiles * choice.splits
+    warps = tile.threads // 32
+    overhead = 1 + FRAGMENT_EDGE / tile.warp_rows + FRAGMENT_EDGE / tile.warp_columns
+    multiplying = tile.rows * tile.columns / tile.fragment.rate * overhead
+    bringing = (tile.rows + tile.columns) * dtype.size_bytes / BYTES_PER_CYCLE
+    depth = max(choice.chunk, 1)
+    busy = depth * max(multiplying, bringing)  # of the processor, if it has other blocks to go on with
+    alone = depth * max(multiplying * max(1, WARPS_AT_ONCE / warps), bringing) + depth / tile.depth * STEP_CYCLES
+    rounds = -(-blocks // target.processors)
+    found = max(rounds * busy, alone) + BLOCK_CYCLES
+    if choice.splits > 1:
+        moved = m * n * batch * (choice.splits + 1) * max(dtype.size_bytes, 4)
+        found += COMBINE_CYCLES + moved / (BYTES_PER_CYCLE * target.processors)
+    return found
