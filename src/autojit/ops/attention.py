@@ -38,7 +38,7 @@ from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, reshape
 from autojit.ops.sources import arange
 
-__all__ = ["Attention", "AttentionAdjoint"]
+__all__ = ["Attending", "Attention", "AttentionAdjoint"]
 
 HALVES = (float16, bfloat16)
 FLOATS = (*HALVES, float32, float64)

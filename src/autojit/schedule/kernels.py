@@ -108,10 +108,11 @@ class MatmulKernel(NodeKernel):
 
 @record(eq=False, frozen=False)
 class StructuredKernel(NodeKernel):
-    """Any other op on contiguous operands: scatters, scans, opaque calls."""
+    """Any other op on contiguous operands, or on strided ones if it is attention: scatters, scans, opaque calls."""
 
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
+    accesses: tuple[Access, ...] = ()  # of attention: how it reads each operand
 
     def reads(self) -> list[Value]:
         return list(dict.fromkeys(self.operands[1:] if self.clears else self.operands))

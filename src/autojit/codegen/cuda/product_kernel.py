@@ -258,9 +258,7 @@ class ProductPrinter(CudaKernel):
         steps = -(-typical(choice.chunk) // tile.depth)
         stages = tile.stages if is_symbolic(k) else min(tile.stages, steps)
         supplies = [
-            Supply(
-                self, number, stored, self.dtype, lines=lines, stages=stages, tile=tile, copies=self.job.copies
-            )
+            Supply(self, number, stored, self.dtype, lines=lines, stages=stages, tile=tile, copies=self.job.copies)
             for number, stored, lines in zip(self.operands, self.stored(), (tile.rows, tile.columns), strict=True)
         ]
         pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), (self.row, self.column))
@@ -315,9 +313,7 @@ class ProductPrinter(CudaKernel):
                 for slot, found in zip(totals, sums, strict=True):
                     self.put(slot, self.emit.add(self.get(slot, self.total), found))
             row, column = self.quotient(first, n), self.remainder(first, n)
-            elements = [
-                Element(row, self.offset(column, k), self.offset(first, k), None) for k in range(count)
-            ]
+            elements = [Element(row, self.offset(column, k), self.offset(first, k), None) for k in range(count)]
             self._store([(element, self.get(slot, self.total)) for element, slot in zip(elements, totals, strict=True)])
 
     def where(self, inside: str | None) -> AbstractContextManager[None]:

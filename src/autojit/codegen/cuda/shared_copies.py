@@ -52,7 +52,10 @@ def _places(at: int) -> list[str]:
 
 def _asynchronous(copy: SharedCopy, at: int, width: int) -> list[str]:
     way = "cg" if width == MOST_BYTES else "ca"  # past the first cache, where nobody would look for them
-    name, given = f"@llvm.nvvm.cp.async.{way}.shared.global.{width}", f"ptr addrspace(3) %to.{at}, ptr addrspace(1) %from.{at}"
+    name, given = (
+        f"@llvm.nvvm.cp.async.{way}.shared.global.{width}",
+        f"ptr addrspace(3) %to.{at}, ptr addrspace(1) %from.{at}",
+    )
     if not copy.fills:
         return [*_places(at), f"  call void {name}({given})"]
     taken = f"  %taken.{at} = select i1 %is.zero, i32 0, i32 {width}"
