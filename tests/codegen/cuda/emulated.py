@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
-from tests.codegen.cuda.grids import LANE_ORDERS, device, launch, launches
+from tests.codegen.cuda.grids import LANE_ORDERS, device, launch_entry, launches
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +26,7 @@ def run_grid(
     order: int | None = None,
     architecture: str = "sm_90",
     code: int = 0,
+    is_shifted: bool = False,
 ) -> tuple[list[Array], Array]:
     """Launch a kernel, and what combines its partial results; what its buffers hold then, and the error words.
 
@@ -33,14 +35,17 @@ def run_grid(
     Args:
         arrays: of every buffer.
         same: buffers in the memory of another one.
+        is_shifted: buffers are aligned to their elements, and no further.
     """
     driver, same, target = device(order), same or {}, CudaTarget(architecture, TARGET.processors)
-    places: list[int] = []
+    places, blocks = list[int](), list[int]()
     for number, (buffer, array) in enumerate(zip(kernel.buffers, arrays, strict=True)):
         if number in same:
             places.append(places[same[number]])
             continue
-        places.append(driver.allocate(max(array.nbytes, 1)))
+        shift = buffer.element_bytes if is_shifted else 0
+        blocks.append(driver.allocate(max(array.nbytes + shift, 1)))
+        places.append(blocks[-1] + shift)
         if buffer.role != "writes" and array.size:
             driver.write(places[-1], _bits(array))
     errors = driver.allocate(16)
@@ -49,13 +54,14 @@ def run_grid(
     for part in launches(kernel):
         if all(part.blocks):
             given = [*places, *[partial] * bool(part.partial_bytes), *[errors, code] * part.reports]
-            launch(driver, part, target, given)
+            alignments = [buffer.element_bytes if is_shifted else 256 for buffer in part.buffers]
+            launch_entry(driver, part, entry_text(part, alignments, {}), target, given)
     found = [
         driver.read(place, _bits(array).dtype.str, array.shape).view(array.dtype) if array.size else array.copy()
         for place, array in zip(places, arrays, strict=True)
     ]
     words = driver.read(errors, "i8", (2,))
-    for place in {*places, errors, *[partial] * bool(partial)}:
+    for place in {*blocks, errors, *[partial] * bool(partial)}:
         driver.release(place)
     return found, words
 

@@ -226,7 +226,7 @@ class ProductPrinter(CudaKernel):
         self.row, self.column = self.scaled(y, self.tile.rows), self.scaled(x, self.tile.columns)
 
     def _neighbouring(self, place: str, down: int, across: int) -> tuple[str, str]:
-        """A tile by its number: blocks that run together share rows and columns, which they find in the second cache."""
+        """A tile by its number: blocks that run together share rows and columns, which are then in the second cache."""
         if surely_less(down, TILES_TOGETHER + 1) or across == 1:
             return self.quotient(place, across), self.remainder(place, across)
         band = self.quotient(place, TILES_TOGETHER * across)

@@ -224,7 +224,7 @@ class Supply:
 def _turn(fragment: Fragment, *, is_deep: bool) -> int:
     """By how many chunks rows are turned: a warp reads four rows, each two chunks wide, or eight rows of one chunk.
 
-    `product_steps` reads matrices of halves, and of 4 bytes where they run deep, as the hardware's matrices of eight rows.
+    `product_fragments` reads halves, and what is 4 bytes and runs deep, as the hardware's matrices of eight rows.
     """
     if fragment.operand == "double":
         return 2

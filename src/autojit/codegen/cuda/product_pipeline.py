@@ -1,4 +1,4 @@
-"""The loop over a product's contracted axis: while a part of the operands is multiplied, the next ones are on their way.
+"""The loop over a product's contracted axis: while a part of the operands is multiplied, others are on their way.
 
 Shared memory has room for some parts, its stages. A turn waits until its part is there for all threads, begins to bring
 one into the stage that was multiplied in the turn before, and multiplies. One barrier a turn is enough: who has passed

@@ -106,9 +106,9 @@ class TensorSteps(Steps):
         sums = [kernel.get(slot, self.total).text for slot in totals]
         left, right = self._sides(parts)
         for depth in range(0, self.tile.depth, self.tile.fragment.depth):
-            a = [self.operand(left.registers(x, depth)) for x in range(left.count)]
             b = [self.operand(right.registers(y, depth)) for y in range(right.count)]
-            for x, one in enumerate(a):
+            for x in range(left.count):
+                one = self.operand(left.registers(x, depth))
                 for y, other in enumerate(b):
                     here = self._of_fragment(x, y)
                     sums[here] = self._product(one, other, sums[here])
@@ -222,7 +222,7 @@ class SplitSteps(TensorSteps):
         greatest, smallest = literal(0.0, float32), literal(-1, uint32)
         for word in words:
             number = kernel.convert("bitcast", word, "i32", "float")
-            magnitude = kernel.value(f"call float @llvm.fabs.f32(float {number})")
+            magnitude = kernel.value(f"call float @llvm.nvvm.fabs.f(float {number})")
             greatest = kernel.value(f"call float @llvm.maximum.f32(float {greatest}, float {magnitude})")
             below = kernel.binary("add", kernel.binary("shl", word, 1, "i32"), -1, "i32")
             smallest = kernel.value(f"call i32 @llvm.umin.i32(i32 {smallest}, i32 {below})")

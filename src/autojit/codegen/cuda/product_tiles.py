@@ -33,7 +33,7 @@ class Fragment:
         depth: columns of the left operand.
         neighbours: elements next to each other in depth that one register holds.
         operand: LLVM's type of a register of an operand.
-        rate: products of two elements that a processor has in a cycle: as published for H100, 60 % of it for tensor cores.
+        rate: products of two elements per cycle of a processor: as published for H100, 60 % of it for tensor cores.
     """
 
     intrinsic: str
@@ -119,8 +119,8 @@ class Tile:
 MOST_TOTALS_BYTES = 256
 """Of the result in the registers of a lane, which has 255 of 4 bytes and needs as many for operands and addresses."""
 
-SHARED_BYTES = 48 * 1024 - 256
-"""Of a block: what every GPU gives without asking, less what entry points may need."""
+SHARED_BYTES = 48 * 1024
+"""Of a block: what every GPU gives without asking."""
 
 MOST_STAGES = 4
 
