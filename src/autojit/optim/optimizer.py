@@ -257,9 +257,8 @@ class Optimizer:
             yield
             return
         watched = [*params, *self.followed()[0].values()]
-        before = [
-            (t, storage_of(t).version, t.clone()) for t in dict(zip(map(id, watched), watched, strict=True)).values()
-        ]
+        known = {id(t): t for t in watched}
+        before = [(t, storage_of(t).version, t.clone()) for t in known.values()]
         yield
         for t, version, old in before:
             if storage_of(t).version != version:

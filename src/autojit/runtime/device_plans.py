@@ -64,7 +64,8 @@ class DevicePlans:
     def counts(self) -> DeviceCounts:
         """What the runs have done so far."""
         stats = [run.stats for run in self.runs]
-        return DeviceCounts(*map(sum, zip(*((s.runs, s.graph_launches, s.instantiations) for s in stats), strict=True)))
+        rows = [(s.runs, s.graph_launches, s.instantiations, s.launches, s.bytes) for s in stats]
+        return DeviceCounts(*map(sum, zip(*rows, strict=True)))
 
     def texts(self, stage: str) -> list[str]:
         """The kernels of the runs, each once, as LLVM gets them or gives them."""

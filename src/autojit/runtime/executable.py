@@ -66,11 +66,21 @@ class OutputSpec:
 
 
 class DeviceCounts(NamedTuple):
-    """Of the runs of a step on devices: how often they ran, by how many launches of graphs, and how many were made."""
+    """Of the runs of a step on devices.
+
+    Attributes:
+        runs: how often they ran.
+        graph_launches: by how many launches of graphs.
+        graphs: how many were made.
+        launches: kernels that one call launches, or nodes of its graphs, with those that write tables.
+        bytes: of buffers that its kernels read and write.
+    """
 
     runs: int = 0
     graph_launches: int = 0
     graphs: int = 0
+    launches: int = 0
+    bytes: int = 0
 
 
 class Executable:

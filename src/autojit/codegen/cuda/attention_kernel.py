@@ -20,7 +20,7 @@ from autojit.codegen.cuda.attention_plan import (
 from autojit.codegen.cuda.grid_function import WARP, CudaKernel, Grid
 from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_operands import Strided, Supply
-from autojit.codegen.cuda.product_shelves import BANKS_BYTES, Shelf
+from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_steps import SplitSteps, Totals, steps_of
 from autojit.codegen.cuda.product_tiles import LANES, SPLIT
 from autojit.codegen.function_text import Operand
@@ -122,7 +122,7 @@ class AttentionKernel(CudaKernel):
     def weights_shelf(self) -> Shelf:
         """Shared memory for the weights of a tile."""
         lines, columns = self.plan.lines, self.plan.columns
-        base = self.shared(f"i{8 * self.dtype.size_bytes}", lines * columns, alignment=BANKS_BYTES)
+        base = self.shared(f"i{8 * self.dtype.size_bytes}", lines * columns)
         return Shelf(base, self.dtype, lines, columns, is_deep=True, turn=1)
 
     def wait(self, left: int) -> None:

@@ -1,8 +1,10 @@
 """Functions of kernels on a GPU: the body that every thread of a grid runs.
 
 A kernel's module defines ``@body`` over the addresses of its buffers; the entry point around it is written once it is
-known where the buffers are (`codegen.cuda.entry_point`). Addresses have the space of global memory in front of their
-names, and so has everything made from them: of generic addresses LLVM merges no accesses into wide ones.
+known where the buffers are and which kernels share a launch (`codegen.cuda.entry_point`). So a body asks no register
+who runs it: it is told (`body_parameters`), is given the block's shared memory, and calls ``@meet``, which the entry
+point defines, where its threads wait for each other. Addresses have the space of global memory in front of their names,
+and so has everything made from them: of generic addresses LLVM merges no accesses into wide ones.
 
 ``thread`` is the thread's number in its block, ``block_x`` the block's number along the first axis of the grid, both of
 the index type and of known range: LLVM then computes indices in 32 bits where they fit, and a GPU has no others.
@@ -19,7 +21,7 @@ from typing import ClassVar
 from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
 from autojit.codegen.cuda.shared_copies import definition, symbol_of
 from autojit.codegen.emitter import ScalarEmitter
-from autojit.codegen.function_text import Operand
+from autojit.codegen.function_text import SIZE_BYTES, Operand
 from autojit.codegen.grid_text import Buffer, GridText, SharedCopy
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
@@ -40,6 +42,12 @@ class Grid:
 
     threads: int
     blocks: tuple[int, int, int]
+
+
+def body_parameters(threads: int, blocks: tuple[int, int, int]) -> list[str]:
+    """The first parameters of every body: thread, block along three axes, what tells ``@meet`` who is to be met."""
+    along = [f"i32 range(i32 0,{max(n, 1)}) block.{axis}.32" for axis, n in zip("xyz", blocks, strict=True)]
+    return [f"i32 range(i32 0,{threads}) thread.32", *along, "i32 meeting"]
 
 
 class CudaKernel(KernelFunction):
@@ -69,16 +77,14 @@ class CudaKernel(KernelFunction):
         self.grid = grid
         self.has_reported = False
         self.copies: list[SharedCopy] = []
-        self.thread = self._special("tid.x", grid.threads, "%thread")
-        along = [
-            self._special(f"ctaid.{axis}", n, f"%block.{axis}") for axis, n in zip("xyz", grid.blocks, strict=True)
-        ]
-        self.block_x, self.block_y, self.block_z = along
+        self.shared_bytes: list[int] = []  # of each array that the threads of a block have in common
+        self.thread, self.block_x, self.block_y, self.block_z = map(
+            self._widened, ("%thread", "%block.x", "%block.y", "%block.z")
+        )
 
-    def _special(self, register: str, count: int, name: str) -> str:
-        """A special register as a number of the index type that is less than ``count``."""
-        read = f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
-        self.entry += [f"  {name}.32 = {read}", f"  {name} = zext nneg i32 {name}.32 to i64"]
+    def _widened(self, name: str) -> str:
+        """A number that the body is told, of the index type."""
+        self.entry.append(f"  {name} = zext nneg i32 {name}.32 to i64")
         return name
 
     # -- arguments
@@ -100,7 +106,9 @@ class CudaKernel(KernelFunction):
         """
         assert len(buffers) == len(self.sizes), "every buffer has a role"
         reports = self.reports or self.follows_reports
-        parameters = [f"ptr {GLOBAL} p{k}" for k in range(len(buffers))]
+        parameters = body_parameters(self.grid.threads, self.grid.blocks)
+        parameters += [f"ptr {SHARED} shared{k}" for k in range(len(self.shared_bytes))]
+        parameters += [f"ptr {GLOBAL} p{k}" for k in range(len(buffers))]
         parameters += [f"ptr {self.partials.replace('%', '')}"] * bool(partial_bytes)
         parameters += [f"ptr {GLOBAL} errors", "i64 code"] * reports
         self.signature = Signature("body", ", ".join(parameters))
@@ -114,6 +122,7 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
+            shared=tuple(self.shared_bytes),
             copies=tuple(self.copies),
         )
 
@@ -168,12 +177,10 @@ class CudaKernel(KernelFunction):
 
     # -- what threads share
 
-    def shared(self, kind: str, count: int, *, alignment: int = 16) -> str:
+    def shared(self, kind: str, count: int) -> str:
         """An array that the threads of a block have in common; its address."""
-        symbol = f"@shared{sum(name.startswith('@shared') for name in self.module.definitions)}"
-        array = f"internal {SHARED} global [{count} x {kind}] undef, align {alignment}"
-        self.module.definitions[symbol] = f"{symbol} = {array}"
-        return f"{SHARED} {symbol}"
+        self.shared_bytes.append(SIZE_BYTES[kind] * count)
+        return f"{SHARED} %shared{len(self.shared_bytes) - 1}"
 
     def copy_to_shared(self, copy: SharedCopy, target: str, source: str, is_zero: str | None) -> None:
         """Begin to copy from a buffer; zeros are there instead if the condition holds."""
@@ -193,29 +200,46 @@ class CudaKernel(KernelFunction):
 
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote before is seen by all."""
-        self.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+        self.line("call void @meet(i32 %meeting)")
 
     def barrier_any(self, condition: str) -> str:
-        """Wait for all threads of the block; whether a condition holds in any of them."""
-        return self.value(f"call i1 @llvm.nvvm.barrier.cta.red.or.aligned.all(i32 0, i1 {condition})")
+        """Wait for all threads of the block, as `barrier` does; whether a condition holds in any of them."""
+        threads = self.grid.threads
+        if threads == WARP:
+            found = self.value(f"call i1 @llvm.nvvm.vote.any.sync(i32 -1, i1 {condition})")
+            self.barrier()
+            return found
+        return self.value(
+            f"call i1 @llvm.nvvm.barrier.cta.red.or.aligned.count(i32 %meeting, i32 {threads}, i1 {condition})"
+        )
 
     def shuffle(self, value: Scalar, distance: int) -> Scalar:
         """The value of the lane whose number differs in this power of two."""
+        return self._from_lane(value, distance, "bfly")
+
+    def shuffle_up(self, value: Scalar, distance: int) -> Scalar:
+        """The value of the lane that is this many in front; the first ones get their own."""
+        return self._from_lane(value, distance, "up")
+
+    def _from_lane(self, value: Scalar, distance: int, how: str) -> Scalar:
+        """The value of another lane, 32 bits at a time."""
         kind = register_type(value.dtype)
+        limit = 0 if how == "up" else 31
+
+        def exchanged(bits: str) -> str:
+            call = f"@llvm.nvvm.shfl.sync.{how}.i32(i32 -1, i32 {bits}, i32 {distance}, i32 {limit})"
+            return self.value(f"call i32 {call}")
+
         if kind == "i32":
-            return Scalar(self._exchanged(value.text, distance), value.dtype)
+            return Scalar(exchanged(value.text), value.dtype)
         if kind == "float":
-            bits = self._exchanged(self.convert("bitcast", value.text, kind, "i32"), distance)
+            bits = exchanged(self.convert("bitcast", value.text, kind, "i32"))
             return Scalar(self.convert("bitcast", bits, "i32", kind), value.dtype)
         if kind in ("i1", "i8", "i16"):
-            wide = self._exchanged(self.convert("zext", value.text, kind, "i32"), distance)
+            wide = exchanged(self.convert("zext", value.text, kind, "i32"))
             return Scalar(self.convert("trunc", wide, "i32", kind), value.dtype)
         bits = self.convert("bitcast", value.text, kind, "i64") if kind == "double" else value.text
         halves = [self.convert("trunc", part, "i64", "i32") for part in (bits, self.binary("lshr", bits, 32))]
-        low, high = (self.convert("zext", self._exchanged(half, distance), "i32") for half in halves)
+        low, high = (self.convert("zext", exchanged(half), "i32") for half in halves)
         joined = self.binary("or", self.binary("shl", high, 32), low)
         return Scalar(self.convert("bitcast", joined, "i64", kind) if kind == "double" else joined, value.dtype)
-
-    def _exchanged(self, bits: str, distance: int) -> str:
-        """32 bits of another lane."""
-        return self.value(f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {bits}, i32 {distance}, i32 31)")

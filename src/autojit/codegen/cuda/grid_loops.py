@@ -68,7 +68,11 @@ class GridPrinter(GridFolds):
             Buffer("updates" if s.value in program.in_place else "writes", s.value.type.dtype.size_bytes)
             for s in program.stores
         ]
-        return [*loads, *stores, *(Buffer("writes", a.value.type.dtype.size_bytes) for a in program.accumulators)]
+        totals = [  # what is left to combine is written by the kernel that does
+            Buffer("takes" if k in self.partial_results else "writes", a.value.type.dtype.size_bytes)
+            for k, a in enumerate(program.accumulators)
+        ]
+        return [*loads, *stores, *totals]
 
     def presence(self) -> str | None:
         """The condition that the current point is one that this lane is for: surplus rows are others' rows."""

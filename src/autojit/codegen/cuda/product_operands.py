@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from functools import reduce
 
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_shelves import BANKS_BYTES, Shelf
+from autojit.codegen.cuda.product_shelves import Shelf
 from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, Fragment, Tile
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import SharedCopy
@@ -23,8 +23,8 @@ from autojit.core.sizes import surely_divides, surely_less
 COPIED_BYTES = (4, 8, 16)
 """What one ``cp.async`` may copy."""
 
-Brought = list[tuple[str, str]]
-"""Elements in registers: (position in a part that it goes to, bits)."""
+Brought = list[str]
+"""The bits of elements in registers."""
 
 
 class Stored(ABC):
@@ -122,7 +122,7 @@ class Supply:
         self.kind = f"i{8 * dtype.size_bytes}"
         is_deep = stored.runs_deep
         rows, along = (lines, tile.depth) if is_deep else (tile.depth, lines)
-        base = kernel.shared(self.kind, stages * rows * along, alignment=BANKS_BYTES)
+        base = kernel.shared(self.kind, stages * rows * along)
         self.shelf = Shelf(base, dtype, rows, along, is_deep, _turn(tile.fragment, is_deep=is_deep))
         self.width = self._width(along)
         self.is_copied = copies and self.width * dtype.size_bytes in COPIED_BYTES
@@ -156,25 +156,31 @@ class Supply:
         found: Brought = []
         for unit in self.units():
             source, outside = self._source(unit, matrix, first_line, first_depth)
-            position = self.shelf.position(self.kernel, unit.line, unit.depth)
             if self.is_copied:
-                self._copy(self.kernel.offset(part, position), source, outside)
+                self._copy(self._place(part, unit), source, outside)
             else:
-                found += self._load(position, source, outside)
+                found += self._load(source, outside)
         return found
 
     def put(self, part: Operand, brought: Brought) -> None:
         """Elements in registers into the part that begins at ``part``."""
-        kernel = self.kernel
-        for position, bits in brought:
-            kernel.store(self.kind, bits, kernel.element(self.shelf.base, self.kind, kernel.offset(part, position)))
+        kernel, left = self.kernel, iter(brought)
+        if brought:
+            for unit in self.units():
+                first = self._place(part, unit)
+                for k in range(unit.width):
+                    kernel.store(self.kind, next(left), kernel.element(first, self.kind, k) if k else first)
+
+    def _place(self, part: Operand, unit: Unit) -> str:
+        """The address in a part that a unit goes to."""
+        at = self.kernel.offset(part, self.shelf.position(self.kernel, unit.line, unit.depth))
+        return self.kernel.element(self.shelf.base, self.kind, at)
 
     def own_words(self, part: Operand) -> list[str]:
         """What this lane has brought to a part, of elements of 4 bytes, read again."""
         kernel, found = self.kernel, list[str]()
         for unit in self.units():
-            at = kernel.offset(part, self.shelf.position(kernel, unit.line, unit.depth))
-            address = kernel.element(self.shelf.base, self.kind, at)
+            address = self._place(part, unit)
             if unit.width == 1:
                 found.append(kernel.load(self.kind, address))
                 continue
@@ -194,19 +200,19 @@ class Supply:
             place = kernel.choose(outside, 0, place)
         return kernel.element(kernel.buffers[self.number], self.kind, place), outside
 
-    def _copy(self, position: str, source: str, outside: str | None) -> None:
+    def _copy(self, target: str, source: str, outside: str | None) -> None:
         """Elements are on their way; where they are outside, zeros are."""
         size = self.dtype.size_bytes
         copy = SharedCopy(self.number, self.width * size, size, fills=outside is not None)
-        self.kernel.copy_to_shared(copy, self.kernel.element(self.shelf.base, self.kind, position), source, outside)
+        self.kernel.copy_to_shared(copy, target, source, outside)
 
-    def _load(self, position: str, source: str, outside: str | None) -> Brought:
-        kernel, found = self.kernel, list[tuple[str, str]]()
+    def _load(self, source: str, outside: str | None) -> Brought:
+        kernel, found = self.kernel, list[str]()
         for k in range(self.width):
             bits = kernel.load(self.kind, kernel.element(source, self.kind, k) if k else source)
             if outside is not None:
                 bits = kernel.choose(outside, 0, bits, self.kind)
-            found.append((kernel.offset(position, k), bits))
+            found.append(bits)
         return found
 
     def _outside(self, line: str, depth: str, is_zero: str | None) -> str | None:

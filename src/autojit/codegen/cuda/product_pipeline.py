@@ -15,8 +15,8 @@ from autojit.codegen.cuda.product_steps import SplitSteps, Steps, Totals
 from autojit.codegen.function_text import Operand
 from autojit.core.sizes import surely_less
 
-Slots = list[tuple[str, str]]
-"""Elements on their way through registers: (slot of the position, slot of the bits)."""
+Slots = list[str]
+"""The slots of elements on their way through registers."""
 
 
 class Pipeline:
@@ -109,17 +109,16 @@ class Pipeline:
         kernel, found = self.kernel, list[Slots]()
         for supply, elements in zip(self.supplies, brought, strict=True):
             slots: Slots = []
-            for position, bits in elements:
-                slots.append((kernel.local("i64"), kernel.local(supply.kind)))
-                kernel.store("i64", position, slots[-1][0])
-                kernel.store(supply.kind, bits, slots[-1][1])
+            for bits in elements:
+                slots.append(kernel.local(supply.kind))
+                kernel.store(supply.kind, bits, slots[-1])
             found.append(slots)
         return found
 
     def _kept(self, waiting: Sequence[Slots]) -> list[Brought]:
         kernel = self.kernel
         return [
-            [(kernel.load("i64", position), kernel.load(supply.kind, bits)) for position, bits in slots]
+            [kernel.load(supply.kind, slot) for slot in slots]
             for supply, slots in zip(self.supplies, waiting, strict=True)
         ]
 

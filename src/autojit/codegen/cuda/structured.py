@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autojit.codegen.cuda import linear_algebra
 from autojit.codegen.cuda.attention import print_attention
 from autojit.codegen.cuda.convolution import print_convolution
 from autojit.codegen.cuda.grid_function import GLOBAL
+from autojit.codegen.cuda.positions import print_packed_positions
 from autojit.codegen.cuda.products import print_product
 from autojit.codegen.cuda.scan import print_scan
 from autojit.codegen.cuda.scatter import print_scatter
@@ -23,11 +25,15 @@ from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.attention import Attending
 from autojit.ops.convolution import Trilinear
+from autojit.ops.counted_positions import PackedPositions
+from autojit.ops.definiteness import FirstBadMinor
+from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
 from autojit.ops.sources import Constant
+from autojit.ops.triangular_factors import LuPivots, LuSquare, PivotOrder
 from autojit.schedule.kernels import MatmulKernel, StructuredKernel, contiguous_access
 
 Printer = Callable[[Node, CudaTarget], GridText | None]
@@ -76,14 +82,25 @@ def _print_matmul(node: Node, target: CudaTarget) -> GridText:
 
 
 PRINTERS: dict[type[Op], Printer] = {
+    Cholesky: linear_algebra.print_cholesky,
     Constant: _print_constant,
     Cumulative: print_scan,
     CumulativeExtreme: print_scan,
+    Det: linear_algebra.print_determinant,
+    FirstBadMinor: linear_algebra.print_first_bad_minor,
+    Inv: linear_algebra.print_inverse,
     LinearRecurrence: print_scan,
+    LuPivots: linear_algebra.print_lu_pivots,
+    LuSquare: linear_algebra.print_lu_square,
     Matmul: _print_matmul,
+    PackedPositions: print_packed_positions,
+    PivotOrder: linear_algebra.print_pivot_order,
     RowOrder: print_row_order,
     Scattering: print_scatter,
     Searchsorted: _print_search,
+    Slogdet: linear_algebra.print_log_determinant,
+    Solve: linear_algebra.print_solve,
     Sort: print_sort,
+    TriangularSolve: linear_algebra.print_triangular_solve,
     Trilinear: print_convolution,
 }

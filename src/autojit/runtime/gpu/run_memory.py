@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from itertools import chain
 
@@ -9,17 +10,15 @@ import numpy as np
 
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.host_records import MovingAddress
+from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import Offset, Scratch
 from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.memory import Held, PinnedMemory
-from autojit.runtime.gpu.moving import Binding, MovingBlock
+from autojit.runtime.gpu.moving import WORD_BYTES, Binding, MovingBlock
 from autojit.runtime.gpu.scratch import RunScratch
 from autojit.runtime.gpu.works import BufferArgument, Work
-
-ERROR_BYTES = 16
-"""Two words: who found what, and where (`codegen.kernel_function`)."""
 
 
 class RunMemory:
@@ -29,32 +28,30 @@ class RunMemory:
         binding: where the step's values are.
         device: which does the run.
         works: the kernels.
-        uses_table: whether kernels load addresses that move from the table. Otherwise they are parameters of launches.
     """
 
-    def __init__(
-        self,
-        binding: Binding,
-        device: CudaDevice,
-        works: Sequence[Work],
-        *,
-        uses_table: bool,
-    ) -> None:
+    def __init__(self, binding: Binding, device: CudaDevice, works: Sequence[Work]) -> None:
         self.binding = binding
         self.device = device
-        self.uses_table = uses_table
+        self.uses_table = False
         self.moving = MovingBlock(binding, device)
         self.scratch = RunScratch(works, self.hold)
-        for argument in chain.from_iterable(work.buffers for work in works):
+        self._arguments = list(chain.from_iterable(work.buffers for work in works))
+        self._ignored = np.zeros(1, np.uint64)
+        self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
+        self.told = None if self.errors is None else self._cleared(self.errors)
+        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
+        self._by_word: dict[int, int] = {}
+
+    def lay_out(self, *, uses_table: bool) -> None:
+        """Decide where what moves is: in the table, from which kernels load addresses, or in parameters of launches."""
+        self.uses_table = uses_table
+        for argument in self._arguments:
             if not isinstance(argument, Scratch) and (
                 self.is_number(argument) or (uses_table and self.moves(argument))
             ):
                 self.moving.want(argument)
         self.moving.lay_out()
-        self.errors = self.hold(ERROR_BYTES) if any(work.widest.reports for work in works) else None
-        self.pinned_errors = None if self.errors is None else self._cleared(self.errors)
-        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
-        self._by_word: dict[int, int] = {}
 
     def hold(self, size_bytes: int) -> Held:
         """Memory of the device for as long as the run."""
@@ -62,8 +59,10 @@ class RunMemory:
 
     def _cleared(self, errors: Held) -> PinnedMemory:
         self.device.use()
-        self.device.driver.fill(errors.address, 0, ERROR_BYTES, self.device.stream)
-        return PinnedMemory(self.device.driver, self.device.number, ERROR_BYTES)
+        self.device.driver.fill(errors.address, 0, TOLD_BYTES, self.device.stream)
+        told = PinnedMemory(self.device.driver, self.device.number, TOLD_BYTES)
+        ctypes.memset(told.address, 0, TOLD_BYTES)
+        return told
 
     # -- buffers
 
@@ -88,6 +87,17 @@ class RunMemory:
         if isinstance(argument, Value) and self.moving.is_number(argument):
             return self.moving.number_address(argument)
         return self.binding.word(argument, word)
+
+    def present_address(self, argument: BufferArgument) -> int:
+        """Where a buffer that stays in place is now: nobody is told when it changes."""
+        return self.address(argument, int(self._ignored.__array_interface__["data"][0]))
+
+    def meeting_word(self) -> Held:
+        """A word by which the blocks of a launch meet."""
+        held = self.hold(WORD_BYTES)
+        self.device.use()
+        self.device.driver.fill(held.address, 0, WORD_BYTES, self.device.stream)
+        return held
 
     # -- alignment of what moves
 

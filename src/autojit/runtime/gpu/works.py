@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
+from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.records import record
@@ -39,6 +40,15 @@ class Work:
         return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
 
 
+def with_report(works: Sequence[Work]) -> list[Work]:
+    """The kernels of a run with the one that tells the host, behind the last that may report an error."""
+    reporting = [place for place, work in enumerate(works) if work.widest.reports]
+    if not reporting:
+        return list(works)
+    behind = reporting[-1] + 1
+    return [*works[:behind], Work(partial(_same, report_kernel()), (), "report", 0, False), *works[behind:]]
+
+
 def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]:
     """Which kernels do nothing once an error was reported: those that commit, and who reads what such kernels write.
 
@@ -52,12 +62,17 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
         return [False] * len(works)
     unwritten: set[Value | Scratch] = set()
     found: list[bool] = []
+    combining: GridText | None = None
     for work in works:
         places = [_place(argument, home) for argument in work.buffers]
         roles = [buffer.role for buffer in work.widest.buffers]
-        is_guarded = work.commits or any(p in unwritten and r != "writes" for p, r in zip(places, roles, strict=True))
+        reads = [p for p, role in zip(places, roles, strict=True) if role in ("reads", "updates")]
+        is_guarded = work.commits or not unwritten.isdisjoint(reads)
+        if work.widest is combining:  # of partial results that there are or not
+            is_guarded = found[-1]
+        combining = work.widest.combine
         if is_guarded:
-            unwritten.update(p for p, r in zip(places, roles, strict=True) if r != "reads")
+            unwritten.update(p for p, r in zip(places, roles, strict=True) if r in ("writes", "updates"))
         found.append(is_guarded)
     return found
 

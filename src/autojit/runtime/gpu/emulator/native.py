@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autojit.core.errors import ArgumentError, AutojitError, DeviceError, OutOfMemoryError
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
+from autojit.runtime.gpu.results import NOT_READY
 from autojit.runtime.gpu.structs import KernelNodeParams
 
 if TYPE_CHECKING:
@@ -23,13 +24,17 @@ _address, _word, _size, _byte = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_
 _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuCtxSetCurrent": (_address,),
     "cuLaunchKernel": (_address, *[_word] * 6, _word, _address, _address, _address),
+    "cuLaunchCooperativeKernel": (_address, *[_word] * 6, _word, _address, _address),
     "cuGraphLaunch": (_address, _address),
     "cuGraphExecKernelNodeSetParams_v2": (_address, _address, ctypes.POINTER(KernelNodeParams)),
     "cuMemcpyHtoDAsync_v2": (_address, _address, _size, _address),
     "cuMemcpyDtoHAsync_v2": (_address, _address, _size, _address),
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _address),
     "cuMemsetD8Async": (_address, _byte, _size, _address),
+    "cuStreamQuery": (_address,),
     "cuStreamSynchronize": (_address,),
+    "cuEventRecord": (_address, _address),
+    "cuStreamWaitEvent": (_address, _address, _word),
 }
 
 
@@ -50,16 +55,20 @@ class NativeInterface:
         self._callbacks: dict[str, tuple[object, int]] = {}
         self._failure: BaseException | None = None
         self._answers = ctypes.c_int64(0)
-        self._bodies: dict[str, Callable[..., None]] = {
+        self._bodies: dict[str, Callable[..., int | None]] = {
             "cuCtxSetCurrent": self._make_current,
             "cuLaunchKernel": self._launch,
+            "cuLaunchCooperativeKernel": self._launch_together,
             "cuGraphLaunch": driver.run_graph,
             "cuGraphExecKernelNodeSetParams_v2": self._set_parameters,
             "cuMemcpyHtoDAsync_v2": driver.copy_in,
             "cuMemcpyDtoHAsync_v2": driver.copy_out,
             "cuMemcpyDtoDAsync_v2": driver.copy_within,
             "cuMemsetD8Async": driver.fill,
+            "cuStreamQuery": self._query,
             "cuStreamSynchronize": driver.synchronize,
+            "cuEventRecord": driver.record,
+            "cuStreamWaitEvent": lambda stream, event, flags: driver.wait_for_event(stream, event),
         }
 
     def address(self, name: str) -> int:
@@ -86,16 +95,15 @@ class NativeInterface:
         failure, self._failure = self._failure, None
         return failure
 
-    def _guarded(self, body: Callable[..., None]) -> Callable[..., int]:
+    def _guarded(self, body: Callable[..., int | None]) -> Callable[..., int]:
         def callback(*arguments: object) -> int:
             try:
-                body(*arguments)
+                return body(*arguments) or SUCCESS
             except BaseException as error:
                 self._failure = error
                 return result_code(error)
             finally:
                 self._answers.value += 1
-            return SUCCESS
 
         return callback
 
@@ -103,6 +111,9 @@ class NativeInterface:
         """There is one context, number 0."""
         if context != 0:
             raise ArgumentError("the emulated device has no such context", facts={"context": context})
+
+    def _query(self, stream: int) -> int | None:
+        return None if self._driver.is_idle(stream) else NOT_READY
 
     def _launch(
         self,
@@ -121,6 +132,22 @@ class NativeInterface:
         self._driver.launch_extents(
             function, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes, parameters, stream
         )
+
+    def _launch_together(
+        self,
+        function: int,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        block_x: int,
+        block_y: int,
+        block_z: int,
+        shared_bytes: int,
+        stream: int,
+        parameters: int,
+    ) -> None:
+        blocks, threads = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+        self._driver.launch_extents(function, blocks, threads, shared_bytes, parameters, stream, is_cooperative=True)
 
     def _set_parameters(self, graph: int, node: int, parameters: ctypes._Pointer[KernelNodeParams]) -> None:
         given = parameters.contents
