@@ -14,6 +14,7 @@ from typing import Any
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32
 from autojit.core.machine import Attending, Machine
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
@@ -61,6 +62,8 @@ def _attention(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tr
 def has_kernels(known: Attending, types: Sequence[TensorType]) -> bool:
     """Whether attention to operands of these types has kernels of its own."""
     q, k, v = types[:3]
+    if any(is_symbolic(n) for t in (q, k, v) for n in t.shape):
+        return False  # their tiles are chosen by sizes
     is_narrow = 0 < q.shape[-1] <= known.most_width and 0 < v.shape[-1] <= known.most_width
     return q.dtype in known.dtypes and is_narrow and prod(q.shape) > 0 and prod(k.shape) > 0
 

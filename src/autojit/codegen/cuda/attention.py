@@ -13,8 +13,9 @@ from functools import lru_cache
 
 from autojit.codegen.cuda.attention_adjoint import print_adjoint
 from autojit.codegen.cuda.attention_kernel import LEAST_WEIGHT, AttentionKernel
-from autojit.codegen.cuda.attention_plan import AttentionJob, job_of, padded, plan_of
+from autojit.codegen.cuda.attention_plan import SPLIT_DEPTH, AttentionJob, fragment_for, job_of, padded, plan_of
 from autojit.codegen.cuda.product_steps import Totals
+from autojit.codegen.cuda.product_tiles import LANES
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.scalar import Scalar
@@ -24,7 +25,7 @@ from autojit.schedule.kernels import StructuredKernel
 LOWEST = float("-inf")
 
 MOST_TOTALS = 64
-"""Columns of attended values in the registers of a warp."""
+"""Columns of attended values in the registers of a warp; half of it where lanes multiply by themselves."""
 
 
 def print_attention(kernel: StructuredKernel, target: CudaTarget) -> GridText:
@@ -43,7 +44,8 @@ class _ForwardPrinter(AttentionKernel):
     def __init__(self, job: AttentionJob) -> None:
         queries, _, key_width, value_width = job.extents
         widths = padded(key_width), padded(value_width)
-        across = 2 if widths[1] > MOST_TOTALS else 1
+        most = MOST_TOTALS // 2 if fragment_for(job, SPLIT_DEPTH) is LANES else MOST_TOTALS
+        across = 2 if widths[1] > most else 1
         plan = plan_of(job, queries, widths[0], sum(widths), across, folds=True)
         super().__init__(job, plan, queries)
 
@@ -85,7 +87,8 @@ class _ForwardPrinter(AttentionKernel):
         with self.when(self.test("slt", following, stop)):
             self.k.bring(following)
         self.sent()
-        self.multiply(self.weights, self.v.depths, totals, met, contracted=self.keys)
+        parts = self.parts_of(self.value_width)
+        self.multiply(self.weights, self.v.depths, totals, met, contracted=self.keys, parts=parts)
 
     def _weights(self, tile: str, scores: Totals, totals: Totals, spared: str | None) -> None:
         """Exponentials of a tile's scores, over the largest so far; they are left in shared memory."""

@@ -182,7 +182,8 @@ class _OfQueries(_Derivative):
         return [bar]
 
     def gather(self, met: str | None) -> None:
-        self.multiply(self.bars, self.tiles[0].depths, self.totals, met, contracted=self.keys)
+        parts = self.parts_of(self.key_width)
+        self.multiply(self.bars, self.tiles[0].depths, self.totals, met, contracted=self.keys, parts=parts)
 
 
 class _OfKeys(_Derivative):
@@ -220,5 +221,9 @@ class _OfKeys(_Derivative):
 
     def gather(self, met: str | None) -> None:
         q, y_bar = self.tiles
-        self.multiply(self.weights, y_bar.depths, self.of_v, met, contracted=self.queries)
-        self.multiply(self.bars, q.depths, self.of_k, met, contracted=self.queries)
+        for weights, other, totals, width in (
+            (self.weights, y_bar, self.of_v, self.value_width),
+            (self.bars, q, self.of_k, self.key_width),
+        ):
+            parts = self.parts_of(width)
+            self.multiply(weights, other.depths, totals, met, contracted=self.queries, parts=parts)

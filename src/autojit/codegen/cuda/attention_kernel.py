@@ -164,9 +164,13 @@ class AttentionKernel(CudaKernel):
             self.put(slot, self.emit.constant(0, float32))
         return found
 
+    def parts_of(self, width: int) -> int:
+        """Into how many parts warps that are side by side divide lines of so many elements."""
+        return min(padded(width) // COLUMNS, self.plan.warps[1])
+
     def share(self, width: int) -> int:
         """Fragments of a warp in a row of so many columns."""
-        return padded(width) // COLUMNS // self.plan.warps[1]
+        return padded(width) // COLUMNS // self.parts_of(width)
 
     @property
     def score_share(self) -> int:
@@ -178,7 +182,7 @@ class AttentionKernel(CudaKernel):
 
         Args:
             contracted: how many products are added up in all parts.
-            parts: how many warps divide the columns; 0: all that are side by side.
+            parts: how many warps divide the columns.
         """
         fragment = fragment_for(self.job, contracted)
         depth = a.along if a.is_deep else a.rows
@@ -187,7 +191,7 @@ class AttentionKernel(CudaKernel):
         for first in range(0, share, ACROSS):
             across = min(ACROSS, share - first)
             places = Places(self, self.plan.tile(fragment, across, step))
-            places.first_column, places.column = self.columns_of(share, parts or self.plan.warps[1])
+            places.first_column, places.column = self.columns_of(share, parts)
             steps = steps_of(fragment)(self, self.dtype, places, a, b)
             steps.skipped = first
             if isinstance(steps, SplitSteps):
@@ -302,12 +306,14 @@ class AttentionKernel(CudaKernel):
     def write_lines(self, name: str, values: Sequence[Scalar], extents: tuple[int, int]) -> None:
         """A lane's elements of the block's lines of a result, of which there are so many lines and elements of each."""
         number, (lines, width) = self.job.number(name), extents
-        places = self.elements(len(values) // 4, self.plan.warps[1])
+        parts = self.parts_of(width)
+        places = self.elements(len(values) // 4, parts)
+        is_mine = None if parts == self.plan.warps[1] else self.test("ult", self.warp_across, parts)
         for row in range(2):
             line = self.offset(self.first, self.offset(self.places.row, 8 * row))
             is_line = None if lines % self.plan.lines == 0 else self.test("ult", line, lines)
             start = self.scaled(self.offset(self.scaled(self.matrix, lines), line), width)
-            with self.perhaps(is_line):
+            with self.perhaps(self.all_of(is_line, is_mine)):
                 for place, value in enumerate(values):
                     if place // 2 % 2 != row:
                         continue
