@@ -124,7 +124,7 @@ def _texts(architecture: str) -> list[str]:
     return ptx_of(texts, architecture)
 
 
-MOST_REGISTERS = {architecture: 168 for architecture in ARCHITECTURES} | {"sm_75": 192}
+MOST_REGISTERS = dict.fromkeys(ARCHITECTURES, 168) | {"sm_75": 192}
 """Three blocks of 128 threads then share a processor; where lanes multiply by themselves, wide ones take more."""
 
 
