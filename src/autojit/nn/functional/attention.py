@@ -145,17 +145,23 @@ def multi_head_attention_forward(
     k = _extended(k, biases[0], static_k, add_zero_attn, num_heads, head_dim)
     v = _extended(v, biases[1], static_v, add_zero_attn, num_heads, head_dim)
     combined = _combined_mask(mask, _additive_mask(key_padding_mask, q.dtype), (biases[0] is not None) + add_zero_attn)
-    dropout_p = dropout_p if training else 0.0
-    if need_weights:
-        of_heads = dropped(attention_weights(q, k, combined, False, None), dropout_p)
-        found, shown = aj.matmul(of_heads, v), of_heads.mean(1) if average_attn_weights else of_heads
-    else:
-        found, shown = attended(q, k, v, combined, dropout_p), None
+    shown_as = None if not need_weights else "average" if average_attn_weights else "by head"
+    found, shown = _attend_and_show(q, k, v, combined, dropout_p if training else 0.0, shown_as)
     joined = found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
     output = linear(joined, out_proj_weight, out_proj_bias)
     if is_batched:
         return output, shown
     return output.squeeze(1), None if shown is None else shown.squeeze(0)
+
+
+def _attend_and_show(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, shown_as: str | None
+) -> tuple[Tensor, Tensor | None]:
+    """What is attended to, and the weights if they are to be shown; else one op does it."""
+    if shown_as is None:
+        return attended(q, k, v, mask, dropout_p), None
+    weights = dropped(attention_weights(q, k, mask, False, None), dropout_p)
+    return aj.matmul(weights, v), weights.mean(1) if shown_as == "average" else weights
 
 
 def _projection_weights(
