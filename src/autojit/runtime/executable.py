@@ -244,7 +244,8 @@ class Executable:
             if self._rows is None:
                 assert self._lowered is not None
                 self._rows = kernel_rows(self._lowered)
-            run_entries(self._words, self._native, self.table_address, self._rows, observer)
+            find = {} if self._devices is None else {"apart": self._devices.run_at}
+            run_entries(self._words, self._native, self.table_address, self._rows, observer, **find)
         self._failures.check()
 
     @property

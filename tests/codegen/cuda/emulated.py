@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
@@ -54,8 +55,7 @@ def run_grid(
     for part in launches(kernel):
         if all(part.blocks):
             given = [*places, *[partial] * bool(part.partial_bytes), *[errors, code] * part.reports]
-            alignments = [buffer.element_bytes if is_shifted else 256 for buffer in part.buffers]
-            launch_entry(driver, part, entry_text(part, alignments, {}), target, given)
+            launch_entry(driver, part, entry_text(part, _alignments(part, arrays, is_shifted), {}), target, given)
     found = [
         driver.read(place, _bits(array).dtype.str, array.shape).view(array.dtype) if array.size else array.copy()
         for place, array in zip(places, arrays, strict=True)
@@ -64,6 +64,12 @@ def run_grid(
     for place in {*blocks, errors, *[partial] * bool(partial)}:
         driver.release(place)
     return found, words
+
+
+def _alignments(kernel: GridText, arrays: Sequence[Array], is_shifted: bool) -> list[int]:
+    """What is said of buffers: of those that begin at multiples of 256 bytes as when they are bound (`runtime.gpu`)."""
+    pairs = zip(kernel.buffers, arrays, strict=True)
+    return [max(b.element_bytes, 0 if is_shifted else access_bytes(array.nbytes, 256)) for b, array in pairs]
 
 
 def _bits(array: Array) -> Array:

@@ -21,7 +21,8 @@ from autojit.core.types import TensorType
 from autojit.ir import Graph, Op
 from autojit.ir.builder import GraphBuilder
 from autojit.ops.counted_positions import PackedPositions
-from autojit.ops.linalg import Cholesky, Inv, Slogdet, Solve, TriangularSolve
+from autojit.ops.decompositions import Qr
+from autojit.ops.linalg import Cholesky, Cofactor, Inv, Solve, TriangularSolve
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.sorting import Sort
@@ -76,7 +77,11 @@ LONG: tuple[tuple[Op, tuple[tuple[tuple[int, ...], DType], ...]], ...] = (
     (CumulativeExtreme("max", 0), (((99_999, 2), float64),)),
     (LinearRecurrence(1), (((1, 99_999), float32),) * 2),
     (PackedPositions(), (((9000,), bool_),)),
-    *[(op, (((5, n, n), dtype),)) for op in (Cholesky(), Inv(), Slogdet(), LuPivots(True)) for n, dtype in SQUARES],
+    *[
+        (op, (((5, n, n), dtype),))
+        for op in (Cholesky(), Inv(), Cofactor(), Qr(), LuPivots(True))
+        for n, dtype in SQUARES
+    ],
     *[(op, (((n, n), dtype), ((n, 40), dtype))) for op in (Solve(), TriangularSolve(True)) for n, dtype in SQUARES],
     (IndexUpdate(0, "set"), (((1000, 64), float32), ((9000, 64), float32), ((9000,), int64))),
 )

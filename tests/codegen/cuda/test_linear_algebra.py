@@ -10,8 +10,10 @@ import pytest
 from autojit.codegen.cuda import matrices
 from autojit.codegen.kernel_function import FAILURE_SITE
 from autojit.ir.op import Op
+from autojit.ops.decompositions import Qr
 from autojit.ops.definiteness import FirstBadMinor
-from autojit.ops.linalg import Cholesky, Det, Inv, Slogdet, Solve, TriangularSolve
+from autojit.ops.linalg import Cholesky, Cofactor, Det, Inv, Slogdet, Solve, TriangularSolve
+from autojit.ops.reflections import Geqrf
 from autojit.ops.triangular_factors import LuPivots, LuSquare, PivotOrder
 from tests.codegen.cuda.emulated import ORDERS
 from tests.codegen.cuda.test_structured import computed
@@ -56,6 +58,11 @@ def test_factors_and_solutions(shape: tuple[int, ...], dtype: Any, memory: None)
     _agrees(Det(), regular / 4)
     _agrees(Slogdet(), any_matrix)
     _agrees(LuSquare(), regular)
+    _agrees(Cofactor(), any_matrix)
+    for matrix in (any_matrix, right, right.swapaxes(-1, -2)):
+        _agrees(Geqrf(), np.ascontiguousarray(matrix))
+        if matrix.shape[-2] >= matrix.shape[-1]:
+            _agrees(Qr(), np.ascontiguousarray(matrix))
     _agrees(TriangularSolve(True), regular, right)
     _agrees(TriangularSolve(False, True), regular / 9, right)
     for matrix in (definite, any_matrix):
@@ -69,6 +76,15 @@ def test_right_sides_of_several_blocks() -> None:
     a, b = generator.normal(size=(2, 6, 6)) + 5 * np.eye(6), generator.normal(size=(2, 6, 70))
     for op in (TriangularSolve(True), TriangularSolve(False), Solve()):
         _agrees(op, a, b)
+
+
+@pytest.mark.parametrize("rank", [0, 2, 3, 4])
+def test_cofactors_of_singular_matrices(rank: int) -> None:
+    left, right = np.random.default_rng(rank).normal(size=(2, 4, rank))
+    (found,), _ = computed(Cofactor(), (left @ right.T,), 1)
+    assert np.allclose(found, Cofactor().eager(left @ right.T), atol=1e-12)
+    minors = np.delete(np.delete(left @ right.T, 1, 0), 2, 1)
+    assert np.isclose(found[1, 2], -np.linalg.det(minors), atol=1e-12)
 
 
 def test_the_order_of_rows() -> None:

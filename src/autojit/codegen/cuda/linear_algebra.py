@@ -6,28 +6,22 @@ error is the one of eager mode. Derivatives are the ops' own, made of products a
 
 from __future__ import annotations
 
-from autojit.codegen.cuda.matrices import MatrixKernel, batch_of
+from autojit.codegen.cuda.matrices import MatrixKernel, batch_of, is_native
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.cuda.thread_items import ItemKernel
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.scalar import Scalar
-from autojit.core.dtypes import bool_, float32, float64, int32, int64
+from autojit.core.dtypes import bool_, int32, int64
 from autojit.ir.graph import Node
 from autojit.ops.linalg import TriangularSolve
 from autojit.ops.triangular_factors import LuPivots
 
-MOST_ROWS = 1024  # of a matrix that one block works on; beyond, a host's libraries are faster [not measured]
 COLUMNS = 32  # of right sides that a block has, where the matrix is only read
-
-
-def _is_native(node: Node) -> bool:
-    shape = node.inputs[0].type.shape
-    return node.inputs[0].type.dtype in (float32, float64) and max(shape[-2:]) <= MOST_ROWS
 
 
 def print_cholesky(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``Cholesky``."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     f = _Cholesky(node)
     f.factorise()
@@ -40,7 +34,7 @@ def print_cholesky(node: Node, target: CudaTarget) -> GridText | None:
 
 def print_first_bad_minor(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``FirstBadMinor``: what a Cholesky factorisation stumbles on."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     f = _Cholesky(node)
     f.factorise()
@@ -87,7 +81,7 @@ class _Cholesky(MatrixKernel):
 
 def print_solve(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``Solve``: elimination goes through the right sides, too."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     columns = node.inputs[1].type.shape[-1]
     f = _System(node, columns)
@@ -98,7 +92,7 @@ def print_solve(node: Node, target: CudaTarget) -> GridText | None:
 
 def print_inverse(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of an ``Inv``: the right sides are those of the identity."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     f = _System(node, node.inputs[0].type.shape[-1])
     one, zero = (f.emit.constant(n, f.dtype) for n in (1, 0))
@@ -130,7 +124,7 @@ def print_triangular_solve(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``TriangularSolve``: blocks share the right sides."""
     op = node.op
     assert isinstance(op, TriangularSolve)
-    if not _is_native(node):
+    if not is_native(node):
         return None
     return _Triangular(node, op).print()
 
@@ -174,7 +168,7 @@ class _Triangular(MatrixKernel):
 
 def print_determinant(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``Det``."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     f = _Determinant(node)
     f.factorise()
@@ -184,7 +178,7 @@ def print_determinant(node: Node, target: CudaTarget) -> GridText | None:
 
 def print_log_determinant(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``Slogdet``."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     f = _Determinant(node)
     f.factorise()
@@ -224,7 +218,7 @@ def print_lu_pivots(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``LuPivots``."""
     op = node.op
     assert isinstance(op, LuPivots)
-    if not _is_native(node):
+    if not is_native(node):
         return None
     count, (rows, columns) = batch_of(node)[0], node.inputs[0].type.shape[-2:]
     steps = min(rows, columns)
@@ -245,7 +239,7 @@ def print_lu_pivots(node: Node, target: CudaTarget) -> GridText | None:
 
 def print_lu_square(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``LuSquare``."""
-    if not _is_native(node):
+    if not is_native(node):
         return None
     count, n = batch_of(node)
     f = MatrixKernel(node, n, n, count)

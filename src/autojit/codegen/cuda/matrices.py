@@ -15,11 +15,12 @@ from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.cuda.thread_items import roles_of
 from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar, memory_type, register_type
-from autojit.core.dtypes import DType, bool_, int32, int64
+from autojit.core.dtypes import DType, bool_, float32, float64, int32, int64
 from autojit.ir.graph import Node
 
 SHARED_BYTES = 47 * 1024  # of the 48 KB that a block has without asking; the rest is left to reports
 MOST_THREADS = 512
+MOST_ROWS = 1024  # of a matrix that one block works on; beyond, a host's libraries are faster [not measured]
 ELEMENTS_EACH = 8  # of the matrix for a thread, where there are enough
 
 
@@ -118,11 +119,13 @@ class MatrixKernel(CountingKernel):
         self.emit.failures.append(Scalar(found, int32))
         self.collect_failures(self.node.op)
 
-    def over_diagonal(self, start: Scalar, fold: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
-        """The elements of the diagonal folded into a start, in order; all threads have it."""
+    def over_diagonal(
+        self, start: Scalar, fold: Callable[[Scalar, Scalar], Scalar], count: int | None = None
+    ) -> Scalar:
+        """The (first) elements of the diagonal folded into a start, in order; all threads have it."""
         total = self.slot(start.dtype)
         self.put(total, start)
-        with self.loop(0, min(self.rows, self.columns), stem="diagonal") as k:
+        with self.loop(0, min(self.rows, self.columns) if count is None else count, stem="diagonal") as k:
             self.put(total, fold(self.get(total, start.dtype), self.cell(k, k)))
         return self.get(total, start.dtype)
 
@@ -153,22 +156,29 @@ class MatrixKernel(CountingKernel):
         """
         with self.loop(0, steps, stem="step") as k:
             if exchanges:
-                self._exchange(k, taken)
-            behind, pivot = self.add(k, 1), self.cell(k, k)
-            with self.along(behind, self.rows) as i:
-                value = self.cell(i, k)
-                quotient = self.emit.div(value, pivot)
-                if exchanges:
-                    quotient = self.emit.select(Scalar(self.is_zero(pivot), bool_), value, quotient)
-                self.set_cell(i, k, quotient)
-            self.barrier()
-            with self.each(behind, self.rows, behind, self.columns) as (i, j):
-                self.subtract_product(i, j, self.cell(i, k), self.cell(k, j))
-            self.barrier()
+                self.exchange_rows(k, taken)
+            self.eliminate_column(k, keeps_zeros=exchanges)
 
-    def _exchange(self, k: str, taken: Callable[[str, str], None]) -> None:
+    def eliminate_column(self, k: str, *, keeps_zeros: bool) -> None:
+        """One step; ``keeps_zeros``: a column under a pivot of zero, which is then zero itself, stays as it is."""
+        behind, pivot = self.add(k, 1), self.cell(k, k)
+        with self.along(behind, self.rows) as i:
+            value = self.cell(i, k)
+            quotient = self.emit.div(value, pivot)
+            if keeps_zeros:
+                quotient = self.emit.select(Scalar(self.is_zero(pivot), bool_), value, quotient)
+            self.set_cell(i, k, quotient)
+        self.barrier()
+        with self.each(behind, self.rows, behind, self.columns) as (i, j):
+            self.subtract_product(i, j, self.cell(i, k), self.cell(k, j))
+        self.barrier()
+
+    def exchange_rows(self, k: str, taken: Callable[[str, str], None]) -> None:
         """Bring the row with the largest element of a column to its step."""
-        row = self._largest(k)
+        best = self.best_start(k)
+        with self.loop(self.add(k, self.lane), self.rows, WARP, stem="candidate") as i:
+            self.consider(best, self.cell(i, k), i)
+        row = self.best_of_warp(best)
         taken(k, row)
         self.barrier()
         with self.when(self.test("ne", row, k)), self.along(0, self.columns) as j:
@@ -177,25 +187,33 @@ class MatrixKernel(CountingKernel):
             self.set_cell(row, j, one)
         self.barrier()
 
-    def _largest(self, k: str) -> str:
-        """The first row from ``k`` on with the largest element of column ``k``: all warps look for it."""
+    # -- the largest of some elements, for which every warp looks by itself
+
+    def best_start(self, number: str) -> tuple[str, str]:
+        """Nothing is found yet; ``number`` stands for it."""
         best, where = self.slot(int64), self.slot(int64)
         self.put(best, Scalar("-1", int64))
-        self.put(where, Scalar(k, int64))
-        with self.loop(self.add(k, self.lane), self.rows, WARP, stem="candidate") as i:
-            size = self._magnitude(self.cell(i, k))
-            is_larger = self.test("sgt", size, self.get(best, int64).text)
-            for slot, new in ((best, size), (where, i)):
-                self.put(slot, Scalar(self.choose(is_larger, new, self.get(slot, int64).text), int64))
-        most, row = self.get(best, int64), self.get(where, int64)
+        self.put(where, Scalar(number, int64))
+        return best, where
+
+    def consider(self, best: tuple[str, str], x: Scalar, number: str) -> None:
+        """Another element of the lane's."""
+        size = self._magnitude(x)
+        is_larger = self.test("sgt", size, self.get(best[0], int64).text)
+        for slot, new in zip(best, (size, number), strict=True):
+            self.put(slot, Scalar(self.choose(is_larger, new, self.get(slot, int64).text), int64))
+
+    def best_of_warp(self, best: tuple[str, str]) -> str:
+        """The number of the largest element, the least of several; all lanes have it."""
+        most, number = (self.get(slot, int64) for slot in best)
         for bit in range(WARP.bit_length() - 1):
-            other, other_row = self.shuffle(most, 1 << bit), self.shuffle(row, 1 << bit)
+            other, other_number = self.shuffle(most, 1 << bit), self.shuffle(number, 1 << bit)
             is_tie = self.test("eq", other.text, most.text)
-            is_before = self.both(is_tie, self.test("slt", other_row.text, row.text))
+            is_before = self.both(is_tie, self.test("slt", other_number.text, number.text))
             wins = self.either(self.test("sgt", other.text, most.text), is_before)
             most = Scalar(self.choose(wins, other.text, most.text), int64)
-            row = Scalar(self.choose(wins, other_row.text, row.text), int64)
-        return row.text
+            number = Scalar(self.choose(wins, other_number.text, number.text), int64)
+        return number.text
 
     def _magnitude(self, x: Scalar) -> str:
         """A whole number in the order of absolute values; that of NaN is the largest, so that it is not left behind."""
@@ -233,6 +251,12 @@ class MatrixKernel(CountingKernel):
             with self.each(*rows, first, self.columns) as (i, j):
                 self.subtract_product(i, j, factor(i, k), self.cell(k, j))
             self.barrier()
+
+
+def is_native(node: Node) -> bool:
+    """Whether blocks can have the matrices of a node's first operand."""
+    x = node.inputs[0].type
+    return x.dtype in (float32, float64) and max(x.shape[-2:]) <= MOST_ROWS
 
 
 def batch_of(node: Node) -> tuple[int, int]:

@@ -25,7 +25,7 @@ MEMORY_BYTES_PER_CYCLE = 12.0
 """Of what all processors read or write in memory, each one's share."""
 COMBINE_CYCLES = 4000.0
 """Another launch, and its first and last access."""
-FRAGMENT_EDGE = 16.0
+FRAGMENT_EDGE = 8.0
 """Rows or columns of a warp's tile whose reading from shared memory takes as long as multiplying them."""
 
 LONGEST_SUM = {float32: 4096}

@@ -10,7 +10,7 @@ the driver and back. `TransferPlan` is a copy between host and device.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -98,7 +98,7 @@ class DevicePlan:
         self._prologues: list[BoundPrologue] = []
         most = len(self._memory.moving.prologues) + len(works)
         self._rows = np.zeros((max(most, 1), len(LaunchWords.fields)), np.uint64)
-        has_memory = self._is_graph or any(access.is_fixed for one in footprints for access in one)
+        has_memory = bool(self._memory.moving.prologues) or any(a.is_fixed for one in footprints for a in one)
         self._words = self._written(has_memory)
         self.address = self._words.address
         channel.register(self.address, self)
@@ -164,6 +164,24 @@ class DevicePlan:
         moved = sum(kernel.traffic_bytes for kernel in self._kernels)
         count = len(self._memory.moving.prologues) + len(self._launches)
         return RunStats(count, runs, launches, self._instantiations, moved)
+
+    def apart(self) -> Iterator[tuple[str, Sequence[Node]]]:
+        """Let `address` be the context of one launch after another, each with its name and what it computes.
+
+        At the end it is that of the whole run again. Each gathers anew what moves, which is the same in one call.
+        """
+        words = self._words
+        launches, count, mode, runs = (words[word.place] for word in (Run.launches, Run.n_launches, Run.mode, Run.runs))
+        named: list[tuple[str, Sequence[Node]]] = [("arguments", ()) for _ in self._prologues]
+        named += [(launch.label, launch.nodes) for launch in self._launches]
+        words[Run.mode.place], words[Run.n_launches.place] = LAUNCH, 1
+        try:
+            for number, each in enumerate(named):
+                words[Run.launches.place] = launches + number * LaunchWords.size_bytes
+                yield each
+        finally:
+            words[Run.launches.place], words[Run.n_launches.place] = launches, count
+            words[Run.mode.place], words[Run.runs.place] = mode, runs + 1
 
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""
@@ -231,26 +249,13 @@ def _prologue_row(function: int, parameters: int) -> LaunchWords:
     )
 
 
-class TransferPlan:
-    """A copy between host and device, bound; ``address`` is the context of its entry.
+class CopyPlan:
+    """What copies so many bytes within a device's memory; ``address`` is the context of ``aj_copy_within``."""
 
-    Args:
-        binding: where the values are.
-        target: what is written.
-        source: what is read, as large.
-        channel: the executable's way to the device.
-        nodes: what the copy is for.
-    """
-
-    def __init__(
-        self, binding: Binding, target: Value, source: Value, channel: DeviceChannel, nodes: Sequence[Node] = ()
-    ) -> None:
+    def __init__(self, channel: DeviceChannel, size_bytes: int, nodes: Sequence[Node] = ()) -> None:
         self.nodes = nodes
-        words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=source.type.size_bytes))
-        for value, word in ((target, TransferWords.target), (source, TransferWords.source)):
-            words[word.place] = binding.word(value, words.address + word.offset_bytes)
-        self._words = words
-        self.address = words.address
+        self._words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=size_bytes))
+        self.address = self._words.address
         channel.register(self.address, self)
 
     def answer(self, what: int) -> None:
@@ -267,3 +272,22 @@ class TransferPlan:
 
     def failed(self) -> None:
         """See `Asker`."""
+
+
+class TransferPlan(CopyPlan):
+    """A copy between host and device, bound; ``address`` is the context of its entry.
+
+    Args:
+        binding: where the values are.
+        target: what is written.
+        source: what is read, as large.
+        channel: the executable's way to the device.
+        nodes: what the copy is for.
+    """
+
+    def __init__(
+        self, binding: Binding, target: Value, source: Value, channel: DeviceChannel, nodes: Sequence[Node] = ()
+    ) -> None:
+        super().__init__(channel, source.type.size_bytes, nodes)
+        for value, word in ((target, TransferWords.target), (source, TransferWords.source)):
+            self._words[word.place] = binding.word(value, self.address + word.offset_bytes)
