@@ -1,0 +1,153 @@
+"""The kernels that programs become on CUDA, without a device: one JSON line each. Run by `tools.kernel_facts`.
+
+    AUTOJIT_CUDA=emulate,sm_90 python -m tools.kernel_programs [NAME...] [--bench FOLDER]
+
+Programs run as they would, on an emulated device whose kernels do nothing: so kernels, addresses and entry points are
+those of the runtime, at full size, and results are whatever memory holds. Who reads a result and decides by it may go
+another way than usual, and one that fails is said to have stopped; what it had compiled until then counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import autojit as aj
+from autojit.runtime.gpu import bound_kernel, devices
+from autojit.runtime.gpu.emulator.driver import EmulatedDriver
+from benchmarks.systems import prepare
+from benchmarks.workloads import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+
+
+class IdleDriver(EmulatedDriver):
+    """A device that does nothing: memory is there, copies are made, kernels are compiled and never run."""
+
+    def _run(self, *arguments: Any, **options: Any) -> None:
+        """Nothing."""
+
+
+def programs(bench: Path | None) -> dict[str, Callable[[], object]]:
+    """Programs by name: workloads of a folder if one is given, those of ``benchmarks``, and ``examples``."""
+    found: dict[str, Callable[[], object]] = {}
+    if bench is not None:
+        sys.path.insert(0, str(bench))
+        for name in importlib.import_module("workloads").REGISTRY:
+            found[f"bench/{name}"] = _of_bench(name)
+    for name, workload in WORKLOADS.items():
+        found[f"workload/{name}"] = lambda workload=workload: _workload(workload)  # type: ignore[misc]
+    sys.path.insert(0, str(EXAMPLES))
+    for path in sorted(EXAMPLES.glob("[a-z]*.py")):
+        text = path.read_text()
+        if "--device" in text or ("from _setup import" in text and "--device" in (EXAMPLES / "_setup.py").read_text()):
+            found[f"example/{path.stem}"] = _example(path.stem, "--steps" in text or "options(" in text)
+    return found
+
+
+def _of_bench(name: str) -> Callable[[], object]:
+    def run() -> None:
+        module, size = importlib.import_module("workloads").get(name)
+        step, arguments, _ = module.build(aj, "cuda", size)
+        aj.jit(step)(*arguments)
+
+    return run
+
+
+def _workload(workload: Any) -> None:
+    aj.set_default_device("cuda")
+    try:
+        prepare("autojit", aj, workload, "cuda").call()
+    finally:
+        aj.set_default_device("cpu")
+
+
+def _example(name: str, has_steps: bool) -> Callable[[], object]:
+    def run() -> None:
+        options = ["--device", "cuda", *(["--steps", "2"] if has_steps else [])]
+        importlib.import_module(name).main(options)
+
+    return run
+
+
+@contextmanager
+def _recording(record: Callable[[bound_kernel.BoundKernel, str], None]) -> Iterator[None]:
+    """Inside, be told of every kernel that is bound to memory."""
+    usual = bound_kernel.BoundKernel.text
+
+    def text(self: bound_kernel.BoundKernel) -> str:
+        found = usual(self)
+        record(self, found)
+        return found
+
+    bound_kernel.BoundKernel.text = text  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        bound_kernel.BoundKernel.text = usual  # type: ignore[method-assign]
+
+
+def _bytes(one: bound_kernel.BoundKernel) -> int:
+    """Of the buffers that a kernel touches: what combines partial results takes all of the kernel before, and uses few."""
+    kernel, sizes = one.kernel, [bound_kernel._size_bytes(argument) for argument in one.work.buffers]
+    if kernel.partial_bytes and kernel.combine is None:
+        written = [n for n, b in zip(sizes, kernel.buffers, strict=True) if b.role != "reads"]
+        return kernel.partial_bytes + sum(written)
+    return kernel.partial_bytes + sum(sizes)
+
+
+def _words(text: str) -> list[int]:
+    """Which parameters are no buffers."""
+    (head,) = [line for line in text.splitlines() if "@kernel(" in line]
+    parameters = head.partition("@kernel(")[2].split(", ")
+    return [k for k, one in enumerate(parameters) if "%table" in one or "%errors" in one]
+
+
+def _tell(program: str, one: bound_kernel.BoundKernel, text: str, known: set[str], out: Any) -> None:
+    row: dict[str, Any] = {
+        "program": program,
+        "kernel": one.work.label,
+        "blocks": one.kernel.blocks,
+        "threads": one.kernel.threads,
+        "bytes": _bytes(one),
+        "words": _words(text),
+        "text": text,
+    }
+    if text not in known:
+        known.add(text)
+        row["ptx"] = devices.cuda_device(0).kernels.ptx([text])[0]
+    print(json.dumps(row), file=out, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of names; default: all")
+    parser.add_argument("--bench", type=Path, help="a folder with a package ``workloads``")
+    options = parser.parse_args()
+    assert devices.settings().emulates, "AUTOJIT_CUDA=emulate says so"
+    devices.set_driver(IdleDriver(devices.settings().architecture))
+    out, known = sys.stdout, set[str]()
+    for name, run in programs(options.bench).items():
+        if options.names and not any(part in name for part in options.names):
+            continue
+        with _recording(lambda one, text, name=name: _tell(name, one, text, known, out)):  # type: ignore[misc]
+            try:
+                with redirect_stdout(StringIO()):
+                    run()
+            except Exception as error:
+                print(json.dumps({"program": name, "stopped": f"{type(error).__name__}: {error}"}), file=out)
+    out.flush()
+    os._exit(0)  # what memory holds is nobody's result
+
+
+if __name__ == "__main__":
+    main()
