@@ -3,9 +3,10 @@
     python -m tools.kernel_facts [NAME...] [--bench FOLDER] [--arch sm_90...] [--list]
 
 Programs are the workloads of ``benchmarks``, the ``examples`` that take ``--device``, and, with ``--bench``, those of a
-folder; a NAME chooses those that contain it. They are compiled for a device that does nothing (`tools.kernel_programs`),
-by the runtime's own way, and assembled by NVIDIA's assembler (``nvidia-cuda-nvcc``). What is not in a text, how often
-its loops run, is taken to be 16 times (`tools.ptx_accesses`).
+folder; a NAME chooses those that contain it. They are compiled for no device (`tools.kernel_programs`),
+by the runtime's own way, and assembled by NVIDIA's assembler (``nvidia-cuda-nvcc``). A few blocks of each are run to
+see their accesses (`tools.idle_device`): bytes by width, and the part of the 32-byte sectors that is used; of kernels
+that were not launched the text tells (`tools.ptx_accesses`).
 
 It ends with the bars, no spills, at most 168 registers, 9 of 10 global bytes in accesses of 16, and the kernels that
 miss one. Of a kernel whose buffers have fewer than 64 KiB in all the widths are told and not judged: a GPU moves as
@@ -49,16 +50,31 @@ class Kernel:
     buffer_bytes: int
     ptx: str
     launches: int
-    words: tuple[int, ...]
+    widths: Counter[int]
+    sector_bytes: int
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A kernel with what the assembler says of it, and its bytes by width of access."""
+    """A kernel with what the assembler says of it."""
 
     kernel: Kernel
     found: Assembled
-    widths: Counter[int]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it moves enough for the width of its accesses to matter."""
+        return self.kernel.buffer_bytes >= JUDGED_BYTES
+
+    @property
+    def wide(self) -> float:
+        """The part of its bytes that is accessed 16 at once."""
+        return wide_share(self.kernel.widths)
+
+    @property
+    def used(self) -> float:
+        """The part of the sectors it touches that an instruction uses."""
+        return sum(self.kernel.widths.values()) / self.kernel.sector_bytes if self.kernel.sector_bytes else 1.0
 
     @property
     def misses(self) -> list[str]:
@@ -68,23 +84,23 @@ class Facts:
             missed.append(f"spills {self.found.spilled_bytes} bytes, stack {self.found.stack_bytes}")
         if self.found.registers > MOST_REGISTERS:
             missed.append(f"{self.found.registers} registers")
-        if self.kernel.buffer_bytes >= JUDGED_BYTES and wide_share(self.widths) < WIDE_SHARE:
-            missed.append(f"{wide_share(self.widths):.0%} wide")
+        if self.is_judged and self.wide < WIDE_SHARE:
+            missed.append(f"{self.wide:.0%} wide")
         return missed
 
     def line(self) -> str:
         """One line of the list."""
         kernel, found = self.kernel, self.found
         grid = "x".join(str(n) for n in kernel.blocks if n != 1) or "1"
-        by_width = " ".join(f"{width}:{count}" for width, count in sorted(self.widths.items()))
+        by_width = " ".join(f"{width}:{count}" for width, count in sorted(kernel.widths.items()))
         return (
             f"{kernel.program:26s} {found.registers:4d} {found.spilled_bytes + found.stack_bytes:4d} "
-            f"{found.shared_bytes:6d} {wide_share(self.widths):5.0%} {kernel.buffer_bytes / 1024:10.1f} "
+            f"{found.shared_bytes:6d} {self.wide:5.0%} {self.used:5.0%} {kernel.buffer_bytes / 1024:10.1f} "
             f"{grid:>9s}x{kernel.threads:<4d} x{kernel.launches:<3d} {kernel.label[:60]} [{by_width}]"
         )
 
 
-HEAD = f"{'program':26s} regs spil shared  wide    KiB        grid            kernel [bytes by width]"
+HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid            kernel [bytes by width]"
 
 
 def kernels_for(architecture: str, names: Sequence[str], bench: Path | None) -> tuple[list[Kernel], list[str]]:
@@ -96,18 +112,23 @@ def kernels_for(architecture: str, names: Sequence[str], bench: Path | None) -> 
     stopped = [f"{row['program']}: {row['stopped']}" for row in rows if "stopped" in row]
     if done.returncode:
         stopped.append(f"the programs ended with {done.returncode} in {rows[-1]['program'] if rows else 'the first'}")
-    ptx: dict[str, str] = {}
     found: dict[tuple[str, str], Kernel] = {}
     for row in rows:
         if "stopped" in row:
             continue
-        text = row["text"]
-        ptx.setdefault(text, row.get("ptx", ""))
-        before = found.get((row["program"], text))
-        launches = before.launches + 1 if before else 1
-        blocks = tuple(row["blocks"])
-        found[row["program"], text] = Kernel(
-            row["program"], row["kernel"], blocks, row["threads"], row["bytes"], ptx[text], launches, tuple(row["words"])
+        key = row["program"], row["ptx"]
+        launches = found[key].launches + 1 if key in found else 1
+        widths = Counter({int(k): v for k, v in row["widths"].items()}) if "widths" in row else global_bytes(row["ptx"])
+        found[key] = Kernel(
+            row["program"],
+            row["kernel"],
+            tuple(row["blocks"]),
+            row["threads"],
+            row["bytes"],
+            row["ptx"],
+            launches,
+            widths,
+            row.get("sectors", 0),
         )
     return list(found.values()), stopped
 
@@ -143,7 +164,7 @@ def facts_for(kernels: Sequence[Kernel], architecture: str) -> Iterator[Facts]:
     """The kernels with what is known of them."""
     known = assembled([kernel.ptx for kernel in kernels], architecture)
     for kernel in kernels:
-        yield Facts(kernel, known[kernel.ptx], global_bytes(kernel.ptx, kernel.words))
+        yield Facts(kernel, known[kernel.ptx])
 
 
 def report(architecture: str, facts: Sequence[Facts], stopped: Sequence[str], *, lists_all: bool) -> int:
@@ -156,14 +177,14 @@ def report(architecture: str, facts: Sequence[Facts], stopped: Sequence[str], *,
         print(HEAD)
     for each in sorted(shown, key=lambda f: (f.kernel.program, -f.kernel.buffer_bytes)):
         print(each.line(), f"<- {', '.join(each.misses)}" if each.misses else "")
-    judged = [f for f in facts if f.kernel.buffer_bytes >= JUDGED_BYTES]
+    judged = [f for f in facts if f.is_judged]
     widths = Counter[int]()
     for each in judged:
-        share = sum(each.widths.values()) or 1
-        for width, count in each.widths.items():
+        share = sum(each.kernel.widths.values()) or 1
+        for width, count in each.kernel.widths.items():
             widths[width] += round(each.kernel.buffer_bytes * each.kernel.launches * count / share)
     spilling = sum(bool(f.found.spilled_bytes or f.found.stack_bytes) for f in facts)
-    narrow = sum(wide_share(f.widths) < WIDE_SHARE for f in judged)
+    narrow = sum(f.wide < WIDE_SHARE for f in judged)
     print(
         f"{architecture}: {spilling} spill, {sum(f.found.registers > MOST_REGISTERS for f in facts)} take more than "
         f"{MOST_REGISTERS} registers (most: {max((f.found.registers for f in facts), default=0)}), {narrow} of "

@@ -2,9 +2,10 @@
 
     AUTOJIT_CUDA=emulate,sm_90 python -m tools.kernel_programs [NAME...] [--bench FOLDER]
 
-Programs run as they would, on an emulated device whose kernels do nothing: so kernels, addresses and entry points are
-those of the runtime, at full size, and results are whatever memory holds. Who reads a result and decides by it may go
-another way than usual, and one that fails is said to have stopped; what it had compiled until then counts.
+Programs run as they would, on a device that runs a few blocks of each kernel (`tools.idle_device`): so kernels,
+addresses and entry points are those of the runtime, at full size, and results are whatever memory holds. Who reads a
+result and decides by it may go another way than usual, and one that fails is said to have stopped; what it had compiled
+until then counts.
 """
 
 from __future__ import annotations
@@ -22,19 +23,12 @@ from typing import Any
 
 import autojit as aj
 from autojit.runtime.gpu import bound_kernel, devices
-from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from benchmarks.systems import prepare
 from benchmarks.workloads import WORKLOADS
+from tools.idle_device import IdleDriver, told
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-
-
-class IdleDriver(EmulatedDriver):
-    """A device that does nothing: memory is there, copies are made, kernels are compiled and never run."""
-
-    def _run(self, *arguments: Any, **options: Any) -> None:
-        """Nothing."""
 
 
 def programs(bench: Path | None) -> dict[str, Callable[[], object]]:
@@ -97,7 +91,7 @@ def _recording(record: Callable[[bound_kernel.BoundKernel, str], None]) -> Itera
 
 
 def _bytes(one: bound_kernel.BoundKernel) -> int:
-    """Of the buffers that a kernel touches: what combines partial results takes all of the kernel before, and uses few."""
+    """Of the buffers that a kernel touches: what combines partial results is given those of the kernel before, too."""
     kernel, sizes = one.kernel, [bound_kernel._size_bytes(argument) for argument in one.work.buffers]
     if kernel.partial_bytes and kernel.combine is None:
         written = [n for n, b in zip(sizes, kernel.buffers, strict=True) if b.role != "reads"]
@@ -105,27 +99,28 @@ def _bytes(one: bound_kernel.BoundKernel) -> int:
     return kernel.partial_bytes + sum(sizes)
 
 
-def _words(text: str) -> list[int]:
-    """Which parameters are no buffers."""
-    (head,) = [line for line in text.splitlines() if "@kernel(" in line]
-    parameters = head.partition("@kernel(")[2].split(", ")
-    return [k for k, one in enumerate(parameters) if "%table" in one or "%errors" in one]
-
-
-def _tell(program: str, one: bound_kernel.BoundKernel, text: str, known: set[str], out: Any) -> None:
-    row: dict[str, Any] = {
+def _row(program: str, one: bound_kernel.BoundKernel, text: str) -> dict[str, Any]:
+    return {
         "program": program,
         "kernel": one.work.label,
         "blocks": one.kernel.blocks,
         "threads": one.kernel.threads,
         "bytes": _bytes(one),
-        "words": _words(text),
-        "text": text,
+        "ptx": devices.cuda_device(0).kernels.ptx([text])[0],
     }
-    if text not in known:
-        known.add(text)
-        row["ptx"] = devices.cuda_device(0).kernels.ptx([text])[0]
-    print(json.dumps(row), file=out, flush=True)
+
+
+def _print(driver: IdleDriver, name: str, run: Callable[[], object]) -> None:
+    """One line for each kernel that a program launches."""
+    rows: list[dict[str, Any]] = []
+    with _recording(lambda one, text: rows.append(_row(name, one, text))):
+        try:
+            with redirect_stdout(StringIO()):
+                run()
+        except Exception as error:
+            print(json.dumps({"program": name, "stopped": f"{type(error).__name__}: {error}"}))
+    for row in rows:
+        print(json.dumps(row | told(driver.accesses.get(row["ptx"]))), flush=True)
 
 
 def main() -> None:
@@ -134,18 +129,12 @@ def main() -> None:
     parser.add_argument("--bench", type=Path, help="a folder with a package ``workloads``")
     options = parser.parse_args()
     assert devices.settings().emulates, "AUTOJIT_CUDA=emulate says so"
-    devices.set_driver(IdleDriver(devices.settings().architecture))
-    out, known = sys.stdout, set[str]()
+    driver = IdleDriver(devices.settings().architecture)
+    devices.set_driver(driver)
     for name, run in programs(options.bench).items():
-        if options.names and not any(part in name for part in options.names):
-            continue
-        with _recording(lambda one, text, name=name: _tell(name, one, text, known, out)):  # type: ignore[misc]
-            try:
-                with redirect_stdout(StringIO()):
-                    run()
-            except Exception as error:
-                print(json.dumps({"program": name, "stopped": f"{type(error).__name__}: {error}"}), file=out)
-    out.flush()
+        if not options.names or any(part in name for part in options.names):
+            _print(driver, name, run)
+    sys.stdout.flush()
     os._exit(0)  # what memory holds is nobody's result
 
 
