@@ -12,11 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
 from autojit.codegen.grid_text import Buffer, GridText
 
 WORD_BYTES = 8  # of a slot of the device table
 PARTIAL_ALIGNMENT = 256  # blocks of a device's memory begin at its multiples
+
+
+def alignment_of(buffer: Buffer, size_bytes: int, address: int) -> int:
+    """What the address of a buffer may be said to be a multiple of, as far as accesses can use it.
+
+    LLVM reads whole aligned pieces of 16 bytes for some of their elements. So that none is read behind a buffer, no
+    more is said of one than divides its size, unless it is known to be read in whole pieces.
+    """
+    return access_bytes(0 if buffer.in_pieces else size_bytes, address)
 
 
 def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, guarded: bool = False) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.lane_limits import is_line
 from autojit.codegen.expressions import ExpressionPrinter, Memo
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText
@@ -56,20 +57,36 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         ExpressionPrinter.__init__(self, ModuleText(), "body", walk, is_checked=is_checked)
         self.run_by(grid)
         self.point: Point | None = None  # the one whose expressions are being computed
+        self.width = 1  # of the vectors that were made last
+        self._line = frozenset(walk.position.terms)
         self.shifted: dict[str, tuple[str, int]] = {}  # a position -> another one, and the elements between them
 
     # -- addresses
 
     def index(self, index: Index, memo: Memo, phase: int = 0) -> str:
         """A position at the current point; of one that has a base, how far it is from the base's is kept."""
-        found = super().index(index, memo, phase)
         point = self.point
-        if point is None or point.base is None or memo is not point.memo or found in self.shifted:
+        if point is not None and memo is point.memo and index not in memo and self._is_along(index):
+            memo[index] = self.behind(self.offset(point.start.position, index.offset), point.shift)
+            return str(memo[index])
+        found = super().index(index, memo, phase)
+        is_known = point is None or point.base is None or memo is not point.memo or found in self.shifted
+        if is_known or self._wraps:
             return found
+        assert point is not None and point.base is not None
         start, last = point.base.memo.get(index), self.walk.inner[-1]
         if start is not None and last not in index.divided_variables() and not _looks_up(index):
             self.shifted[found] = start, point.shift * dict(index.terms).get(last, 0)
         return found
+
+    def _is_along(self, index: Index) -> bool:
+        """Whether a position is that of the point in a line of several loops: it is not made of their counters then."""
+        return len(self.walk.inner) > 1 and index.offset >= 0 and frozenset(index.terms) == self._line
+
+    @property
+    def _wraps(self) -> bool:
+        """Whether neighbours of a vector may be in different turns of the last loop."""
+        return len(self.walk.inner) > 1 and is_line(self.walk, self.width)
 
     def behind(self, position: str, shift: int) -> str:
         """A position this many elements behind another."""
@@ -94,21 +111,23 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         """The points of a lane: ``slots`` vectors of ``width`` neighbours, the first at a position of the row.
 
         Args:
-            first: a position that is a multiple of ``width``, which divides the row's length.
+            first: a position that is a multiple of ``width``. What is left of the row behind its last multiple is in
+                no vector.
             step: from one vector to the next.
             is_whole: none of them can lie outside of the row.
         """
-        count, points = self.walk.inner_count, list[Point]()
-        is_line = is_whole and len(self.walk.inner) == 1
+        count, points = self.walk.inner_count // width * width, list[Point]()
+        is_single = is_whole and len(self.walk.inner) == 1
         for slot in range(slots):
             start = self.offset(first, slot * step)
             inside = None if is_whole else self.test("ult", start, count)
             if inside is not None:
                 start = self.at_most(start, max(count - width, 0))
+            self.width = width
             self.set_counters(self.walk.inner, start)
             counters = {v: self.variables[v] for v in self.walk.inner}
             vector = [self._neighbour(slot, counters, start, inside, k) for k in range(width)]
-            base, distance = (points[0], slot * step) if is_line and points else (vector[0], 0)
+            base, distance = (points[0], slot * step) if is_single and points else (vector[0], 0)
             for k, point in enumerate(vector):
                 if point is not base:
                     point.base, point.shift = base, distance + k
@@ -118,9 +137,12 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
     def _neighbour(
         self, slot: int, counters: Mapping[LoopVariable, str], start: str, inside: str | None, place: int
     ) -> Point:
-        """A point of a vector: only the last counter differs from the first one's."""
+        """A point of a vector: only the last counter differs from the first one's, if the loop has such vectors."""
         own = dict(counters)
-        if place:
+        if place and self._wraps:
+            self.set_counters(self.walk.inner, self.offset(start, place))
+            own = {v: self.variables[v] for v in self.walk.inner}
+        elif place:
             last = self.walk.inner[-1]
             own[last] = self.offset(own[last], place)
         return Point(slot, own, self.offset(start, place), inside, {})
@@ -148,7 +170,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
 
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""
-        if self.has_guards:
+        if self.has_guards and not self._wraps:
             self._pick_for_vectors(points, roots, phase)
         for expr in self._plain_reads(points[0].memo if points else {}, roots):
             for point in points:

@@ -42,6 +42,9 @@ LONG_THREADS = 512  # of a block that walks long rows: 128 registers are left fo
 MOST_THREADS = 1024
 FOLDING_THREADS = 512  # per processor: what is in flight where partial results are left
 BUSY_THREADS = 256  # per processor: rows take more lanes each as long as there are fewer
+LIGHT_EXPRESSIONS = (
+    32  # of an element, up to which lanes are few and accesses wide: latency is the memory's, not theirs
+)
 ONE_LAUNCH = 16  # turns of a team up to which nothing is left to combine: a second launch costs as much
 FEWEST_TURNS = 4  # of a team that leaves partial results
 
@@ -117,11 +120,12 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
 
 
 def _flat(walk: Walk, processors: int) -> GridPlan:
-    count, vector = walk.inner_count, vector_width(walk)
+    vector = min(vector_width(walk), most_elements(walk))
     folds = bool(walk.program.accumulators)
-    while not folds and vector > 1 and count < vector * processors * BUSY_THREADS:
+    is_heavy = len(walk.varying) > LIGHT_EXPRESSIONS
+    while is_heavy and vector > 1 and walk.inner_count < vector * processors * BUSY_THREADS:
         vector //= 2
-    vector = min(vector, most_elements(walk))
+    count = walk.inner_count // vector * vector  # what is left is a last, shorter turn
     threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
     is_even = folds or count % (2 * threads * vector) == 0
     is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= most_elements(walk)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autojit.codegen.cuda.copies import access_bytes
-from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.entry_point import alignment_of, entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
 from autojit.codegen.lowered import Offset, Scratch
 from autojit.runtime.gpu.driver import KernelNode
@@ -73,15 +72,11 @@ class BoundKernel:
     # -- its code
 
     def _alignments(self) -> list[int]:
-        """What the address of each buffer is a multiple of, as far as accesses can use it.
-
-        LLVM reads whole aligned pieces of 16 bytes for some of their elements. So that none is read behind a buffer,
-        no more is said of one than divides its size.
-        """
+        """What the address of each buffer is a multiple of, as far as accesses can use it (`alignment_of`)."""
         found = []
-        for k, argument in enumerate(self.work.buffers):
+        for k, (argument, buffer) in enumerate(zip(self.work.buffers, self.work.widest.buffers, strict=True)):
             address = self._memory.moving_alignment(self._moving[k]) if k in self._moving else self._address(k)
-            found.append(access_bytes(_size_bytes(argument), address))
+            found.append(alignment_of(buffer, _size_bytes(argument), address))
         return found
 
     def text(self) -> str:
