@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autojit.codegen.cuda.copies import access_bytes
-from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
+from autojit.codegen.cuda.emitter import CONSTANT_SPACE
+from autojit.codegen.cuda.grid_function import ALIGNMENT, GLOBAL, SHARED
 from autojit.codegen.grid_text import Buffer, GridText
 
 WORD_BYTES = 8  # of a slot of the device table
@@ -49,7 +50,12 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
         writer.pass_on("i64", "", "%code")
     elif guarded:
         writer.parameter(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
-    return "\n".join([kernel.text, *writer.text(guarded)])
+    told = [
+        f"@{ALIGNMENT}{number} = internal {CONSTANT_SPACE}constant i64 {alignment}"
+        for number, alignment in enumerate(alignments)
+        if ALIGNMENT in kernel.text
+    ]
+    return "\n".join([kernel.text, *told, *writer.text(guarded)])
 
 
 class _Entry:

@@ -6,15 +6,15 @@ that lanes hold is read once, whatever is computed of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
-from autojit.codegen.cuda.lane_limits import is_line
+from autojit.codegen.cuda.lane_limits import is_line, is_vector
 from autojit.codegen.expressions import ExpressionPrinter, Memo
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText
-from autojit.codegen.piecewise import below
+from autojit.codegen.piecewise import arms, below
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
 from autojit.core.dtypes import DType
@@ -168,6 +168,19 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             self.put(slot, super().read(argument, dtype, position))
         return self.get(slot, dtype)
 
+    def picked_address(self, expr: Guarded, start: str, position: str) -> str:
+        """The address of what a guard stands for; LLVM is told how that of a vector is aligned.
+
+        It knows that of every buffer (`CudaKernel.assume_aligned`), and looks only six choices deep by itself.
+        """
+        address = super().picked_address(expr, start, position)
+        loads = list(_arms_of(expr))
+        is_first = self.point is not None and self.point.base is None
+        if is_first and self.width > 1 and all(is_vector(self.walk, e.positions[0], self.width) for e in loads):
+            buffers = dict.fromkeys(e.buffer for e in loads)
+            self.assume_aligned(address, buffers, self.width * expr.dtype.size_bytes)
+        return address
+
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""
         if self.has_guards and not self._wraps:
@@ -185,7 +198,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             first, *others = vector
             self.variables.update(first.counters)
             self.point = None
-            self.pick_addresses(roots, phase, self.walk.inner[-1:], first.memo)
+            self.pick_addresses(roots, phase, self.walk.inner[-1:], first.memo, self.width)
             picked = {key: found for key, found in first.memo.items() if isinstance(key, tuple) and key[0] == "address"}
             for point in others:
                 point.memo.update(picked)
@@ -210,6 +223,15 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             elif isinstance(expr, Load) and not _looks_up(expr.positions[0]):
                 found.append(expr)
         return sorted(found, key=lambda expr: expr.serial)
+
+
+def _arms_of(guard: Guarded) -> Iterator[Load]:
+    """What a guard reads that only reads, and the guards in it."""
+    for arm in arms(guard):
+        if isinstance(arm, Guarded):
+            yield from _arms_of(arm)
+        elif isinstance(arm, Load):
+            yield arm
 
 
 def _looks_up(index: Index) -> bool:

@@ -12,11 +12,11 @@ All threads of a block must reach every `barrier`, and all lanes of a warp every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
-from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
+from autojit.codegen.cuda.emitter import CONSTANT_SPACE, CudaEmitter, CudaFold
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
@@ -30,6 +30,9 @@ WARP = 32
 """Lanes that run together, on every GPU so far."""
 
 GLOBAL, SHARED = "addrspace(1)", "addrspace(3)"
+ALIGNMENT = "aligned."
+"""Constants of the entry point: what the address of each buffer is a multiple of."""
+
 _ERROR_ORDER = 'syncscope("device") monotonic monotonic'
 
 
@@ -147,6 +150,17 @@ class CudaKernel(KernelFunction):
     def perhaps(self, condition: str | None) -> AbstractContextManager[None]:
         """What is written inside runs only if the condition holds; None holds always."""
         return nullcontext() if condition is None else self.when(condition)
+
+    def assume_aligned(self, address: str, buffers: Iterable[int], most: int) -> None:
+        """Tell LLVM that an address in one of these buffers is as aligned as all of them, or a multiple of ``most``.
+
+        How they are aligned is a constant of the entry point around the body.
+        """
+        found: str = self.number(most)
+        for number in buffers:
+            aligned = self.value(f"load i64, ptr {CONSTANT_SPACE}@{ALIGNMENT}{number}")
+            found = self.value(f"call i64 @llvm.umin.i64(i64 {found}, i64 {aligned})")
+        self.line(f'call void @llvm.assume(i1 true) [ "align"(ptr {address}, i64 {found}) ]')
 
     # -- reports
 
