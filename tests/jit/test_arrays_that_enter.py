@@ -777,6 +777,30 @@ def test_whole_scalars_are_numpys(name: str, kind: Any) -> None:
     agree(COUNTS[name], lambda: [(aj.arange(3.0), kind(k)) for k in (0, 1, 2, 3, 4, 5, 2)])
 
 
+EXTENTS: dict[str, Step] = {
+    "zeros": lambda x, k: aj.zeros(2, k),
+    "arange": lambda x, k: aj.arange(k),
+    "arange by steps": lambda x, k: aj.arange(k, 4 * k, k),
+    "linspace": lambda x, k: aj.linspace(0, 1, k),
+    "eye": lambda x, k: aj.eye(k),
+    "rand": lambda x, k: aj.rand(k),
+    "expand": lambda x, k: x.expand(k, 3),
+    "repeat": lambda x, k: x.repeat(k),
+    "reshape": lambda x, k: x.reshape(k, 1),
+    "slice": lambda x, k: x[:k],
+    "pad": lambda x, k: aj.nn.functional.pad(x, (k, k)),
+}
+
+
+@pytest.mark.parametrize("name", EXTENTS)
+def test_extents_are_plain_numbers(name: str) -> None:
+    """NumPy's overflow, and code is made from them."""
+    step = aj.jit(EXTENTS[name])
+    for k in (3, 3, 3):
+        step(aj.arange(3.0), np.int32(k))
+    assert "np." not in step.show("graph")
+
+
 def test_numbers_of_python_and_of_numpy_take_turns() -> None:
     step = lambda x, s: (x * s, s * 2, isinstance(s, np.generic))
     given = (1.5, np.float64(2.5), 3.5, np.float64(4.5), np.float32(5.5), 6.5, np.float64(7.5), 2, np.int64(3), True)

@@ -131,8 +131,8 @@ class ExpressionPrinter(KernelFunction):
         holds = self._conditions(expr.guards, known, phase)
         return self.choose(holds.text, addresses[0], addresses[1], "ptr")
 
-    def picked_address(self, expr: Guarded, start: str, position: str) -> str:
-        """The address of what a guard stands for, this far from the one that was picked."""
+    def picked_address(self, expr: Guarded, start: str, position: str, known: Memo) -> str:
+        """The address of what a guard stands for, this far from the one that was picked; ``known``: at the point."""
         return self.address(start, expr.dtype, position)
 
     def is_kept(self, expr: Expr, phase: int) -> bool:
@@ -219,7 +219,7 @@ class ExpressionPrinter(KernelFunction):
         picked = memo.get(("address", expr)) or self.row_memo.get(("address", expr))
         if picked is not None:
             start, walk = picked
-            address = self.picked_address(expr, start, self.index(walk, memo, phase))
+            address = self.picked_address(expr, start, self.index(walk, memo, phase), memo)
             return self.emit.load(address, expr.dtype, self.access)
         answers = {self.answers.get(guard) for guard in expr.guards}
         if False in answers or answers == {True}:

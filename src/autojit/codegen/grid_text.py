@@ -31,11 +31,12 @@ class Buffer:
 class GridText:
     """A kernel without its entry point, which depends on where the buffers are (`codegen.cuda.entry_point`).
 
-    The arguments of a launch are, in this order: the buffers, the address of partial results if there are any, and,
-    if it reports, the address of the step's error words and the kernel's code in the step.
+    ``@body`` takes, in this order: who runs it (`codegen.cuda.grid_function.body_parameters`), the arrays of shared
+    memory, the buffers, the address of partial results if there are any, and, if it reports, the address of the step's
+    error words and the kernel's code in the step. It calls ``@meet`` where the threads of a block wait for each other.
 
     Args:
-        text: an LLVM module that defines ``@body`` with these arguments.
+        text: an LLVM module that defines ``@body``.
         buffers: what is done with each.
         threads: of a block.
         blocks: of the grid, along x, y and z.
@@ -43,6 +44,8 @@ class GridText:
         combine: launched behind this kernel, with the same arguments.
         reports: whether error words and code follow.
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
+        shared: bytes of each array that the threads of a block have in common.
+        tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
     """
 
     text: str
@@ -53,3 +56,5 @@ class GridText:
     combine: GridText | None = None
     reports: bool = False
     failing: tuple[Op, ...] = ()
+    shared: tuple[int, ...] = ()
+    tells: bool = False

@@ -59,7 +59,7 @@ class CudaSpace:
         Raises:
             OutOfMemoryError: the device has no more.
         """
-        memory = self.gpu.memory.hold(math.prod(shape) * np.dtype(dtype).itemsize, self.gpu.stream)
+        memory = self.gpu.memory.hold(math.prod(map(int, shape)) * np.dtype(dtype).itemsize, self.gpu.stream)
         return DeviceArray(array_at(memory.address, shape, dtype, memory, order), self)
 
     def arena(self, size_bytes: int) -> Held:

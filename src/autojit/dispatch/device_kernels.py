@@ -6,7 +6,7 @@ rewrites what is between the first and the last element written, in one pass, be
 memory.
 
 Kernels are for the extents at hand: a device's graphs have fixed sizes so far. `KEPT` of them are kept, and their
-machine code by the object cache. What needs elements to know its shape, such as ``nonzero``, is computed on the host.
+machine code by the object cache. Results that are as long as elements say, such as ``nonzero``'s: `counted_results`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout, share_memory
-from autojit.core.dtypes import DType, bool_
+from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import CompileError, UsageError
 from autojit.core.size_recorder import recording
 from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
+from autojit.dispatch.counted_results import can_count, counted
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op, bind
+from autojit.ops.data_dependent import Bincount
 from autojit.ops.elementwise_arithmetic import Cast, add, cast, where
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.reinterpret import AsStrided
+from autojit.ops.scattering import IndexUpdate
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import Full
 from autojit.ops.views import ViewUpdate
@@ -94,6 +97,7 @@ class DeviceKernels:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._of_op = lru_cache(KEPT)(_op_kernel)
+        self._of_count = lru_cache(KEPT)(_count_kernel)
         self._of_write = lru_cache(KEPT)(_write_kernel)
         self._of_sum = lru_cache(KEPT)(_sum_kernel)
 
@@ -104,6 +108,8 @@ class DeviceKernels:
         if type(op) is Cast and op.dtype is array_type(arrays[0]).dtype:
             return [self._copied(arrays[0])]
         if op.needs_elements:
+            if can_count(op, [array_type(array) for array in arrays]):
+                return self._counted(op, arrays[0])
             with np.errstate(all="ignore"):  # who observes the thread is told by the caller
                 found = op.eager(*map(host_copy, arrays))
             return [self._space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
@@ -116,6 +122,26 @@ class DeviceKernels:
             array if result.places is None else array.transpose(result.places)
             for array, result in zip(made, kernel.results, strict=True)
         ]
+
+    def _counted(self, op: Op, array: Array) -> list[DeviceArray]:
+        """The results of an op that are as long as the elements say: when they are made, their length is read."""
+        memory = memory_of(array)
+        kernel, axes = self._of_count(op, memory)
+        *made, length = [self._space.allocate(result.shape, result.dtype.numpy) for result in kernel.results]
+        kernel.run([base_of(array, memory)], [*made, length])
+        number = int(host_copy(length))
+        if isinstance(op, Bincount):
+            return [self._counts(array, number)]
+        return [one if axis is None else _first(one, number, axis) for one, axis in zip(made, axes, strict=True)]
+
+    def _counts(self, array: Array, length: int) -> DeviceArray:
+        """How often numbers below a length occur; a negative one: some are negative."""
+        if length < 0:
+            raise UsageError("bincount only supports 1-d non-negative integral inputs.")
+        (places,) = self.compute(Cast(int64), [array])
+        none, ones = (self._filled(Full(n, int64, shape)) for shape, n in (((length,), 0), (places.shape, 1)))
+        (found,) = self.compute(IndexUpdate(0, "add"), [none, ones, places])
+        return found
 
     def write(self, target: DeviceArray, source: Array) -> None:
         """Replace the elements of an array by those of another, here or on the host, broadcast and converted."""
@@ -231,6 +257,23 @@ def _op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
         outputs.append(found)
         results.append(Result(found.spec.shape, found.spec.dtype, None if axes is None else places_of(axes)))
     return _kernel(builder, outputs, results=tuple(results))
+
+
+def _count_kernel(op: Op, memory: Memory) -> tuple[Kernel, tuple[int | None, ...]]:
+    """Room for the longest results of an op, filled, with the number that says how much of it there is."""
+    builder = GraphBuilder()
+    found = counted(op, _shown(builder, memory))
+    outputs = [*found.results, found.number]
+    results = tuple([Result(output.spec.shape, output.spec.dtype, None) for output in outputs])
+    return _kernel(builder, outputs, results), found.axes
+
+
+def _first(array: DeviceArray, count: int, axis: int) -> DeviceArray:
+    """A copy of so much of the first axis, which belongs at another place."""
+    found = on_layout(array, array.layout[:count]).copy()
+    order = [*range(1, axis + 1), 0, *range(axis + 1, found.ndim)]
+    moved: DeviceArray = found.transpose(order)
+    return moved
 
 
 def _write_kernel(into: Memory, read: Memory) -> Kernel:

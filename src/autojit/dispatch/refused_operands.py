@@ -33,7 +33,8 @@ def refusal(op: Op, operands: Sequence[Tensor], error: Exception) -> Exception:
     if isinstance(error, MemoryError):
         return out_of_memory(error)
     try:
-        op.result_type(*[type_of(t) for t in operands])
+        if not op.needs_elements:  # else there is no type before the elements are known
+            op.result_type(*[type_of(t) for t in operands])
     except Exception as refused:
         error = refused
     trim(error)

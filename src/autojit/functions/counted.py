@@ -13,7 +13,7 @@ from typing import Any, Literal, SupportsIndex, overload
 import numpy as np
 
 from autojit import ops
-from autojit.core.device_array import host_copy
+from autojit.core.device import CPU
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, UsageError
 from autojit.core.sizes import agree, as_extent, seems_equal
@@ -242,7 +242,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise UnsupportedDTypeError(f'"bincount" not implemented for {spec.dtype}', {"input": input})
     if minlength < 0:
         raise UsageError("minlength should be >= 0", {"minlength": minlength})
-    array = host_copy(input._array) if state.trace is None and input._array is not None else None
+    array = input._array if state.trace is None and isinstance(input._array, np.ndarray) else None
     if spec.ndim != 1:
         raise ShapeError(_NEGATIVE_COUNTS, {"input": input})
     if array is not None and array.size and int(array.min()) < 0:
@@ -315,17 +315,35 @@ def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
     if spec.ndim != 1:
         raise DTypeError("repeat_interleave only accept 1D vector as repeat", {"repeats": repeats})
     ends = cast(repeats, int64).cumsum(0)
-    if state.trace is None:
+    if state.trace is None and spec.device == CPU:
         return _known_positions(repeats, output_size)
     total = cast(repeats, int64).sum()
     is_negative = (repeats < 0).any()
+    if state.trace is None:
+        length = _checked_length(where(is_negative, -1, total), repeats, output_size)
+        return _spread(ends, length)
     length = extent(where(is_negative, -1, total), None, _NEGATIVE_REPEATS) if output_size is None else output_size
     if output_size is not None:
         for holds, refusal in ((is_negative.logical_not(), _NEGATIVE_REPEATS), (total == output_size, _OTHER_SIZE)):
             check = Extent(output_size, refusal=refusal)
             state.trace.apply(check, (value_of(where(holds, output_size, -1)),))
+    return _spread(ends, length)
+
+
+def _spread(ends: Tensor, length: int) -> Tensor:
+    """Which range a position is in, from where ranges end."""
     steps = index_add(ends.new_zeros((length + 1,)), 0, ends, ends * 0 + 1)
     return steps.cumsum(0)[:length]
+
+
+def _checked_length(number: Tensor, repeats: Tensor, output_size: int | None) -> int:
+    """In eager mode on a device: how many positions there are, of which only the sum is read."""
+    length = int(number.item())
+    if length < 0:
+        raise UsageError(_NEGATIVE_REPEATS, {"repeats": repeats})
+    if output_size not in (None, length):
+        raise UsageError(_OTHER_SIZE, {"repeats": repeats, "output_size": output_size})
+    return length
 
 
 def _known_positions(repeats: Tensor, output_size: int | None) -> Tensor:

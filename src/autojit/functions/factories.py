@@ -295,7 +295,7 @@ empty_like = _like("empty_like", 0, "A tensor in the shape and dtype of another 
 
 
 def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, Tensor) else value
+    value = value.item() if isinstance(value, Tensor | np.generic) else value
     return value.concrete() if hasattr(type(value), "concrete") else value  # a shape needs a traced number's digits
 
 

@@ -11,7 +11,7 @@ def verify(graph: Graph, after: str = "construction") -> Graph:
     """Return the graph unchanged, or raise VerificationError naming the broken invariant and the node.
 
     Checks: each value is defined once and before its uses; operand types satisfy the op's type rule and give the
-    recorded result types, on the operands' device; outputs are defined.
+    recorded result types, on the operands' device; extents are Python's numbers; outputs are defined.
     """
     defined: set[Value] = set()
     for value in graph.inputs:
@@ -32,6 +32,8 @@ def verify(graph: Graph, after: str = "construction") -> Graph:
 def _define(value: Value, defined: set[Value], after: str) -> None:
     if value in defined:
         raise VerificationError(f"after {after}: {value} is defined twice")
+    if not all(isinstance(extent, int) for extent in value.type.shape):  # NumPy's overflow, and have no bit_length
+        raise VerificationError(f"after {after}: {value} has extents that are no plain numbers: {value.type.shape!r}")
     defined.add(value)
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from autojit.core import size_expressions as expressions
+from autojit.core.device import CPU
 from autojit.core.dtypes import DType, int64
 from autojit.core.size_expressions import Expression
 from autojit.core.size_recorder import SizeGuard
@@ -28,7 +29,7 @@ from autojit.ir.op import Op
 from autojit.jit.number_ranges import ANY, INT64, Range
 from autojit.jit.trace_part import TracePart
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.counted_positions import Counting, Extent, Positions, negative_size
+from autojit.ops.counted_positions import Counting, Extent, PackedPositions, Positions, negative_size
 from autojit.ops.sources import Iota, SizeValue
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
@@ -226,6 +227,12 @@ class TraceSizes(TracePart):
     def _positions_of(self, mask: Value, count: int) -> Value:
         """The positions of a known number of true elements: each is written where the count of those before says."""
         flat = wrap_value(mask).reshape(-1)
+        if mask.type.device != CPU:
+            assert flat._value is not None
+            packed, _ = self.apply(PackedPositions(), (flat._value,))
+            chosen = wrap_value(packed)[:count].clone()._value
+            assert chosen is not None
+            return chosen
         places = where(flat, flat.to(int64).cumsum(0) - 1, flat.shape[0])
         (iota,) = self.apply(Iota((flat.shape[0],), 0, int64, mask.type.device), ())
         spread = wrap_value(iota).new_zeros(flat.shape[0] + 1).scatter(0, places, wrap_value(iota))

@@ -17,9 +17,10 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
-from autojit.ops.samples import Samples
+from autojit.ops.joining import one_by_one
+from autojit.ops.samples import Samples, draws
 
-__all__ = ["LEAST", "NO_PLACE", "Counting", "Extent", "Positions", "negative_size", "true_positions"]
+__all__ = ["LEAST", "NO_PLACE", "Counting", "Extent", "PackedPositions", "Positions", "negative_size", "true_positions"]
 
 
 LEAST = -(2**63)  # added to a place that is too great, so that it is negative, too
@@ -98,6 +99,35 @@ class Extent(Counting):
     def failure(self, number: int) -> Exception:
         """The error of a negative number (``number``: which of the op's failures; there is one)."""
         return negative_size(self.refusal, self.is_place)
+
+
+class PackedPositions(Structured):
+    """Positions of a vector's true elements, in order, then zeros; and how many they are: ``bool[n] -> i64[n], i64[]``.
+
+    What a device counts before anybody knows the size.
+    """
+
+    n_outputs: ClassVar[int] = 2
+
+    def result_type(self, mask: TensorType) -> tuple[TensorType, TensorType]:
+        if mask.dtype is not bool_ or mask.ndim != 1:
+            raise DTypeError("packed_positions: the operand is no vector of bools", {"mask": mask})
+        return mask.with_dtype(int64), TensorType((), int64, mask.device)
+
+    def eager(self, mask: Ndarray) -> tuple[Ndarray, Ndarray]:
+        found = np.flatnonzero(mask)
+        packed = np.zeros(len(mask), np.int64)
+        packed[: len(found)] = found
+        return packed, np.asarray(len(found), np.int64)
+
+    vjp = jvp = not_differentiable("a position is piecewise constant")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return one_by_one(self, args, batched)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(PackedPositions(), (draws((n,), dtype),)) for n in (0, 7)] if dtype is bool_ else []
 
 
 def negative_size(refusal: str, is_place: bool = False, number: int | None = None) -> AutojitError:

@@ -12,13 +12,18 @@ from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.products import print_product
+from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import LoweredStep
-from autojit.core.dtypes import ALL_DTYPES
+from autojit.core.dtypes import ALL_DTYPES, DType, float32, float64, int64
+from autojit.core.types import TensorType
 from autojit.ir import Graph, Op
+from autojit.ir.builder import GraphBuilder
+from autojit.ops.scattering import IndexUpdate
+from autojit.ops.sorting import Sort
 from autojit.passes.pipeline import optimize
-from autojit.schedule.kernels import LoopKernel, MatmulKernel
+from autojit.schedule.kernels import LoopKernel, MatmulKernel, StructuredKernel
 from autojit.schedule.schedule import Schedule, schedule
 from benchmarks.systems import prepare
 from benchmarks.workloads import WORKLOADS
@@ -36,6 +41,8 @@ def kernels_of(graph: Graph, target: CudaTarget) -> Iterator[GridText]:
             printed = print_grid(kernel.program, target)
         elif isinstance(kernel, MatmulKernel):
             printed = print_product(kernel, target)
+        elif isinstance(kernel, StructuredKernel):
+            printed = print_structured(kernel, target)
         while printed is not None:
             yield printed
             printed = printed.combine
@@ -44,6 +51,24 @@ def kernels_of(graph: Graph, target: CudaTarget) -> Iterator[GridText]:
 def module_text(kernel: GridText) -> str:
     """A kernel with the entry point of buffers that stay where they are."""
     return entry_text(kernel, [max(WIDE, buffer.element_bytes) for buffer in kernel.buffers], {})
+
+
+def graphs_of_long_lines() -> Iterator[Graph]:
+    """Structured ops that take several blocks for a line, or kernels in sequence."""
+    for op, types in LONG:
+        builder = GraphBuilder()
+        values = [builder.input(TensorType(shape, dtype)) for shape, dtype in types]
+        yield builder.finish(builder.apply(op, values))
+
+
+LONG: tuple[tuple[Op, tuple[tuple[tuple[int, ...], DType], ...]], ...] = (
+    (Sort(1, False), (((30, 3000), float32),)),
+    (Sort(0, True), (((3000, 2), float64),)),
+    (Sort(1, True, (0, 5)), (((2, 100_000), float32),)),
+    (Sort(0, False), (((100_000,), int64),)),
+    (IndexUpdate(0, "add"), (((1000, 64), float32), ((2000, 64), float32), ((2000,), int64))),
+    (IndexUpdate(0, "set"), (((1000, 64), float32), ((9000, 64), float32), ((9000,), int64))),
+)
 
 
 def graphs_of_ops() -> Iterator[Graph]:

@@ -6,10 +6,20 @@ import re
 
 import pytest
 
+from autojit.codegen.cuda.copies import copy_kernel, fill_kernel
+from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.prologue import prologue_text
+from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.ir import Graph
-from tests.codegen.cuda.kernel_texts import graphs_of_ops, graphs_of_steps, kernels_of, module_text
+from tests.codegen.cuda.kernel_texts import (
+    graphs_of_long_lines,
+    graphs_of_ops,
+    graphs_of_steps,
+    kernels_of,
+    module_text,
+)
 from tests.ptxas import ARCHITECTURES, assemble, needs_ptxas, ptx_of
 
 PROGRAMS = ("mlp_adam", "softmax_layernorm", "embedding_bag", "pinn_f32", "black_scholes", "gpt")
@@ -20,7 +30,7 @@ SHARED_BYTES = 48 * 1024  # that a block has without asking
 
 @pytest.fixture(scope="module")
 def graphs() -> list[Graph]:
-    return [*graphs_of_ops(), *graphs_of_steps(*PROGRAMS)]
+    return [*graphs_of_ops(), *graphs_of_long_lines(), *graphs_of_steps(*PROGRAMS)]
 
 
 def texts_for(graphs: list[Graph], architecture: str) -> dict[str, GridText]:
@@ -41,6 +51,16 @@ def test_kernels_assemble_without_spills(graphs: list[Graph], architecture: str)
         assert found.spilled_bytes == 0, text
         assert found.registers * kernel.threads <= REGISTERS, module
         assert found.shared_bytes <= SHARED_BYTES, module
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_kernels_of_the_runtime_assemble(architecture: str) -> None:
+    widths = (1, 2, 4, 8, 16)
+    kernels = [report_kernel(), *(f(5 * w, w) for w in widths for f in (copy_kernel, fill_kernel))]
+    texts = [entry_text(k, [b.element_bytes for b in k.buffers], {}, guarded=not k.tells) for k in kernels]
+    texts += [prologue_text(words) for words in (4, 480)]
+    assert not any(found.spilled_bytes for found in assemble(ptx_of(texts, architecture), architecture))
 
 
 def global_bytes(ptx: str) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autojit.codegen.cuda import network, scatter_sorted
 from autojit.codegen.cuda.structured import PRINTERS, print_structured
 from autojit.core.dtypes import DType, bool_, dtype_of_numpy, float32, float64, int8, int32, int64, uint8
 from autojit.core.types import TensorType
@@ -71,6 +72,15 @@ def test_samples(op_class: type[Op], dtype: DType) -> None:
 # -- scatters
 
 
+@pytest.fixture(params=["all look", "sorted in a block", "sorted by digits"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forms of a scatter, whatever its size."""
+    if request.param != "all look":
+        monkeypatch.setattr(scatter_sorted, "FEWEST_ROWS", 1)
+    if request.param == "sorted by digits":
+        monkeypatch.setattr(network, "MOST_ELEMENTS", 0)
+
+
 def _folded(base: Array, place: Array, src: Array, combine: str) -> Array:
     """A scatter of rows, one after the other."""
     fold = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "set": lambda _, new: new}[combine]
@@ -82,7 +92,7 @@ def _folded(base: Array, place: Array, src: Array, combine: str) -> Array:
 
 @pytest.mark.parametrize("combine", ["add", "set", "mul", "max", "min"])
 @pytest.mark.parametrize(("rows", "columns", "count"), [(7, 5, 40), (40, 1, 300), (3, 70, 9), (9, 0, 4), (9, 3, 0)])
-def test_rows_are_taken_in_order_bit_for_bit(combine: str, rows: int, columns: int, count: int) -> None:
+def test_rows_are_taken_in_order_bit_for_bit(combine: str, rows: int, columns: int, count: int, form: None) -> None:
     generator = np.random.default_rng(rows)
     base, src = (
         generator.normal(size=(rows, columns)).astype("f4"),
@@ -97,7 +107,7 @@ def test_rows_are_taken_in_order_bit_for_bit(combine: str, rows: int, columns: i
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_places_of_their_own_for_every_element(axis: int) -> None:
+def test_places_of_their_own_for_every_element(axis: int, form: None) -> None:
     generator = np.random.default_rng(axis)
     base, src = generator.normal(size=(4, 5, 6)), generator.normal(size=(3, 4, 5))
     index = generator.integers(-base.shape[axis], base.shape[axis], src.shape)
@@ -105,14 +115,14 @@ def test_places_of_their_own_for_every_element(axis: int) -> None:
         _agrees(Scatter(axis, combine), (base, src, index), 1)
 
 
-def test_places_by_several_indices() -> None:
+def test_places_by_several_indices(form: None) -> None:
     generator = np.random.default_rng(5)
     base, src = generator.normal(size=(4, 5, 6)).astype("f4"), generator.normal(size=(7, 6)).astype("f4")
     _agrees(IndexPut("add"), (base, src, generator.integers(0, 4, 7), generator.integers(-5, 5, 7)), 1)
 
 
 @pytest.mark.parametrize(("wrong", "columns"), [(7, 5), (-8, 5), (7, 0)])
-def test_a_place_outside_is_reported(wrong: int, columns: int) -> None:
+def test_a_place_outside_is_reported(wrong: int, columns: int, form: None) -> None:
     base, src = np.zeros((7, columns), "f4"), np.ones((3, columns), "f4")
     for order in ORDERS:
         _, words = _computed(IndexUpdate(0, "add"), (base, src, np.array([1, wrong, 2])), order)
@@ -176,6 +186,25 @@ def test_sorts_are_stable_and_know_special_numbers(descending: bool) -> None:
             assert np.array_equal(found[1], order[:, slice(*(op.ranks or (0, 70)))])
         for one, other in zip(found, op.eager(x), strict=True):
             assert np.array_equal(one, other, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [float32, int64, uint8], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((1,), 0), ((9, 3), 0), ((3, 70, 2), 1), ((2, 1000), 1), ((2, 2100, 2), 1)]
+)
+def test_short_lines_and_those_of_several_blocks(shape: tuple[int, ...], axis: int, dtype: DType, by: None) -> None:
+    generator = np.random.default_rng(shape[axis])
+    x = np.round(100 * generator.normal(size=shape)).astype(dtype.numpy)
+    for op, order in ((Sort(axis, True), ORDERS[1]), (Sort(axis, False, (shape[axis] // 2, shape[axis])), ORDERS[0])):
+        found, _ = _computed(op, (x,), order)
+        assert all(np.array_equal(one, other) for one, other in zip(found, op.eager(x), strict=True))
+
+
+@pytest.fixture(params=["network", "digits"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How lines are sorted, whatever their length."""
+    if request.param == "digits":
+        monkeypatch.setattr(network, "MOST_ELEMENTS", 0)
 
 
 def test_rows_and_places_in_order() -> None:

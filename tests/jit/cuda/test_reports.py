@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import autojit as aj
+from autojit.runtime.gpu.emulator.driver import EmulatedDriver
 from tests.jit.cuda.programs import PROGRAMS
 
 
@@ -24,6 +25,19 @@ def test_kernels_are_listed_with_grids_and_as_ptx() -> None:
     stats = step.stats()
     assert (stats["device_entries"], stats["graphs"], stats["graph_launches"]) == (1, 1, 2)
     assert stats["kernels"] > launches
+
+
+def test_a_step_that_may_report_does_not_wait_for_its_end(driver: EmulatedDriver) -> None:
+    """Neither for the queue nor by asking it: the device writes to the host what was reported."""
+    make, batches = PROGRAMS["mlp_adam"]
+    step = aj.jit(make("cuda").step)
+    given = [[aj.tensor(a, device="cuda") for a in batch] for batch in batches(4)]
+    for batch in given[:2]:
+        step(*batch)
+    before = driver.counts["waits"], driver.counts["copies out"]
+    for batch in given[2:]:
+        step(*batch)
+    assert (driver.counts["waits"], driver.counts["copies out"]) == before
 
 
 def test_what_waits_is_named() -> None:

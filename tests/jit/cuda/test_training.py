@@ -32,7 +32,7 @@ def test_a_step_has_the_results_of_the_cpu(name: str) -> None:
     assert (stats["device_entries"], stats["graphs"], stats["graph_launches"]) == (1, 1, CALLS - 1)
 
 
-@pytest.mark.parametrize("name", ["mlp_adam", "pinn"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_eager_and_compiled_agree_on_a_gpu(name: str) -> None:
     make, batches = PROGRAMS[name]
     assert_same(trained(make, batches(2), "cuda", False), trained(make, batches(2), "cuda", True))

@@ -35,6 +35,7 @@ class FakeLibrary:
         ] = []  # function, blocks and threads, address of parameters
         self.nodes: dict[int, tuple[str, tuple[int, ...]]] = {}  # number -> kind, those before
         self.numbers = 100
+        self.busy_queries = 1  # that find work in a queue
         for name, arguments in SIGNATURES.items():
             setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(self._made(name)))
 
@@ -158,7 +159,8 @@ class FakeLibrary:
         event[0] = self.number()
 
     def do_cuStreamQuery(self, stream: int) -> int:
-        return NOT_READY
+        self.busy_queries -= 1
+        return NOT_READY if self.busy_queries >= 0 else 0
 
     def do_cuEventElapsedTime(self, elapsed: Any, start: int, end: int) -> None:
         elapsed[0] = 1.5

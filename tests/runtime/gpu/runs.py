@@ -22,9 +22,8 @@ from autojit.runtime.gpu.plan import DevicePlan
 CUDA = Device("cuda", 0)
 THREADS = 64
 
+_TOLD = "i32 %tid, i32 %block, i32 %block.y, i32 %block.z, i32 %meeting"
 _THREAD = f"""
-  %tid = call range(i32 0, {THREADS}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
   %first = mul i32 %block, {THREADS}
   %k32 = add i32 %first, %tid
   %k = zext i32 %k32 to i64
@@ -72,7 +71,7 @@ def weighted_sum(n: int, weights: Sequence[float], role: Role = "writes", limit:
   br i1 %outside, label %bad, label %leave
 bad:
   call void @report(ptr addrspace(1) %errors, i64 %code, i64 %k)"""
-    text = f"""define internal void @body({", ".join(takes)}) alwaysinline {{{_THREAD}
+    text = f"""define internal void @body({", ".join([_TOLD, *takes])}) alwaysinline {{{_THREAD}
   %inside = icmp ult i64 %k, {n}
   br i1 %inside, label %run, label %leave
 run:
@@ -93,7 +92,7 @@ leave:
 def scaled(n: int) -> GridText:
     """The first of n-element buffers becomes the second times a number."""
     takes = "ptr addrspace(1) %b0, ptr addrspace(1) %b1, ptr addrspace(1) %b2"
-    text = f"""define internal void @body({takes}) alwaysinline {{{_THREAD}
+    text = f"""define internal void @body({_TOLD}, {takes}) alwaysinline {{{_THREAD}
   %inside = icmp ult i64 %k, {n}
   br i1 %inside, label %run, label %leave
 run:
@@ -185,7 +184,7 @@ def block_sums(n: int) -> GridText:
     """The first buffer, one element, becomes the sum of the second: blocks leave parts, a thread adds them up."""
     blocks = -(-n // THREADS)
     takes = "ptr addrspace(1) %b0, ptr addrspace(1) %b1, ptr addrspace(1) %partials"
-    text = f"""define internal void @body({takes}) alwaysinline {{{_THREAD}
+    text = f"""define internal void @body({_TOLD}, {takes}) alwaysinline {{{_THREAD}
   %is = icmp eq i32 %tid, 0
   br i1 %is, label %run, label %leave
 run:
@@ -212,7 +211,7 @@ done:
 leave:
   ret void
 }}"""
-    combine = f"""define internal void @body({takes}) alwaysinline {{
+    combine = f"""define internal void @body({_TOLD}, {takes}) alwaysinline {{
   br label %head
 head:
   %i = phi i64 [ 0, %0 ], [ %next, %more ]

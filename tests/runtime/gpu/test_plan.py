@@ -162,6 +162,22 @@ def _without(node: int, before: int, accesses: Sequence[Sequence[Access]]) -> li
     return [tuple(kept) if k == node else edges for k, edges in enumerate(after)]
 
 
+@pytest.mark.parametrize("reporting", [[0], [1, 3], [4]])
+def test_what_is_reported_is_told_behind_the_last_that_reports_and_nothing_waits_for_it(reporting: list[int]) -> None:
+    world = World()
+    x, ys = value(N), [value(N) for _ in range(5)]
+    memory = Memory(world.device, {v: world.fresh() for v in (x, *ys)}, {})
+    work = [
+        Launch(weighted_sum(N, [1.0], limit=1e9 if k in reporting else None), (y, x), f"{k}", commits=k > reporting[-1])
+        for k, y in enumerate(ys)
+    ]
+    step = Step(memory, DeviceRun(CUDA, tuple(work)))
+    (place,) = [k for k, kernel in enumerate(step.plan._bound) if kernel.work.label == "report"]
+    assert place == reporting[-1] + 1
+    after = _edges(step)
+    assert after[place] == (reporting[-1],) and not any(place in edges for edges in after)
+
+
 @pytest.mark.parametrize("kernels", [1, 2, 5])
 def test_one_kernel_is_launched_with_addresses_for_parameters(kernels: int) -> None:
     world = World()
@@ -316,12 +332,12 @@ def test_a_report_leaves_the_state_as_it_was_and_the_next_call_works(good_calls:
     assert (checked.now() != before).any()
 
 
-def test_only_a_run_that_may_report_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_is_waited_for_unless_a_user_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     checked = Checked(world)
-    for calls in range(1, 4):
+    for _ in range(3):
         checked.call()
-        assert world.driver.counts["waits"] == calls
+    assert world.driver.counts["waits"] == 0
     monkeypatch.setenv("AUTOJIT_CUDA", "emulate,blocking")
     other = World()
     run = RandomRun(other, kernels=3)

@@ -6,15 +6,14 @@ and what writes lasting state does nothing once an error was reported.
 
 from __future__ import annotations
 
+from autojit.codegen.cuda.grid_function import GLOBAL, body_parameters
 from autojit.codegen.function_text import FunctionText
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.core.once import once
 
-_GLOBAL = "addrspace(1)"
 _KINDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "<4 x i32>"}
 _THREADS = 256
-_REGISTER = "call range(i32 0, {most}) i32 @llvm.nvvm.read.ptx.sreg.{name}()"
 
 
 def access_bytes(size_bytes: int, *alignments: int) -> int:
@@ -37,17 +36,18 @@ def fill_kernel(size_bytes: int, width: int) -> GridText:
 def _kernel(size_bytes: int, width: int, what: str) -> GridText:
     count, kind = size_bytes // width, _KINDS[width]
     blocks = -(-count // _THREADS)
-    takes = f"ptr {_GLOBAL} to" + (f", ptr {_GLOBAL} source" if what == "copy" else "")
-    f = FunctionText(module := ModuleText(), Signature("body", takes), linkage="internal", attributes="alwaysinline")
-    thread = f.value(_REGISTER.format(most=_THREADS, name="tid.x"))
-    block = f.value(_REGISTER.format(most=max(blocks, 1), name="ctaid.x"))
-    place = f.add(f.mul(f.convert("zext", block, "i32"), _THREADS), f.convert("zext", thread, "i32"))
+    takes = [*body_parameters(_THREADS, (blocks, 1, 1)), f"ptr {GLOBAL} to"]
+    takes += [f"ptr {GLOBAL} source"] * (what == "copy")
+    body = Signature("body", ", ".join(takes))
+    f = FunctionText(module := ModuleText(), body, linkage="internal", attributes="alwaysinline")
+    block, thread = (f.convert("zext nneg", number, "i32") for number in ("%block.x.32", "%thread.32"))
+    place = f.add(f.mul(block, _THREADS), thread)
     access = f", align {width}"
     with f.when(f.test("ult", place, count)):
         value = "zeroinitializer"
         if what == "copy":
-            value = f.load(kind, f.element(f"{_GLOBAL} %source", kind, place), attributes=access)
-        f.store(kind, value, f.element(f"{_GLOBAL} %to", kind, place), attributes=access)
+            value = f.load(kind, f.element(f"{GLOBAL} %source", kind, place), attributes=access)
+        f.store(kind, value, f.element(f"{GLOBAL} %to", kind, place), attributes=access)
     f.finish()
     buffers = (Buffer("writes", width), Buffer("reads", width))[: 2 if what == "copy" else 1]
     return GridText(module.text(), buffers, _THREADS, (blocks, 1, 1))

@@ -1,11 +1,12 @@
-"""The entry point of a kernel: what a launch calls.
+"""The entry point of a launch of one kernel.
 
 ``@kernel`` hands its parameters to ``@body``, which LLVM writes in its place. What is true of the buffers of one step
 is said here: how their addresses are aligned, which of them come out of the step's device table because they move from
 call to call, and whether the kernel does nothing once the step has reported an error.
 
 The parameters, in this order: the device table if anything moves, the buffers that do not move, the address of partial
-results, the address of the error words, the kernel's code; each where it is needed (see `GridText`).
+results, the address of the error words, the kernel's code; each where it is needed (see `GridText`). The parameters of
+a launch of several kernels are those of one after those of another (`joined_entry`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autojit.codegen.cuda.copies import access_bytes
-from autojit.codegen.cuda.emitter import CONSTANT_SPACE
-from autojit.codegen.cuda.grid_function import ALIGNMENT, GLOBAL, SHARED
+from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
 from autojit.codegen.grid_text import Buffer, GridText
+from autojit.core.records import record
 
 WORD_BYTES = 8  # of a slot of the device table
 PARTIAL_ALIGNMENT = 256  # blocks of a device's memory begin at its multiples
+SHARED_ALIGNMENT = 16
+BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+"""All threads of a block meet."""
 
 
 def alignment_of(buffer: Buffer, size_bytes: int, address: int) -> int:
@@ -30,113 +34,165 @@ def alignment_of(buffer: Buffer, size_bytes: int, address: int) -> int:
     return access_bytes(0 if buffer.in_pieces else size_bytes, address)
 
 
-def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, guarded: bool = False) -> str:
-    """The complete module of a kernel.
+@record(eq=False)
+class Part:
+    """A kernel and where its buffers are.
 
     Args:
         alignments: what the address of each buffer is a multiple of, at least the size of its elements. From 16 on
             LLVM makes one access of four.
         moving: of buffers whose addresses change from call to call, the slots of the device table that hold them.
-        guarded: return at once if an error has been reported, because the kernel writes what outlives the step. Nothing
+        is_guarded: it does nothing if an error has been reported, because it writes what outlives the step. Nothing
             else that runs at the same time reports; where the kernel itself does, each block goes or stays whole.
     """
-    writer = _Entry(kernel, alignments, moving, is_lasting=guarded or any(b.role == "updates" for b in kernel.buffers))
-    for number, buffer in enumerate(kernel.buffers):
-        writer.buffer(number, buffer)
-    if kernel.partial_bytes:
-        writer.pass_on(f"ptr {GLOBAL}", f"noalias align {PARTIAL_ALIGNMENT}", "%partials")
-    if kernel.reports:
-        writer.pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
-        writer.pass_on("i64", "", "%code")
-    elif guarded:
-        writer.parameter(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "%errors")
-    told = [
-        f"@{ALIGNMENT}{number} = internal {CONSTANT_SPACE}constant i64 {alignment}"
-        for number, alignment in enumerate(alignments)
-        if ALIGNMENT in kernel.text
-    ]
-    return "\n".join([kernel.text, *told, *writer.text(guarded)])
+
+    kernel: GridText
+    alignments: Sequence[int]
+    moving: Mapping[int, int]
+    is_guarded: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it writes what outlives the step.
+
+        An argument of the step may be that very memory, so nothing is said of who else has a buffer; four accesses are
+        one all the same, because a tile is read before it is written.
+        """
+        return self.is_guarded or any(buffer.role == "updates" for buffer in self.kernel.buffers)
+
+    def alone(self, buffer: Buffer) -> str:
+        """What LLVM may take for granted of who else has a buffer while the part runs."""
+        return "" if self.is_lasting else {"reads": "noalias readonly", "writes": "noalias"}[buffer.role]
 
 
-class _Entry:
-    """The entry point of one kernel under construction.
+class PartText:
+    """What an entry point says of one part.
 
     Args:
-        is_lasting: it writes what outlives the step. An argument of the step may be that very memory, so nothing is
-            said of who else has a buffer; four accesses are one all the same, because a tile is read before it is
-            written.
+        prefix: of its names.
+        first_node: the number of its first node of metadata.
+        meets: others run before or behind it in the same launch, and may have what it has: only the call of the body
+            says then who else has a buffer.
+
+    Attributes:
+        parameters: of the launch.
+        loads: what is read before the body is called.
+        arguments: of the body, behind shared memory.
+        nodes: of metadata.
     """
 
-    def __init__(
-        self, kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, is_lasting: bool
-    ) -> None:
-        assert len(alignments) == len(kernel.buffers), "every buffer has an alignment"
-        self.kernel = kernel
-        self.alignments = alignments
-        self.moving = moving
-        self.is_lasting = is_lasting
+    def __init__(self, part: Part, prefix: str = "%", first_node: int = 1 << 30, *, meets: bool = False) -> None:
+        assert len(part.alignments) == len(part.kernel.buffers), "every buffer has an alignment"
+        self.part, self.meets, self._prefix, self._first_node = part, meets, prefix, first_node
         self.parameters: list[str] = []
         self.loads: list[str] = []
         self.arguments: list[str] = []
         self.nodes: list[str] = []
-        if moving:
-            self.parameter(f"ptr {GLOBAL}", f"noalias readonly align {WORD_BYTES}", "%table")
+        kernel, errors = part.kernel, (f"ptr {GLOBAL}", f"align {WORD_BYTES}", "errors")
+        if part.moving:
+            self._parameter(f"ptr {GLOBAL}", f"noalias readonly align {WORD_BYTES}", "table")
+        for number, buffer in enumerate(kernel.buffers):
+            self._buffer(number, buffer)
+        if kernel.partial_bytes:
+            alone = "" if meets else "noalias "
+            self._pass_on(f"ptr {GLOBAL}", f"{alone}align {PARTIAL_ALIGNMENT}", "partials")
+        if kernel.reports or kernel.tells:
+            self._pass_on(*errors)
+        if kernel.reports:
+            self._pass_on("i64", "", "code")
+        elif kernel.tells:
+            self._pass_on(f"ptr {GLOBAL}", f"align {WORD_BYTES}", "told")
+        elif part.is_guarded:
+            self._parameter(*errors)
 
-    def parameter(self, kind: str, attributes: str, name: str) -> None:
-        self.parameters.append(" ".join(filter(None, [kind, attributes, name])))
+    @property
+    def errors(self) -> str:
+        """The address of the error words."""
+        return f"ptr {GLOBAL} {self._prefix}errors"
 
-    def pass_on(self, kind: str, attributes: str, name: str) -> None:
+    def _parameter(self, kind: str, attributes: str, name: str) -> None:
+        self.parameters.append(" ".join(filter(None, [kind, attributes, f"{self._prefix}{name}"])))
+
+    def _pass_on(self, kind: str, attributes: str, name: str) -> None:
         """A parameter that the body takes as it is."""
-        self.parameter(kind, attributes, name)
-        self.arguments.append(f"{kind} {name}")
+        self._parameter(kind, attributes, name)
+        self.arguments.append(f"{kind} {self._prefix}{name}")
 
-    def buffer(self, number: int, buffer: Buffer) -> None:
+    def _buffer(self, number: int, buffer: Buffer) -> None:
         """The address of a buffer: a parameter, or out of the table."""
-        alignment, kind = self.alignments[number], f"ptr {GLOBAL}"
+        alignment, kind, name = self.part.alignments[number], f"ptr {GLOBAL}", f"{self._prefix}b{number}"
         assert alignment % buffer.element_bytes == 0, "elements are aligned"
-        is_alone = "" if self.is_lasting else {"reads": "noalias readonly", "writes": "noalias"}[buffer.role]
-        name = f"%b{number}"
-        if number not in self.moving:
-            self.parameter(kind, f"{is_alone} align {alignment}".strip(), name)
-            self.arguments.append(f"{kind} {name}")
+        alone = self.part.alone(buffer)
+        if number not in self.part.moving:
+            said = f"align {alignment}" if self.meets else f"{alone} align {alignment}".strip()
+            self._parameter(kind, said, f"b{number}")
+            self.arguments.append(" ".join(filter(None, [kind, alone if self.meets else "", name])))
             return
-        node = f"!{_FIRST_NODE + len(self.nodes)}"
+        node = f"!{self._first_node + len(self.nodes)}"
         self.nodes.append(f"{node} = !{{i64 {alignment}}}")
         self.loads += [
-            f"  {name}.at = getelementptr i64, {kind} %table, i64 {self.moving[number]}",
+            f"  {name}.at = getelementptr i64, {kind} {self._prefix}table, i64 {self.part.moving[number]}",
             f"  {name} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}",
         ]
-        self.arguments.append(f"{kind} {is_alone} {name}".replace("  ", " "))
-
-    def text(self, guarded: bool) -> list[str]:
-        """The function and the nodes of metadata that it names."""
-        threads = self.kernel.threads
-        call = [*self.loads, f"  call void @body({', '.join(self.arguments)})", "  ret void"]
-        lines, shared = ["entry:", *call], list[str]()
-        if guarded:
-            read = _WORD_OF_BLOCK if self.kernel.reports else [f"  %reported = load i64, {_ERRORS}, align {WORD_BYTES}"]
-            shared = [_SHARED_WORD] if self.kernel.reports else []
-            test = ["  %goes.on = icmp eq i64 %reported, 0", "  br i1 %goes.on, label %run, label %leave"]
-            lines = ["entry:", *read, *test, "run:", *call, "leave:", "  ret void"]
-        head = f'define ptx_kernel void @kernel({", ".join(self.parameters)}) "nvvm.maxntid"="{threads}" {{'
-        return [*shared, head, *lines, "}", *self.nodes]
+        self.arguments.append(" ".join(filter(None, [kind, alone, name])))
 
 
-_FIRST_NODE = 1 << 30  # metadata of kernels has lower numbers
-_ERRORS = f"ptr {GLOBAL} %errors"
-_BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+def special(register: str, count: int) -> str:
+    """A special register, which is less than ``count``, in the function that is launched."""
+    return f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
 
-_SHARED_WORD = f"@reported = internal {SHARED} global i64 undef, align {WORD_BYTES}"
-# The word may change while a kernel runs that itself reports. Its blocks go or stay whole: one thread reads for all.
-_WORD_OF_BLOCK = [
-    "  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
-    "  %is.first = icmp eq i32 %thread, 0",
-    "  br i1 %is.first, label %read, label %meet",
-    "read:",
-    f'  %word = load atomic i64, {_ERRORS} syncscope("device") monotonic, align {WORD_BYTES}',
-    f"  store i64 %word, ptr {SHARED} @reported, align {WORD_BYTES}",
-    "  br label %meet",
-    "meet:",
-    _BARRIER,
-    f"  %reported = load i64, ptr {SHARED} @reported, align {WORD_BYTES}",
-]
+
+def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, guarded: bool = False) -> str:
+    """The complete module of a launch of one kernel; the arguments are those of `Part`."""
+    part = Part(kernel, alignments, moving, guarded)
+    said = PartText(part)
+    arrays = [f"{_SHARED}{k} = {shared_array(size)}" for k, size in enumerate(kernel.shared)]
+    reads = [
+        f"  %thread = {special('tid.x', kernel.threads)}",
+        *(f"  %block.{a} = {special(f'ctaid.{a}', max(n, 1))}" for a, n in zip("xyz", kernel.blocks, strict=True)),
+    ]
+    arguments = ["i32 %thread", "i32 %block.x", "i32 %block.y", "i32 %block.z", "i32 0"]
+    arguments += [f"ptr {SHARED} {_SHARED}{k}" for k in range(len(kernel.shared))] + said.arguments
+    run = [*said.loads, f"  call void @body({', '.join(arguments)})"]
+    lines = ["entry:", *reads, *run, "  ret void"]
+    if guarded:
+        arrays += [REPORTED_WORD] if kernel.reports else []
+        test = guard_lines(said, "%thread", "%", is_block_wide=kernel.reports)
+        lines = ["entry:", *reads, *test, "go:", *run, "  br label %leave", "leave:", "  ret void"]
+    head = f'define ptx_kernel void @kernel({", ".join(said.parameters)}) "nvvm.maxntid"="{kernel.threads}" {{'
+    meet = ["define internal void @meet(i32 %0) alwaysinline convergent {", BARRIER, "  ret void", "}"]
+    return "\n".join([kernel.text, *meet, *arrays, head, *lines, "}", *said.nodes])
+
+
+_SHARED = "@shared"
+REPORTED_WORD = f"@reported = internal {SHARED} global i64 undef, align {WORD_BYTES}"
+
+
+def shared_array(size_bytes: int) -> str:
+    """Shared memory, as a definition."""
+    return f"internal {SHARED} global [{size_bytes} x i8] undef, align {SHARED_ALIGNMENT}"
+
+
+def guard_lines(part: PartText, thread: str, prefix: str, *, is_block_wide: bool) -> list[str]:
+    """Go on at the label ``go``, or at ``leave`` if an error was reported; ``prefix`` begins names and labels.
+
+    The word may change while a kernel runs that itself reports. Its blocks go or stay whole: one thread reads for all.
+    """
+    label = prefix[1:]
+    load = f'load atomic i64, {part.errors} syncscope("device") monotonic, align {WORD_BYTES}'
+    plain = f"load i64, {part.errors}, align {WORD_BYTES}"
+    read = [f"  {prefix}reported = {load if part.meets else plain}"]
+    if is_block_wide:
+        read = [
+            f"  {prefix}is.first = icmp eq i32 {thread}, 0",
+            f"  br i1 {prefix}is.first, label %{label}read, label %{label}met",
+            f"{label}read:",
+            f"  {prefix}word = {load}",
+            f"  store i64 {prefix}word, ptr {SHARED} @reported, align {WORD_BYTES}",
+            f"  br label %{label}met",
+            f"{label}met:",
+            BARRIER,
+            f"  {prefix}reported = load i64, ptr {SHARED} @reported, align {WORD_BYTES}",
+        ]
+    test = f"  {prefix}goes.on = icmp eq i64 {prefix}reported, 0"
+    return [*read, test, f"  br i1 {prefix}goes.on, label %{label}go, label %{label}leave"]

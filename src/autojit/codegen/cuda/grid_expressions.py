@@ -34,6 +34,7 @@ class Point:
         inside: the condition that it is an element of the row; None: it always is.
         memo: what has been computed of it.
         base: a point from which it is ``shift`` elements away along the last loop, if there is one.
+        first: the first of its vector, from which it is ``place`` elements away; None: itself.
     """
 
     slot: int
@@ -43,6 +44,8 @@ class Point:
     memo: Memo
     base: Point | None = None
     shift: int = 0
+    first: Point | None = None
+    place: int = 0
 
     @property
     def start(self) -> Point:
@@ -131,6 +134,8 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             for k, point in enumerate(vector):
                 if point is not base:
                     point.base, point.shift = base, distance + k
+                if k:
+                    point.first, point.place = vector[0], k
             points += vector
         return points
 
@@ -168,18 +173,25 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             self.put(slot, super().read(argument, dtype, position))
         return self.get(slot, dtype)
 
-    def picked_address(self, expr: Guarded, start: str, position: str) -> str:
-        """The address of what a guard stands for; LLVM is told how that of a vector is aligned.
+    def picked_address(self, expr: Guarded, start: str, position: str, known: Memo) -> str:
+        """The address of what a guard stands for; that of a vector is as aligned as the buffers are.
 
-        It knows that of every buffer (`CudaKernel.assume_aligned`), and looks only six choices deep by itself.
+        LLVM sees that by itself where there are few arms: it looks six choices deep.
         """
-        address = super().picked_address(expr, start, position)
-        loads = list(_arms_of(expr))
-        is_first = self.point is not None and self.point.base is None
-        if is_first and self.width > 1 and all(is_vector(self.walk, e.positions[0], self.width) for e in loads):
-            buffers = dict.fromkeys(e.buffer for e in loads)
-            self.assume_aligned(address, buffers, self.width * expr.dtype.size_bytes)
-        return address
+        point, loads = self.point, list(_arms_of(expr))
+        is_here = point is not None and known is point.memo  # not behind another guard
+        if point is None or not is_here or not self._are_vectors(loads):
+            return super().picked_address(expr, start, position, known)
+        memo, key = (point.first or point).memo, ("vector", expr)
+        if key not in memo:
+            assert not point.place, "the first of a vector comes first"
+            address = super().picked_address(expr, start, position, known)
+            buffers = dict.fromkeys(load.buffer for load in loads)
+            memo[key] = self.as_aligned(address, buffers, self.width * expr.dtype.size_bytes)
+        return str(super().address(memo[key], expr.dtype, point.place) if point.place else memo[key])
+
+    def _are_vectors(self, loads: Iterable[Load]) -> bool:
+        return self.width > 1 and all(is_vector(self.walk, load.positions[0], self.width) for load in loads)
 
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""

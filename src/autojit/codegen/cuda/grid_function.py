@@ -1,8 +1,10 @@
 """Functions of kernels on a GPU: the body that every thread of a grid runs.
 
 A kernel's module defines ``@body`` over the addresses of its buffers; the entry point around it is written once it is
-known where the buffers are (`codegen.cuda.entry_point`). Addresses have the space of global memory in front of their
-names, and so has everything made from them: of generic addresses LLVM merges no accesses into wide ones.
+known where the buffers are and which kernels share a launch (`codegen.cuda.entry_point`). So a body asks no register
+who runs it: it is told (`body_parameters`), is given the block's shared memory, and calls ``@meet``, which the entry
+point defines, where its threads wait for each other. Addresses have the space of global memory in front of their names,
+and so has everything made from them: of generic addresses LLVM merges no accesses into wide ones.
 
 ``thread`` is the thread's number in its block, ``block_x`` the block's number along the first axis of the grid, both of
 the index type and of known range: LLVM then computes indices in 32 bits where they fit, and a GPU has no others.
@@ -16,9 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
-from autojit.codegen.cuda.emitter import CONSTANT_SPACE, CudaEmitter, CudaFold
+from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
 from autojit.codegen.emitter import ScalarEmitter
-from autojit.codegen.function_text import Operand
+from autojit.codegen.function_text import SIZE_BYTES, Operand
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
@@ -30,9 +32,6 @@ WARP = 32
 """Lanes that run together, on every GPU so far."""
 
 GLOBAL, SHARED = "addrspace(1)", "addrspace(3)"
-ALIGNMENT = "aligned."
-"""Constants of the entry point: what the address of each buffer is a multiple of."""
-
 _ERROR_ORDER = 'syncscope("device") monotonic monotonic'
 
 
@@ -42,6 +41,12 @@ class Grid:
 
     threads: int
     blocks: tuple[int, int, int]
+
+
+def body_parameters(threads: int, blocks: tuple[int, int, int]) -> list[str]:
+    """The first parameters of every body: thread, block along three axes, what tells ``@meet`` who is to be met."""
+    along = [f"i32 range(i32 0,{max(n, 1)}) block.{axis}.32" for axis, n in zip("xyz", blocks, strict=True)]
+    return [f"i32 range(i32 0,{threads}) thread.32", *along, "i32 meeting"]
 
 
 class CudaKernel(KernelFunction):
@@ -70,16 +75,14 @@ class CudaKernel(KernelFunction):
         self.linkage, self.attributes = "internal", "alwaysinline convergent nounwind"
         self.grid = grid
         self.has_reported = False
-        self.thread = self._special("tid.x", grid.threads, "%thread")
-        along = [
-            self._special(f"ctaid.{axis}", n, f"%block.{axis}") for axis, n in zip("xyz", grid.blocks, strict=True)
-        ]
-        self.block_x, self.block_y, self.block_z = along
+        self.shared_bytes: list[int] = []  # of each array that the threads of a block have in common
+        self.thread, self.block_x, self.block_y, self.block_z = map(
+            self._widened, ("%thread", "%block.x", "%block.y", "%block.z")
+        )
 
-    def _special(self, register: str, count: int, name: str) -> str:
-        """A special register as a number of the index type that is less than ``count``."""
-        read = f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
-        self.entry += [f"  {name}.32 = {read}", f"  {name} = zext nneg i32 {name}.32 to i64"]
+    def _widened(self, name: str) -> str:
+        """A number that the body is told, of the index type."""
+        self.entry.append(f"  {name} = zext nneg i32 {name}.32 to i64")
         return name
 
     # -- arguments
@@ -101,7 +104,9 @@ class CudaKernel(KernelFunction):
         """
         assert len(buffers) == len(self.sizes), "every buffer has a role"
         reports = self.reports or self.follows_reports
-        parameters = [f"ptr {GLOBAL} p{k}" for k in range(len(buffers))]
+        parameters = body_parameters(self.grid.threads, self.grid.blocks)
+        parameters += [f"ptr {SHARED} shared{k}" for k in range(len(self.shared_bytes))]
+        parameters += [f"ptr {GLOBAL} p{k}" for k in range(len(buffers))]
         parameters += [f"ptr {self.partials.replace('%', '')}"] * bool(partial_bytes)
         parameters += [f"ptr {GLOBAL} errors", "i64 code"] * reports
         self.signature = Signature("body", ", ".join(parameters))
@@ -115,6 +120,7 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
+            tuple(self.shared_bytes),
         )
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
@@ -151,16 +157,17 @@ class CudaKernel(KernelFunction):
         """What is written inside runs only if the condition holds; None holds always."""
         return nullcontext() if condition is None else self.when(condition)
 
-    def assume_aligned(self, address: str, buffers: Iterable[int], most: int) -> None:
-        """Tell LLVM that an address in one of these buffers is as aligned as all of them, or a multiple of ``most``.
+    def as_aligned(self, address: str, buffers: Iterable[int], most: int) -> str:
+        """An address that has no lower bit set, below ``most``, than the addresses of these buffers have: the same.
 
-        How they are aligned is a constant of the entry point around the body.
+        LLVM knows how each of them is aligned, and by this that the address is, too, however it was picked.
         """
-        found: str = self.number(most)
+        bits: str | None = None
         for number in buffers:
-            aligned = self.value(f"load i64, ptr {CONSTANT_SPACE}@{ALIGNMENT}{number}")
-            found = self.value(f"call i64 @llvm.umin.i64(i64 {found}, i64 {aligned})")
-        self.line(f'call void @llvm.assume(i1 true) [ "align"(ptr {address}, i64 {found}) ]')
+            own = self.convert("ptrtoint", self.buffers[number], "ptr", "i64")
+            bits = own if bits is None else self.binary("or", bits, own)
+        mask = self.number(-most) if bits is None else self.binary("or", bits, -most)
+        return f"{GLOBAL} " + self.value(f"call ptr {GLOBAL} @llvm.ptrmask.p1.i64(ptr {address}, i64 {mask})")
 
     # -- reports
 
@@ -181,14 +188,12 @@ class CudaKernel(KernelFunction):
 
     def shared(self, kind: str, count: int) -> str:
         """An array that the threads of a block have in common; its address."""
-        symbol = f"@shared{sum(name.startswith('@shared') for name in self.module.definitions)}"
-        array = f"internal {SHARED} global [{count} x {kind}] undef, align 16"
-        self.module.definitions[symbol] = f"{symbol} = {array}"
-        return f"{SHARED} {symbol}"
+        self.shared_bytes.append(SIZE_BYTES[kind] * count)
+        return f"{SHARED} %shared{len(self.shared_bytes) - 1}"
 
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote before is seen by all."""
-        self.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+        self.line("call void @meet(i32 %meeting)")
 
     def shuffle(self, value: Scalar, distance: int) -> Scalar:
         """The value of the lane whose number differs in this power of two."""

@@ -26,6 +26,7 @@ from autojit.codegen.cuda.host_records import (
     Run,
     TransferWords,
 )
+from autojit.codegen.cuda.report import ERROR_BYTES
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.native_function import BODY, Junction, NativeFunction, body
 from autojit.codegen.records import Field
@@ -33,9 +34,10 @@ from autojit.core.once import once
 
 _ASK = Signature("aj_ask", "ptr channel, ptr record, i64 what, i64 number", "i64")
 _USE = Signature("aj_use_device", "ptr channel, ptr record", "i64")
-_ERROR_WORDS_BYTES = 16
 _MEMORY_TYPE = 2  # CUpointer_attribute
 _INVALID_VALUE = 1  # CUresult: the driver does not know the address
+_NOT_READY = 600  # CUresult: the queue is not empty
+_TURNS_PER_QUERY = 1 << 12  # looks at a word of the host, some 10 us: a query takes one
 
 _CALLS: dict[Field[int], Signature] = {
     DriverCalls.set_context: Signature("", "ptr context", "i32"),
@@ -50,6 +52,7 @@ _CALLS: dict[Field[int], Signature] = {
     DriverCalls.copy_out: Signature("", "ptr to, i64 source, i64 bytes, ptr stream", "i32"),
     DriverCalls.fill: Signature("", "i64 to, i8 zeroext byte, i64 bytes, ptr stream", "i32"),
     DriverCalls.synchronize: Signature("", "ptr stream", "i32"),
+    DriverCalls.query: Signature("", "ptr stream", "i32"),
     DriverCalls.pointer_attribute: Signature("", "ptr to, i32 which, i64 address", "i32"),
 }
 """As NVIDIA's library declares them."""
@@ -104,8 +107,11 @@ class _Calls:
         self.failed: Junction = f.junction("i64", stem="failed")
         self.left_out: Junction = f.junction(stem="left_out")
 
-    def do(self, which: Field[int], *arguments: str | int) -> None:
-        """Call a function; what it reports goes with its place among them."""
+    def do(self, which: Field[int], *arguments: str | int, accepted: int = 0) -> str:
+        """Call a function; what it reports goes with its place among them, unless it is 0 or ``accepted``.
+
+        Returns what it reports.
+        """
         f = self.f
         answers = f.get(self.channel, Channel.answers)
         before = f.load("i64", answers)
@@ -113,7 +119,11 @@ class _Calls:
         counted = f.sub(f.load("i64", answers), before)
         f.go_unless(f.test("sge", counted, f.get(self.channel, Channel.counts)), self.left_out)
         number = f.binary("or", f.convert("zext", result, "i32"), which.place << 32)
-        f.go_when(f.is_set(result, "i32"), self.failed, number)
+        failed = f.is_set(result, "i32")
+        if accepted:
+            failed = f.both(failed, f.test("ne", result, accepted, "i32"))
+        f.go_when(failed, self.failed, number)
+        return result
 
     def finish(self, value: int | None = None) -> None:
         """Write what happens after a failure, and where a signal was handled in place of a function."""
@@ -143,18 +153,15 @@ def _write_device(f: NativeFunction) -> None:
     with f.when(f.test("eq", f.get(run, Run.mode), SECOND)):
         _ask(f, channel, run, MAKE_GRAPH)
     f.put(run, Run.runs, f.add(f.get(run, Run.runs), 1))
-    device_errors = f.get(run, Run.device_errors)
+    told_before = _times_told(f, run)
     with f.when(f.test("eq", f.get(run, Run.mode), GRAPH)):
         _launch_graph(f, calls, run, stream)
     with f.otherwise():
         _launch_kernels(f, calls, run, stream)
-        with f.when(f.is_set(device_errors, "ptr")):
-            source = f.convert("ptrtoint", device_errors, "ptr")
-            calls.do(DriverCalls.copy_out, f.get(run, Run.pinned_errors), source, _ERROR_WORDS_BYTES, stream)
-    waits = f.is_set(f.get(channel, Channel.waits))
-    f.return_unless(f.either(waits, f.is_set(device_errors, "ptr")))
-    calls.do(DriverCalls.synchronize, stream)
-    f.return_when(f.is_zero(device_errors, "ptr"))
+    with f.when(f.is_set(f.get(channel, Channel.waits))):
+        calls.do(DriverCalls.synchronize, stream)
+    f.return_when(f.is_zero(f.get(run, Run.device_errors), "ptr"))
+    _wait_until_told(f, calls, run, stream, told_before)
     _take_report(f, calls, run, stream)
     f.ret()
     calls.finish()
@@ -211,16 +218,39 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         f.put(run, Run.mode, SECOND)
 
 
+def _times_told(f: NativeFunction, run: str) -> str:
+    """How often the run has told the host what it reports."""
+    return f.load("i64", f.element(f.get(run, Run.told), "i64", 2), "acquire")
+
+
+def _wait_until_told(f: NativeFunction, calls: _Calls, run: str, stream: str, before: str) -> None:
+    """Wait until the run has told the host, while what follows in it goes on.
+
+    The queue is asked from time to time: it ends with an error if a kernel failed.
+    """
+    told = f.junction(stem="told")
+
+    def turn(state: list[str]) -> list[str]:
+        turns = f.add(state[0], 1)
+        with f.when(f.test("eq", f.binary("and", turns, _TURNS_PER_QUERY - 1), 0)):
+            f.go_when(f.is_zero(calls.do(DriverCalls.query, stream, accepted=_NOT_READY), "i32"), told)
+        return [turns]
+
+    f.repeat_while(["i64"], [0], lambda state: f.test("eq", _times_told(f, run), before), turn)
+    f.go(told)
+    f.begin(told)
+
+
 def _take_report(f: NativeFunction, calls: _Calls, run: str, stream: str) -> None:
     """Hand a report of the device to the step, and make room for the next."""
-    pinned, device_errors = f.get(run, Run.pinned_errors), f.get(run, Run.device_errors)
+    told, device_errors = f.get(run, Run.told), f.get(run, Run.device_errors)
     error = f.get(calls.channel, Channel.error)
-    word = f.load("i64", pinned)
+    word = f.load("i64", told)
     with f.when(f.is_set(word)):
         f.store("i64", word, error)
-        f.store("i64", f.load("i64", f.element(pinned, "i64", 1)), f.element(error, "i64", 1))
+        f.store("i64", f.load("i64", f.element(told, "i64", 1)), f.element(error, "i64", 1))
         target = f.convert("ptrtoint", device_errors, "ptr")
-        calls.do(DriverCalls.fill, target, 0, _ERROR_WORDS_BYTES, stream)
+        calls.do(DriverCalls.fill, target, 0, ERROR_BYTES, stream)
 
 
 class _Transfer(_Calls):

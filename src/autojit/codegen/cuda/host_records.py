@@ -23,6 +23,7 @@ class DriverCalls(Record[int]):
     copy_out: Pointer
     fill: Pointer
     synchronize: Pointer
+    query: Pointer  # whether a queue is empty
     pointer_attribute: Pointer  # 0 where copies from the host are always waited for
 
 
@@ -57,7 +58,7 @@ class Run(Record[int]):
     prologues: Pointer  # as many `PrologueNode`
     graph: Pointer
     device_errors: Pointer  # two words of the device, 0 where no kernel reports
-    pinned_errors: Pointer  # their copy on the host
+    told: Pointer  # what the host is told of them (`codegen.cuda.report`)
     runs: Word = field(default=0)
     graph_launches: Word = field(default=0)
 

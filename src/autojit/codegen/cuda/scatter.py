@@ -10,6 +10,7 @@ Buffers: the operands, the base first, then the result, which holds the base bef
 
 from __future__ import annotations
 
+from autojit.codegen.cuda import scatter_sorted
 from autojit.codegen.cuda.grid_expressions import GridExpressions
 from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.cuda.target import CudaTarget
@@ -49,6 +50,8 @@ def print_scatter(node: Node, target: CudaTarget) -> GridText:
     program = scatter_program(node)
     walk = Walk(program, program.rows, program.inner)
     row_place = _place_of_row(walk)
+    if row_place is not None and scatter_sorted.takes(walk):
+        return scatter_sorted.print_sorted_scatter(walk, row_place)
     shares = 1
     columns = max(1, walk.inner_count)
     if row_place is not None:

@@ -1,86 +1,108 @@
-"""Sorting by counting: an element's place is how many come before it, which a thread of its own counts.
+"""Sorting lines: short ones in shared memory, long ones digit by digit over many blocks. Sorts are stable.
 
-Places of equal elements keep their order, so sorts are stable. The work is the square of a line's length; beyond
-`MOST_ELEMENTS` it is not worth a GPU.
+The keys are those of `codegen.sort_keys`. Elements stay where they are until the last step, which reads them by their
+positions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
+from autojit.codegen.cuda import network, radix
+from autojit.codegen.cuda.counting import CountingKernel
+from autojit.codegen.cuda.network import Network, NetworkKernel
+from autojit.codegen.cuda.radix import Workspace
 from autojit.codegen.cuda.target import CudaTarget
-from autojit.codegen.cuda.thread_items import ItemKernel
-from autojit.codegen.grid_text import GridText
+from autojit.codegen.cuda.thread_items import ItemKernel, roles_of, thread_grid
+from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.sort_keys import key_bytes, sort_key
 from autojit.core.dtypes import int64
 from autojit.ir.graph import Node
 from autojit.ops.sorting import Sort
 
-MOST_ELEMENTS = 1 << 16
-"""Of a line: 4 billion comparisons, milliseconds of a whole GPU [not measured]."""
+MOST_ROWS = 1 << 16
+"""Of a matrix whose rows are compared with each other: 4 billion comparisons [not measured]."""
 
 
 def print_sort(node: Node, target: CudaTarget) -> GridText | None:
-    """The kernel of a ``Sort``."""
-    assert isinstance(node.op, Sort)
-    x = node.inputs[0].type
-    if x.shape[node.op.axis] > MOST_ELEMENTS:
-        return None
-    return _LineSorter(node).print()
+    """The kernels of a ``Sort``."""
+    lines = _Lines(node)
+    if lines.length <= network.MOST_ELEMENTS:
+        return _short(lines)
+    return _long(lines) if lines.count * lines.length <= radix.MOST_ELEMENTS else None
 
 
-class _LineSorter(ItemKernel):
-    """The threads of a line's elements read all of it at the same time."""
+class _Lines:
+    """What a kernel reads and writes of the lines that a node sorts."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node, node.inputs[0].type.size)
         assert isinstance(node.op, Sort)
         self.op = node.op
         x = node.inputs[0].type
         self.dtype = x.dtype
         self.length, self.inner = x.shape[node.op.axis], prod(x.shape[node.op.axis + 1 :])
-        self.ranks = node.op.ranks or (0, self.length)
+        self.count = prod(x.shape[: node.op.axis]) * self.inner
+        self.first, stop = node.op.ranks or (0, self.length)
+        self.kept = stop - self.first
+        self.key_bytes = key_bytes(x.dtype)
+        self.buffers: Sequence[Buffer] = roles_of(node)
+        self.sizes = [v.type.size for v in (*node.inputs, *node.outputs)]
 
-    def print(self) -> GridText:
-        with self.item() as number:
-            # items are numbered line after line, so that a warp's threads share what they read
-            line, element = self.quotient(number, self.length), self.remainder(number, self.length)
-            outer, column = self.quotient(line, self.inner), self.remainder(line, self.inner)
-            start = self.add(self.mul(outer, self.length * self.inner), column)
-            value = self._element(start, element)
-            place = self._place(start, element, sort_key(self, value, descending=self.op.descending))
-            first, stop = self.ranks
-            rank = self.sub(place, first)
-            kept = stop - first
-            with self.when(self.test("ult", rank, kept)):
-                target = self.add(self.mul(outer, kept * self.inner), column)
-                at = self.add(target, self.mul(rank, self.inner))
-                self.write(1, value, at)
-                self.write(2, Scalar(element, int64), at)
-        return self.text()
+    def element(self, f: CountingKernel, line: str, position: str) -> Scalar:
+        return f.read(0, self.dtype, self._place(f, line, position, self.length))
 
-    def _element(self, start: str, place: str) -> Scalar:
-        return self.read(0, self.dtype, self.add(start, self.mul(place, self.inner)))
+    def _place(self, f: CountingKernel, line: str, position: str, extent: int) -> str:
+        outer, column = f.quotient(line, self.inner), f.remainder(line, self.inner)
+        return f.add(f.add(f.mul(outer, extent * self.inner), column), f.mul(position, self.inner))
 
-    def _place(self, start: str, element: str, mine: str) -> str:
-        """How many elements of the line come before one with this key."""
-        kind = f"i{8 * key_bytes(self.dtype)}"
-        before = self.slot(int64)
-        self.put(before, self.emit.constant(0, int64))
-        with self.loop(0, self.length, stem="other") as j:
-            other = sort_key(self, self._element(start, j), descending=self.op.descending)
-            is_first = self.both(self.test("eq", other, mine, kind), self.test("ult", j, element))
-            comes = self.either(self.test("ult", other, mine, kind), is_first)
-            one = Scalar(self.convert("zext", comes, "i1"), int64)
-            self.put(before, self.emit.add(self.get(before, int64), one))
-        return self.get(before, int64).text
+    def key(self, f: CountingKernel, line: str, position: str) -> str:
+        return sort_key(f, self.element(f, line, position), descending=self.op.descending)
+
+    def write(self, f: CountingKernel, line: str, rank: str, position: str) -> None:
+        """An element in its place, from its position, if its rank is asked for."""
+        kept = f.sub(rank, self.first)
+        with f.perhaps(f.test("ult", kept, self.kept) if self.kept < self.length else None):
+            at = self._place(f, line, kept, self.kept)
+            f.write(1, self.element(f, line, position), at)
+            f.write(2, Scalar(position, int64), at)
+
+
+def _short(lines: _Lines) -> GridText:
+    """One kernel: a block has a line, or several."""
+    f = NetworkKernel(Network(lines.count, lines.length), lines.key_bytes, lines.buffers, lines.sizes)
+    if lines.length:
+        f.fill(lambda line, position: lines.key(f, line, position))
+        f.sort()
+        f.take(lambda line, rank, position: lines.write(f, line, rank, position))
+    return f.ended()
+
+
+def _long(lines: _Lines) -> GridText:
+    """A chain of kernels; a thread for an element in the first and the last."""
+    space = Workspace(lines.count, lines.length, lines.key_bytes, lines.key_bytes)
+    first, last = (
+        CountingKernel(thread_grid(items), lines.buffers, lines.sizes, space.size_bytes)
+        for items in (lines.count * lines.length, lines.count * lines.kept)
+    )
+    with first.numbered(lines.count * lines.length) as element:
+        line, position = first.quotient(element, lines.length), first.remainder(element, lines.length)
+        space.put(first, element, lines.key(first, line, position), position)
+        with first.when(first.test("eq", position, 0)):
+            space.begin(first, line)
+    with last.numbered(lines.count * lines.kept) as number:
+        line, kept = last.quotient(number, lines.kept), last.remainder(number, lines.kept)
+        rank = last.add(kept, lines.first)
+        position = space.sorted_position(last, last.add(last.mul(line, lines.length), rank))
+        lines.write(last, line, rank, position)
+    return first.ended(space.passes_over(lines.buffers, lines.sizes, last.ended()))
 
 
 def print_row_order(node: Node, target: CudaTarget) -> GridText | None:
     """The kernel of a ``RowOrder``: rows are compared from the first column on until two differ."""
     rows, columns = node.inputs[0].type.shape
-    if rows > MOST_ELEMENTS:
+    if rows > MOST_ROWS:
         return None
     return _RowSorter(node, rows, columns).print()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from autojit.codegen.cuda.convolution import print_convolution
 from autojit.codegen.cuda.grid_function import GLOBAL
+from autojit.codegen.cuda.positions import print_packed_positions
 from autojit.codegen.cuda.products import print_product
 from autojit.codegen.cuda.scan import print_scan
 from autojit.codegen.cuda.scatter import print_scatter
@@ -21,6 +22,7 @@ from autojit.codegen.search import Search
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
+from autojit.ops.counted_positions import PackedPositions
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
@@ -77,6 +79,7 @@ PRINTERS: dict[type[Op], Printer] = {
     CumulativeExtreme: print_scan,
     LinearRecurrence: print_scan,
     Matmul: _print_matmul,
+    PackedPositions: print_packed_positions,
     RowOrder: print_row_order,
     Scattering: print_scatter,
     Searchsorted: _print_search,

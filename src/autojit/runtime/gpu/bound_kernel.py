@@ -6,11 +6,12 @@ import numpy as np
 
 from autojit.codegen.cuda.entry_point import alignment_of, entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
+from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
 from autojit.codegen.lowered import Offset, Scratch
 from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, Effect
-from autojit.runtime.gpu.run_memory import ERROR_BYTES, RunMemory
+from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import BufferArgument, Work
 
 
@@ -58,10 +59,13 @@ class BoundKernel:
         self.parameters = int(self._pointers.__array_interface__["data"][0])
 
     def _further_parameters(self) -> list[int]:
+        memory = self._memory
         words = [] if self._partials is None else [self._partials]
-        errors = self._memory.errors
-        if errors is not None and (self.kernel.reports or self.is_guarded):
+        errors = memory.errors
+        if errors is not None and (self.kernel.reports or self.kernel.tells or self.is_guarded):
             words.append(errors.address)
+        if self.kernel.tells and memory.told is not None:
+            words.append(memory.told.address)
         if self.kernel.reports:
             words.append(self.work.code)
         return words
@@ -114,6 +118,9 @@ class BoundKernel:
         errors = self._memory.errors
         if errors is not None and (self.is_guarded or self.kernel.reports):
             found.append(_own("writes" if self.kernel.reports else "reads", errors.address, ERROR_BYTES))
+        if errors is not None and self.kernel.tells:
+            found.append(_own("reads", errors.address, ERROR_BYTES))
+            found.append(_own("writes", errors.address + ERROR_BYTES, TOLD_BYTES - ERROR_BYTES))
         return found
 
     def _access(self, k: int, effect: Effect) -> Access:

@@ -35,6 +35,7 @@ _FUNCTIONS = {
     DriverCalls.copy_out: "cuMemcpyDtoHAsync_v2",
     DriverCalls.fill: "cuMemsetD8Async",
     DriverCalls.synchronize: "cuStreamSynchronize",
+    DriverCalls.query: "cuStreamQuery",
 }
 
 

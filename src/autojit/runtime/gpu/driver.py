@@ -92,6 +92,7 @@ NATIVE_FUNCTIONS = (
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
+    "cuStreamQuery",
     "cuStreamSynchronize",
 )
 """What the plan's own native code calls (`codegen.cuda.host_ir`)."""

@@ -9,33 +9,25 @@ import numpy as np
 
 from autojit.codegen.cuda.host_records import PrologueNode
 from autojit.runtime.gpu.bound_kernel import BoundKernel
-from autojit.runtime.gpu.driver import CopyNode, Driver, Graph, GraphNode, KernelNode
+from autojit.runtime.gpu.driver import Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
 from autojit.runtime.gpu.moving import Prologue
-from autojit.runtime.gpu.order import Access, predecessors
-from autojit.runtime.gpu.run_memory import ERROR_BYTES, RunMemory
+from autojit.runtime.gpu.order import predecessors
 from autojit.runtime.gpu.structs import KernelNodeParams
 
 BoundPrologue = tuple[Prologue, int]
 """With its function."""
 
 
-def graph_nodes(
-    memory: RunMemory, prologues: Sequence[BoundPrologue], kernels: Sequence[BoundKernel]
-) -> list[GraphNode]:
-    """The nodes of a run: the launches in their order, and the copy of the error words to the host."""
+def graph_nodes(prologues: Sequence[BoundPrologue], kernels: Sequence[BoundKernel]) -> list[GraphNode]:
+    """The nodes of a run: the launches in their order."""
     accesses = [[prologue.part] for prologue, _ in prologues] + [kernel.accesses() for kernel in kernels]
-    errors = memory.errors
-    if errors is not None:
-        accesses.append([Access("own", "reads", errors.address, errors.address + ERROR_BYTES)])
     after = predecessors(accesses)
     nodes: list[GraphNode] = [
         KernelNode(function, (1, 1, 1), 1, prologue.parameters, before)
         for (prologue, function), before in zip(prologues, after, strict=False)
     ]
     nodes += [kernel.node(before) for kernel, before in zip(kernels, after[len(nodes) :], strict=False)]
-    if errors is not None and memory.pinned_errors is not None:
-        nodes.append(CopyNode(memory.pinned_errors.address, errors.address, ERROR_BYTES, after[-1]))
     return nodes
 
 

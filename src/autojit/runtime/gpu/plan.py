@@ -17,6 +17,7 @@ import numpy as np
 
 from autojit.codegen.cuda.host_records import FIRST, GRAPH, LAUNCH, MAKE_GRAPH, LaunchWords, Run, TransferWords
 from autojit.codegen.cuda.prologue import prologue_text
+from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
@@ -25,9 +26,9 @@ from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.channel import DeviceChannel, Words
 from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import is_at_its_end
-from autojit.runtime.gpu.moving import Binding
+from autojit.runtime.gpu.moving import WORD_BYTES, Binding
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import guarded, works_of
+from autojit.runtime.gpu.works import guarded, with_report, works_of
 
 GRAPH_FROM_KERNELS = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
@@ -70,9 +71,11 @@ class DevicePlan:
         self._device = channel.device
         self._home_stream = self._device.stream
         self._instantiations = 0
+        self._untold = Words([0] * (TOLD_BYTES // WORD_BYTES))
         self._graph: RunGraph | None = None
         works = list(works_of(run))
         self._is_graph = len(works) >= GRAPH_FROM_KERNELS
+        works = with_report(works)
         self._memory = RunMemory(binding, self._device, works, uses_table=self._is_graph)
         self._bound = [
             BoundKernel(self._memory, work, number, is_guarded)
@@ -105,7 +108,7 @@ class DevicePlan:
                 prologues=0,
                 graph=0,
                 device_errors=0 if memory.errors is None else memory.errors.address,
-                pinned_errors=0 if memory.pinned_errors is None else memory.pinned_errors.address,
+                told=self._untold.address if memory.told is None else memory.told.address,
             )
         )
 
@@ -169,7 +172,7 @@ class DevicePlan:
 
     def _make_graph(self) -> None:
         self._device.use()
-        nodes = graph_nodes(self._memory, self._prologues, self._bound)
+        nodes = graph_nodes(self._prologues, self._bound)
         graph = self._graph = RunGraph(self._device.driver, nodes, self._prologues)
         self._instantiations += 1
         self._words[Run.graph.place] = graph.number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from itertools import chain
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.host_records import MovingAddress
+from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import Offset, Scratch
 from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
@@ -17,9 +19,6 @@ from autojit.runtime.gpu.memory import Held, PinnedMemory
 from autojit.runtime.gpu.moving import Binding, MovingBlock
 from autojit.runtime.gpu.scratch import RunScratch
 from autojit.runtime.gpu.works import BufferArgument, Work
-
-ERROR_BYTES = 16
-"""Two words: who found what, and where (`codegen.kernel_function`)."""
 
 
 class RunMemory:
@@ -51,8 +50,8 @@ class RunMemory:
             ):
                 self.moving.want(argument)
         self.moving.lay_out()
-        self.errors = self.hold(ERROR_BYTES) if any(work.widest.reports for work in works) else None
-        self.pinned_errors = None if self.errors is None else self._cleared(self.errors)
+        self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
+        self.told = None if self.errors is None else self._cleared(self.errors)
         self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
         self._by_word: dict[int, int] = {}
 
@@ -62,8 +61,10 @@ class RunMemory:
 
     def _cleared(self, errors: Held) -> PinnedMemory:
         self.device.use()
-        self.device.driver.fill(errors.address, 0, ERROR_BYTES, self.device.stream)
-        return PinnedMemory(self.device.driver, self.device.number, ERROR_BYTES)
+        self.device.driver.fill(errors.address, 0, TOLD_BYTES, self.device.stream)
+        told = PinnedMemory(self.device.driver, self.device.number, TOLD_BYTES)
+        ctypes.memset(told.address, 0, TOLD_BYTES)
+        return told
 
     # -- buffers
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from autojit.codegen.cuda.copies import access_bytes, copy_kernel, fill_kernel
+from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.records import record
@@ -37,6 +38,15 @@ class Work:
     def widest(self) -> GridText:
         """The kernel for the best of addresses."""
         return self.kernel([WIDEST_ACCESS_BYTES] * len(self.buffers))
+
+
+def with_report(works: Sequence[Work]) -> list[Work]:
+    """The kernels of a run with the one that tells the host, behind the last that may report an error."""
+    reporting = [place for place, work in enumerate(works) if work.widest.reports]
+    if not reporting:
+        return list(works)
+    behind = reporting[-1] + 1
+    return [*works[:behind], Work(partial(_same, report_kernel()), (), "report", 0, False), *works[behind:]]
 
 
 def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autojit.core.errors import ArgumentError, AutojitError, DeviceError, OutOfMemoryError
 from autojit.runtime.gpu.emulator.findings import EmulatedFault
+from autojit.runtime.gpu.results import NOT_READY
 from autojit.runtime.gpu.structs import KernelNodeParams
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuMemcpyDtoHAsync_v2": (_address, _address, _size, _address),
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _address),
     "cuMemsetD8Async": (_address, _byte, _size, _address),
+    "cuStreamQuery": (_address,),
     "cuStreamSynchronize": (_address,),
 }
 
@@ -50,7 +52,7 @@ class NativeInterface:
         self._callbacks: dict[str, tuple[object, int]] = {}
         self._failure: BaseException | None = None
         self._answers = ctypes.c_int64(0)
-        self._bodies: dict[str, Callable[..., None]] = {
+        self._bodies: dict[str, Callable[..., int | None]] = {
             "cuCtxSetCurrent": self._make_current,
             "cuLaunchKernel": self._launch,
             "cuGraphLaunch": driver.run_graph,
@@ -59,6 +61,7 @@ class NativeInterface:
             "cuMemcpyDtoHAsync_v2": driver.copy_out,
             "cuMemcpyDtoDAsync_v2": driver.copy_within,
             "cuMemsetD8Async": driver.fill,
+            "cuStreamQuery": self._query,
             "cuStreamSynchronize": driver.synchronize,
         }
 
@@ -86,16 +89,15 @@ class NativeInterface:
         failure, self._failure = self._failure, None
         return failure
 
-    def _guarded(self, body: Callable[..., None]) -> Callable[..., int]:
+    def _guarded(self, body: Callable[..., int | None]) -> Callable[..., int]:
         def callback(*arguments: object) -> int:
             try:
-                body(*arguments)
+                return body(*arguments) or SUCCESS
             except BaseException as error:
                 self._failure = error
                 return result_code(error)
             finally:
                 self._answers.value += 1
-            return SUCCESS
 
         return callback
 
@@ -103,6 +105,9 @@ class NativeInterface:
         """There is one context, number 0."""
         if context != 0:
             raise ArgumentError("the emulated device has no such context", facts={"context": context})
+
+    def _query(self, stream: int) -> int | None:
+        return None if self._driver.is_idle(stream) else NOT_READY
 
     def _launch(
         self,
