@@ -60,6 +60,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         ExpressionPrinter.__init__(self, ModuleText(), "body", walk, is_checked=is_checked)
         self.run_by(grid)
         self.point: Point | None = None  # the one whose expressions are being computed
+        self.of_vectors: set[Operand] = set()  # positions of vectors whose alignment LLVM does not see
         self.width = 1  # of the vectors that were made last
         self._line = frozenset(walk.position.terms)
         self.shifted: dict[str, tuple[str, int]] = {}  # a position -> another one, and the elements between them
@@ -73,6 +74,8 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             memo[index] = self.behind(self.offset(point.start.position, index.offset), point.shift)
             return str(memo[index])
         found = super().index(index, memo, phase)
+        if point is not None and point.base is None and memo is point.memo and self._hides(index):
+            self.of_vectors.add(found)
         is_known = point is None or point.base is None or memo is not point.memo or found in self.shifted
         if is_known or self._wraps:
             return found
@@ -85,6 +88,10 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
     def _is_along(self, index: Index) -> bool:
         """Whether a position is that of the point in a line of several loops: it is not made of their counters then."""
         return len(self.walk.inner) > 1 and index.offset >= 0 and frozenset(index.terms) == self._line
+
+    def _hides(self, index: Index) -> bool:
+        """Whether a position is a vector's, made of remainders: that these are multiples of its width LLVM forgets."""
+        return self.width > 1 and len(self.walk.inner) > 1 and is_vector(self.walk, index, self.width)
 
     @property
     def _wraps(self) -> bool:
@@ -106,6 +113,8 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         """
         start, shift = self.shifted.get(str(position), (position, 0))
         first = super().address(pointer, dtype, start)
+        if start in self.of_vectors:
+            first = self.as_aligned(first, [pointer], self.width * dtype.size_bytes)
         return super().address(first, dtype, shift) if shift else first
 
     # -- points
@@ -186,7 +195,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         if key not in memo:
             assert not point.place, "the first of a vector comes first"
             address = super().picked_address(expr, start, position, known)
-            buffers = dict.fromkeys(load.buffer for load in loads)
+            buffers = dict.fromkeys(self.buffers[load.buffer] for load in loads)
             memo[key] = self.as_aligned(address, buffers, self.width * expr.dtype.size_bytes)
         return str(super().address(memo[key], expr.dtype, point.place) if point.place else memo[key])
 

@@ -157,14 +157,14 @@ class CudaKernel(KernelFunction):
         """What is written inside runs only if the condition holds; None holds always."""
         return nullcontext() if condition is None else self.when(condition)
 
-    def as_aligned(self, address: str, buffers: Iterable[int], most: int) -> str:
+    def as_aligned(self, address: str, buffers: Iterable[str], most: int) -> str:
         """An address that has no lower bit set, below ``most``, than the addresses of these buffers have: the same.
 
-        LLVM knows how each of them is aligned, and by this that the address is, too, however it was picked.
+        LLVM knows how each of them is aligned, and by this that the address is, too, however it was made.
         """
         bits: str | None = None
-        for number in buffers:
-            own = self.convert("ptrtoint", self.buffers[number], "ptr", "i64")
+        for buffer in buffers:
+            own = self.convert("ptrtoint", buffer, "ptr", "i64")
             bits = own if bits is None else self.binary("or", bits, own)
         mask = self.number(-most) if bits is None else self.binary("or", bits, -most)
         return f"{GLOBAL} " + self.value(f"call ptr {GLOBAL} @llvm.ptrmask.p1.i64(ptr {address}, i64 {mask})")

@@ -38,6 +38,7 @@ from autojit.schedule.loops import LoopProgram
 FLAT_THREADS = 256  # of a block
 ROW_THREADS = 128  # of a block, where rows take no more
 COLUMN_THREADS = 256
+FEWEST_COLUMNS = 8  # lanes side by side: of 16 bytes each they take a whole line of the cache
 LONG_THREADS = 512  # of a block that walks long rows: 128 registers are left for a thread
 MOST_THREADS = 1024
 FOLDING_THREADS = 512  # per processor: what is in flight where partial results are left
@@ -186,7 +187,11 @@ def _of_rows(
 def _columns(walk: Walk, processors: int) -> GridPlan:
     vector = vector_width(walk)
     vectors = max(1, -(-walk.inner_count // vector))
+    kept = prod(v.extent for v in walk.rows[: walk.program.prefix])
+    folded = walk.row_count // max(kept, 1)
     group = _within(_power_above(vectors), 1, WARP)
+    while group > FEWEST_COLUMNS and kept * -(-vectors // group) < processors and folded * group >= 2 * COLUMN_THREADS:
+        group //= 2
     tiles = -(-vectors // group)
     threads = _within(_power_above(walk.row_count * group), WARP, COLUMN_THREADS)
     most = processors * FOLDING_THREADS // threads // tiles
