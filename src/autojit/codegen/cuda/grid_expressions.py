@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from math import prod
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
-from autojit.codegen.cuda.lane_limits import is_line, is_vector
+from autojit.codegen.cuda.lane_limits import is_vector, vector_loops
 from autojit.codegen.expressions import ExpressionPrinter, Memo
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText
@@ -73,6 +74,11 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         if point is not None and memo is point.memo and index not in memo and self._is_along(index):
             memo[index] = self.behind(self.offset(point.start.position, index.offset), point.shift)
             return str(memo[index])
+        if point is not None and memo is point.memo and point.first is not None and self._wraps:
+            start = point.first.memo.get(index)
+            if start is not None and not _looks_up(index) and is_vector(self.walk, index, self.width):
+                memo[index] = self.behind(start, point.place)
+                return str(memo[index])
         found = super().index(index, memo, phase)
         if point is not None and point.base is None and memo is point.memo and self._hides(index):
             self.of_vectors.add(found)
@@ -96,7 +102,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
     @property
     def _wraps(self) -> bool:
         """Whether neighbours of a vector may be in different turns of the last loop."""
-        return len(self.walk.inner) > 1 and is_line(self.walk, self.width)
+        return len(vector_loops(self.walk, self.width)) > 1
 
     def behind(self, position: str, shift: int) -> str:
         """A position this many elements behind another."""
@@ -151,14 +157,15 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
     def _neighbour(
         self, slot: int, counters: Mapping[LoopVariable, str], start: str, inside: str | None, place: int
     ) -> Point:
-        """A point of a vector: only the last counter differs from the first one's, if the loop has such vectors."""
-        own = dict(counters)
-        if place and self._wraps:
-            self.set_counters(self.walk.inner, self.offset(start, place))
-            own = {v: self.variables[v] for v in self.walk.inner}
+        """A point of a vector: only the counters of the loops that have such vectors differ from the first one's."""
+        own, along = dict(counters), vector_loops(self.walk, self.width)
+        if place and len(along) == 1:
+            own[along[0]] = self.offset(own[along[0]], place)
         elif place:
-            last = self.walk.inner[-1]
-            own[last] = self.offset(own[last], place)
+            count = prod(v.extent for v in along)
+            begin = start if along == tuple(self.walk.inner) else self.remainder(start, count)
+            self.set_counters(along, self.offset(begin, place))
+            own.update({v: self.variables[v] for v in along})
         return Point(slot, own, self.offset(start, place), inside, {})
 
     def at_point(self, point: Point, expr: Expr, phase: int) -> Scalar:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autojit.codegen.phases import phases_of
 from autojit.codegen.piecewise import below
 from autojit.codegen.walk import Walk
-from autojit.ir.index import Index
+from autojit.ir.index import Index, LoopVariable
 from autojit.schedule.expressions import Expr, Load
 
 MOST_ELEMENTS = 16  # of a row in a lane's registers: softmax and layer norm with gradients then take 167 of them
@@ -64,9 +64,7 @@ def most_elements(walk: Walk) -> int:
 def vector_width(walk: Walk) -> int:
     """How many neighbours a lane takes at once: as many as half of what moves is accessed at once with.
 
-    The rest is read element by element at the same points: a lane more for each would not read less. Neighbours are
-    those of the last loop, or, where its extent has no such vectors and there are no rows, those of the line of all
-    points: there an access is a vector if it walks along that line.
+    The rest is read element by element at the same points: a lane more for each would not read less.
     """
     if not walk.inner or not walk.inner_count:
         return 1
@@ -86,33 +84,35 @@ def _accesses(walk: Walk) -> set[tuple[Index, int]]:
 
 
 def _pays(walk: Walk, moving: Sequence[tuple[Index, int]], width: int) -> bool:
-    if is_line(walk, width) and (walk.rows or walk.inner_count < width):
+    if walk.inner_count % width and (walk.rows or walk.inner_count < width):
         return False
-    last = walk.inner[-1]
-    sizes = [size for index, size in moving if last in set(index.walk()) or is_line(walk, width)]
+    along = vector_loops(walk, width)
+    sizes = [size for index, size in moving if not set(along).isdisjoint(index.walk())]
     wide = [size for index, size in moving if is_vector(walk, index, width)]
     return bool(wide) and 2 * sum(wide) >= sum(sizes)
 
 
-def is_line(walk: Walk, width: int) -> bool:
-    """Whether vectors of neighbours go beyond the end of the last loop, along the line of all points."""
-    return walk.inner[-1].extent % width != 0
+def vector_loops(walk: Walk, width: int) -> tuple[LoopVariable, ...]:
+    """The innermost loops that have whole vectors of this width together; all loops where no others have.
 
-
-def along_line(walk: Walk, index: Index) -> bool:
-    """Whether a position moves by one from each point of a row to the next, whatever its loops are."""
-    return frozenset(index.terms) == frozenset(walk.position.terms)
+    Then a vector is one of the line of all points, and what is behind the last one is in none.
+    """
+    count = 1
+    for place in range(len(walk.inner) - 1, -1, -1):
+        count *= walk.inner[place].extent
+        if count % width == 0:
+            return walk.inner[place:]
+    return walk.inner
 
 
 def is_vector(walk: Walk, index: Index, width: int) -> bool:
     """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it."""
-    last = walk.inner[-1]
-    if is_line(walk, width):
-        return along_line(walk, index) and index.offset % width == 0
-    if dict(index.terms).get(last) != 1 or last in index.divided_variables():
-        return False
-    others = [coefficient for term, coefficient in index.terms if term != last]
-    return all(n % width == 0 for n in (index.offset, *others))
+    along, terms, stride = vector_loops(walk, width), dict(index.terms), 1
+    for variable in reversed(along):
+        if variable.extent > 1 and (terms.pop(variable, 0) != stride or variable in index.divided_variables()):
+            return False
+        stride *= variable.extent
+    return all(n % width == 0 for n in (index.offset, *terms.values()))
 
 
 def is_turned(walk: Walk) -> bool:
