@@ -89,6 +89,6 @@ def _combine(function: LaneFolds, kernel: GridFolds, part: _Part) -> None:
     found = function.over_lanes(states, [function.plain(op)] * len(states), part.columns.bit_length() - 1, bits)
     with function.perhaps(function.all_of(function.test("eq", row, 0), inside)):
         argument = len(kernel.program.loads) + len(kernel.program.stores) + part.number
-        for k, (total,) in enumerate(found):
-            result = rounded_to(function.emit, total, accumulator.value.type.dtype)
+        for k, (folded,) in enumerate(found):
+            result = rounded_to(function.emit, folded, accumulator.value.type.dtype)
             function.write(argument, result, function.offset(column, k))

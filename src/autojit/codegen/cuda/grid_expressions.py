@@ -20,7 +20,7 @@ from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.index import Index, LoopVariable, Opaque
+from autojit.ir.index import Index, LoopVariable, Opaque, Term
 from autojit.schedule.expressions import Expr, Guarded, Load
 
 
@@ -63,6 +63,8 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         self.point: Point | None = None  # the one whose expressions are being computed
         self.of_vectors: set[Operand] = set()  # positions of vectors whose alignment LLVM does not see
         self.width = 1  # of the vectors that were made last
+        self.along = walk.inner[-1] if walk.inner else None  # the loop that neighbours follow each other in
+        self.has_line = True  # whether positions of points are those in the line of all
         self._line = frozenset(walk.position.terms)
         self.shifted: dict[str, tuple[str, int]] = {}  # a position -> another one, and the elements between them
 
@@ -86,18 +88,19 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         if is_known or self._wraps:
             return found
         assert point is not None and point.base is not None
-        start, last = point.base.memo.get(index), self.walk.inner[-1]
+        start, last = point.base.memo.get(index), self.along
         if start is not None and last not in index.divided_variables() and not _looks_up(index):
-            self.shifted[found] = start, point.shift * dict(index.terms).get(last, 0)
+            self.shifted[found] = start, point.shift * dict[Term | None, int](index.terms).get(last, 0)
         return found
 
     def _is_along(self, index: Index) -> bool:
         """Whether a position is that of the point in a line of several loops: it is not made of their counters then."""
-        return len(self.walk.inner) > 1 and index.offset >= 0 and frozenset(index.terms) == self._line
+        return self.has_line and len(self.walk.inner) > 1 and index.offset >= 0 and frozenset(index.terms) == self._line
 
     def _hides(self, index: Index) -> bool:
         """Whether a position is a vector's, made of remainders: that these are multiples of its width LLVM forgets."""
-        return self.width > 1 and len(self.walk.inner) > 1 and is_vector(self.walk, index, self.width)
+        is_last = self.width > 1 and len(self.walk.inner) > 1 and self.along == self.walk.inner[-1]
+        return is_last and is_vector(self.walk, index, self.width)
 
     @property
     def _wraps(self) -> bool:
@@ -163,7 +166,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             own[along[0]] = self.offset(own[along[0]], place)
         elif place:
             count = prod(v.extent for v in along)
-            begin = start if along == tuple(self.walk.inner) else self.remainder(start, count)
+            begin = start if len(along) == len(self.walk.inner) else self.remainder(start, count)
             self.set_counters(along, self.offset(begin, place))
             own.update({v: self.variables[v] for v in along})
         return Point(slot, own, self.offset(start, place), inside, {})

@@ -13,11 +13,11 @@ from itertools import groupby
 
 from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import Point
-from autojit.codegen.cuda.grid_folds import GridFolds
 from autojit.codegen.cuda.grid_plan import plan_grid
 from autojit.codegen.cuda.lane_folds import State
 from autojit.codegen.cuda.lane_limits import is_vector
 from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.cuda.transposing import TransposingTiles
 from autojit.codegen.folding import rounded_to
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
@@ -33,7 +33,7 @@ TURNS_AT_ONCE = 4  # where they only read and fold: their reads do not wait for 
 LIGHT = 32  # expressions, up to which that many copies are had
 
 
-class GridPrinter(GridFolds):
+class GridPrinter(TransposingTiles):
     """Prints one kernel."""
 
     def __init__(self, program: LoopProgram, target: CudaTarget) -> None:
@@ -49,7 +49,12 @@ class GridPrinter(GridFolds):
         values = [*program.loads, *(s.value for s in program.stores), *(a.value for a in program.accumulators)]
         self.pointers([v.type.size for v in values])
         self.open_totals()
-        if plan.is_flat:
+        if plan.transposes is not None:
+            self._hoist_all()
+            points = self.tile_points(plan.transposes)
+            for phase in self.phases:
+                self._tile(phase, points)
+        elif plan.is_flat:
             self._flat_turns()
         elif plan.teams:
             self._row_turns()

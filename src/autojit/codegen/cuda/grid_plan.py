@@ -29,6 +29,7 @@ from autojit.codegen.cuda.lane_limits import (
     vector_width,
 )
 from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.cuda.transposition import TILE_THREADS, Transposition, transposition
 from autojit.codegen.phases import row_results
 from autojit.codegen.walk import Walk
 from autojit.core.records import record
@@ -67,6 +68,7 @@ class GridPlan:
         shares: parts into which the rows of a kept position are cut, one for each team.
         rows: of a share.
         blocks: of the grid.
+        transposes: what passes through shared memory in tiles, if anything does.
     """
 
     is_flat: bool
@@ -81,6 +83,7 @@ class GridPlan:
     shares: int
     rows: int
     blocks: int
+    transposes: Transposition | None = None
 
     @property
     def grid(self) -> Grid:
@@ -117,6 +120,10 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
     if has_columns or has_rows:
         return walk, _columns(walk, target.processors)
     walk = Walk(program, (), (*program.rows, *program.inner))
+    what = transposition(walk)
+    if what is not None:
+        blocks = what.blocks(walk)
+        return walk, GridPlan(True, False, TILE_THREADS, TILE_THREADS, 1, what.vector, 1, 1, 1, 1, 1, blocks, what)
     return walk, _flat(walk, target.processors)
 
 

@@ -62,7 +62,7 @@ def most_elements(walk: Walk) -> int:
 
 
 def vector_width(walk: Walk) -> int:
-    """How many neighbours a lane takes at once: as many as half of what moves is accessed at once with.
+    """How many neighbours a lane takes at once: as many as a third of what moves is accessed at once with.
 
     The rest is read element by element at the same points: a lane more for each would not read less.
     """
@@ -83,13 +83,18 @@ def _accesses(walk: Walk) -> set[tuple[Index, int]]:
     return reads | {(s.index, s.value.type.dtype.size_bytes) for s in program.stores}
 
 
+def access_sizes(walk: Walk) -> list[int]:
+    """Bytes of the elements that are accessed at other places from point to point."""
+    return [size for index, size in _accesses(walk) if walk.moves(index)]
+
+
 def _pays(walk: Walk, moving: Sequence[tuple[Index, int]], width: int) -> bool:
     if walk.inner_count % width and (walk.rows or walk.inner_count < width):
         return False
     along = vector_loops(walk, width)
     sizes = [size for index, size in moving if not set(along).isdisjoint(index.walk())]
     wide = [size for index, size in moving if is_vector(walk, index, width)]
-    return bool(wide) and 2 * sum(wide) >= sum(sizes)
+    return bool(wide) and 3 * sum(wide) >= sum(sizes)
 
 
 def vector_loops(walk: Walk, width: int) -> tuple[LoopVariable, ...]:
@@ -101,8 +106,8 @@ def vector_loops(walk: Walk, width: int) -> tuple[LoopVariable, ...]:
     for place in range(len(walk.inner) - 1, -1, -1):
         count *= walk.inner[place].extent
         if count % width == 0:
-            return walk.inner[place:]
-    return walk.inner
+            return tuple(walk.inner[place:])
+    return tuple(walk.inner)
 
 
 def is_vector(walk: Walk, index: Index, width: int) -> bool:
