@@ -340,6 +340,8 @@ class GridPrinter(TransposingTiles):
         for number, accumulator in self.row_sums:
             value = self.at_point(here, accumulator.expr, accumulator.expr.phase)
             self.add_to_total(number, self.folded(accumulator.op, [(value, condition)], accumulator.expr.dtype))
+        if any(store.value in self.program.in_place for _, store in self.row_stores):
+            self.barrier()  # the row's other lanes have read what is overwritten now
         if ready:
             with self.perhaps(condition):
                 for argument, value, position in ready:

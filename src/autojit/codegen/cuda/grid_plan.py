@@ -115,7 +115,7 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
     walk = Walk(program, program.rows, program.inner)
     has_columns = any(a.kind == "col" for a in program.accumulators)
     has_rows = any(row_results(walk)) and not (program.is_flat and program.rows)
-    if program.reductions:
+    if program.reductions or any(s.value in program.in_place for _, s in row_results(walk)[0]):
         return walk, _rows(walk, target.processors)
     if has_columns or has_rows:
         return walk, _columns(walk, target.processors)
