@@ -100,9 +100,9 @@ format: $(VENV)/installed-lint ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 .PHONY: examples
-examples: $(VENV)/installed-examples ## every example at small size
+examples: $(VENV)/installed-examples ## every example at small size (ARGS="--device cuda"; AUTOJIT_CUDA=emulate without a GPU)
 	@ls examples/[a-z]*.py | xargs -P $(WORKERS) -I{} sh -c \
-		'said=$$($(BIN)/python {} --small 2>&1); ended=$$?; echo "== {} --small"; echo "$$said"; exit $$ended'
+		'said=$$($(BIN)/python {} --small $(ARGS) 2>&1); ended=$$?; echo "== {} --small"; echo "$$said"; exit $$ended'
 
 .PHONY: bench
 bench: $(VENV)/installed-bench ## step times, start-up, memory and machine limits; compares with the peers that are installed

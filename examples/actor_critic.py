@@ -1,6 +1,6 @@
 """An actor and a critic learn to balance a pole on a cart; the cart is NumPy.
 
-    python examples/actor_critic.py [--steps N] [--small] [--eager]
+    python examples/actor_critic.py [--steps N] [--small] [--eager] [--device DEVICE]
 
 The policy that acts and the update after each round are compiled. Rounds differ in length, so they are padded to the
 longest and weighted: one program serves them all. The equations of motion: Barto, Sutton and Anderson, IEEE Trans.
@@ -10,9 +10,10 @@ SMC 13(5), 1983.
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 
 import numpy as np
-from _setup import initialize, options
+from _setup import initialize, program
 
 import autojit as aj
 from autojit import nn
@@ -62,8 +63,8 @@ def returns(length: int, longest: int) -> np.ndarray:
     return found
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    o = options("an actor and a critic on a cart-pole", arguments)
+@program("an actor and a critic on a cart-pole")
+def main(o: Namespace) -> list[float]:
     width, longest, rounds = (32, 120, 60) if o.small else (64, 500, 300)
     cart, rng = CartPole(seed=0), np.random.default_rng(0)
     model = initialize(ActorCritic(width))
@@ -91,18 +92,18 @@ def main(arguments: list[str] | None = None) -> list[float]:
         states, actions = np.zeros((longest, 4), np.float32), np.zeros(longest, np.int64)
         state, has_ended, length = cart.reset(), False, 0
         while not has_ended and length < longest:
-            action = int(rng.random() < run_act(aj.from_numpy(state)).item())
+            action = int(rng.random() < run_act(aj.tensor(state)).item())
             states[length], actions[length] = state, action
             state, has_ended = cart.step(action)
             length += 1
         weight = (np.arange(longest) < length).astype(np.float32)
-        run_update(*(aj.from_numpy(a) for a in (states, actions, returns(length, longest), weight)))
+        run_update(*(aj.tensor(a) for a in (states, actions, returns(length, longest), weight)))
         lengths.append(float(length))
         if number % 20 == 0:
             print(f"round {number:3d}  balanced for {np.mean(lengths[-20:]):.0f} moves")
     first, last = np.mean(lengths[:20]), np.mean(lengths[-20:])
     print(f"{len(lengths)} rounds in {time.perf_counter() - start:.1f} s; balanced for {first:.0f} -> {last:.0f} moves")
-    assert last > (1.5 if o.small else 5) * first
+    assert o.steps or last > (1.5 if o.small else 5) * first
     return lengths
 
 

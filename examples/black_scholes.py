@@ -1,6 +1,6 @@
 """Prices of European calls with their Greeks: derivatives of the price by reverse mode, gamma by differentiating twice.
 
-    python examples/black_scholes.py [--options N] [--small] [--eager]
+    python examples/black_scholes.py [--options N] [--small] [--eager] [--device DEVICE]
 
 Price, delta, vega, theta, rho, gamma and vanna come out of one compiled call that reads every input once; the closed
 forms judge.
@@ -8,11 +8,12 @@ forms judge.
 
 from __future__ import annotations
 
-import argparse
 import timeit
+from argparse import Namespace
 from math import pi, sqrt
 
 import numpy as np
+from _setup import program
 
 import autojit as aj
 
@@ -62,18 +63,14 @@ def closed_forms(
     }
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    parser = argparse.ArgumentParser(description="Black-Scholes prices and Greeks")
-    parser.add_argument("--options", type=int, help="how many options")
-    parser.add_argument("--small", action="store_true", help="few options")
-    parser.add_argument("--eager", action="store_true", help="without compiling")
-    options = parser.parse_args(arguments)
-    count = options.options or (1_000 if options.small else 1_000_000)
+@program("Black-Scholes prices and Greeks", options={"type": int, "help": "how many options"})
+def main(o: Namespace) -> list[float]:
+    count = o.options or (1_000 if o.small else 1_000_000)
 
     rng = np.random.default_rng(0)
     ranges = {"spot": (50, 150), "strike": (50, 150), "expiry": (0.1, 2), "volatility": (0.1, 0.5), "rate": (0, 0.05)}
     market = [aj.tensor(rng.uniform(low, high, count), requires_grad=True) for low, high in ranges.values()]
-    run = greeks if options.eager else aj.jit(greeks)
+    run = greeks if o.eager else aj.jit(greeks)
     found = run(*market)
     elapsed_s = min(timeit.repeat(lambda: run(*market), number=1, repeat=5))
     print(f"{count} options in {elapsed_s * 1e3:.2f} ms: {count / elapsed_s / 1e6:.1f} million a second")

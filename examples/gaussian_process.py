@@ -1,6 +1,6 @@
 """Gaussian-process regression: scales and noise by maximising the evidence, then the prediction with its uncertainty.
 
-    python examples/gaussian_process.py [--steps N] [--small] [--eager]
+    python examples/gaussian_process.py [--steps N] [--small] [--eager] [--device DEVICE]
 
 The evidence is computed and differentiated through a Cholesky factor. Source: Rasmussen and Williams, Gaussian
 Processes for Machine Learning, MIT Press 2006, algorithm 2.1.
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import time
+from argparse import Namespace
 
 import numpy as np
-from _setup import options
+from _setup import program
 
 import autojit as aj
 from autojit import nn
@@ -51,13 +52,13 @@ class Process(nn.Module):
         return across.T @ weights, variance.clamp(min=0).sqrt()
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    o = options("Gaussian-process regression", arguments)
+@program("Gaussian-process regression")
+def main(o: Namespace) -> list[float]:
     count, steps = (20, 60) if o.small else (60, 200)
     rng = np.random.default_rng(0)
     places = np.sort(rng.uniform(0, 6, count))
     truth = lambda x: np.sin(2 * x) + 0.5 * x
-    x, y = aj.from_numpy(places), aj.from_numpy(truth(places) + 0.1 * rng.normal(size=count))
+    x, y = aj.tensor(places), aj.tensor(truth(places) + 0.1 * rng.normal(size=count))
     process = Process()
     optimizer = aj.optim.Adam(process.parameters(), lr=0.05)
 
@@ -77,15 +78,15 @@ def main(arguments: list[str] | None = None) -> list[float]:
             print(f"step {number:4d}  negative log evidence {losses[-1]:.3f}")
     grid = np.linspace(0.5, 5.5, 50)
     with aj.no_grad():
-        mean, deviation = (v.numpy() for v in predict(x, y, aj.from_numpy(grid)))
+        mean, deviation = (v.cpu().numpy() for v in predict(x, y, aj.tensor(grid)))
     error = np.abs(mean - truth(grid))
     within = (error < 2 * deviation).mean()
     print(
         f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; noise {process.noise.exp().item():.3f}, true 0.1"
     )
     print(f"mean error {error.mean():.3f}; {within:.0%} of the function lies within two standard deviations")
-    assert losses[-1] < 0.5 * losses[0]
-    assert error.mean() < 0.15
+    assert o.steps or losses[-1] < 0.5 * losses[0]
+    assert o.steps or error.mean() < 0.15
     return losses
 
 

@@ -1,18 +1,18 @@
 """A character-level GPT: learn a text, then write on from its first words.
 
-    python examples/gpt.py [--data FILE] [--steps N] [--small] [--eager]
+    python examples/gpt.py [--data FILE] [--steps N] [--small] [--eager] [--device DEVICE]
 
 The whole training step (forward, backward, AdamW) is one compiled call; so is the model that samples.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from _setup import initialize
+from _setup import initialize, program
 
 import autojit as aj
 from autojit import nn
@@ -88,24 +88,19 @@ def write_on(gpt: Gpt, start: np.ndarray, length: int, eager: bool) -> np.ndarra
     return np.array(text)
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    parser = argparse.ArgumentParser(description="a character-level GPT")
-    parser.add_argument("--data", type=Path, default=TEXT, help="any text; default: the one in this folder")
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--small", action="store_true", help="a smaller model and few steps")
-    parser.add_argument("--eager", action="store_true", help="without compiling")
-    options = parser.parse_args(arguments)
-    content = options.data.read_text(encoding="utf-8")
+@program("a character-level GPT", data={"type": Path, "default": TEXT, "help": "any text"})
+def main(o: Namespace) -> list[float]:
+    content = o.data.read_text(encoding="utf-8")
     alphabet = sorted(set(content))
     text = np.array([alphabet.index(c) for c in content])
-    width, layers, context, batch, steps = (32, 1, 16, 8, 40) if options.small else (96, 3, 64, 16, 400)
+    width, layers, context, batch, steps = (32, 1, 16, 8, 40) if o.small else (96, 3, 64, 16, 400)
 
     gpt = initialize(Gpt(len(alphabet), context, width, layers, heads=4))
     start = time.perf_counter()
-    losses = train(gpt, text, options.steps or steps, batch, context, options.eager)
+    losses = train(gpt, text, o.steps or steps, batch, context, o.eager)
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} nats per character in {time.perf_counter() - start:.1f} s")
-    print("".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if options.small else 200, options.eager)))
-    assert losses[-1] < 0.9 * losses[0]
+    print("".join(alphabet[k] for k in write_on(gpt, text[:context], 20 if o.small else 200, o.eager)))
+    assert o.steps or losses[-1] < 0.9 * losses[0]
     return losses
 
 

@@ -1,6 +1,6 @@
 """Atoms settle into their best arrangement: an energy written in NumPy, its gradient by autojit, SciPy's L-BFGS.
 
-    python examples/lennard_jones.py [--steps N] [--small] [--eager]
+    python examples/lennard_jones.py [--steps N] [--small] [--eager] [--device DEVICE]
 
 ``energy`` is plain NumPy and knows nothing of autojit; called with a tensor, NumPy functions compute on tensors, so it
 can be differentiated and compiled. The best arrangements of 4 and 13 atoms, tetrahedron and icosahedron, are known:
@@ -10,9 +10,10 @@ Hoare and Pal, Adv. Phys. 20(84), 1971.
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 
 import numpy as np
-from _setup import options
+from _setup import program
 from scipy.optimize import minimize
 
 import autojit as aj
@@ -36,17 +37,17 @@ def with_slope(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
     return value.detach(), aj.autograd.grad(value, x)[0]
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    o = options("the best arrangement of some atoms", arguments)
+@program("the best arrangement of some atoms")
+def main(o: Namespace) -> list[float]:
     count, starts = (4, 3) if o.small else (13, 8)
     rng = np.random.default_rng(0)
     run = with_slope if o.eager else aj.jit(with_slope)
     energies: list[float] = []
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = run(aj.from_numpy(x))
+        value, slope = run(aj.tensor(x))
         energies.append(value.item())
-        return energies[-1], slope.numpy()
+        return energies[-1], slope.cpu().numpy()
 
     start = time.perf_counter()
     settled: list[float] = []

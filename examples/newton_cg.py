@@ -1,6 +1,6 @@
 """Newton's method with conjugate gradients: the Hessian is never formed, only multiplied with vectors.
 
-    python examples/newton_cg.py [--small] [--eager]
+    python examples/newton_cg.py [--small] [--eager] [--device DEVICE]
 
 Logistic regression on 50 features. A Hessian-vector product is the gradient of ``gradient . v``: two reverse sweeps,
 one compiled call. Source: Nocedal and Wright, Numerical Optimization, 2nd edition, algorithm 7.1.
@@ -8,12 +8,13 @@ one compiled call. Source: Nocedal and Wright, Numerical Optimization, 2nd editi
 
 from __future__ import annotations
 
-import argparse
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from _setup import program
 
 import autojit as aj
 from autojit.nn import functional as F
@@ -47,12 +48,9 @@ def conjugate_gradients(multiply: Product, b: aj.Tensor, tolerance: float, most:
     return s, most
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    parser = argparse.ArgumentParser(description="Newton-CG with Hessian-vector products")
-    parser.add_argument("--small", action="store_true", help="few samples and features")
-    parser.add_argument("--eager", action="store_true", help="without compiling")
-    options = parser.parse_args(arguments)
-    samples, features = (200, 8) if options.small else (20_000, 50)
+@program("Newton-CG with Hessian-vector products")
+def main(o: Namespace) -> list[float]:
+    samples, features = (200, 8) if o.small else (20_000, 50)
     x, y = problem(samples, features)
 
     def loss(w: aj.Tensor) -> aj.Tensor:
@@ -68,7 +66,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
         (product,) = aj.autograd.grad(gradient @ v, (w,))
         return product
 
-    if not options.eager:
+    if not o.eager:
         value_and_gradient, hessian_product = aj.jit(value_and_gradient), aj.jit(hessian_product)
     w = aj.zeros(features, dtype=aj.float64, requires_grad=True)
     multiply = partial(hessian_product, w)  # w is updated in place

@@ -1,6 +1,6 @@
 """A planet found in the speed of its star: Kepler's equation, solved by a Numba function, inside a fitted model.
 
-    python examples/numba_op.py [--small] [--eager]
+    python examples/numba_op.py [--steps N] [--small] [--eager] [--device DEVICE]
 
 ``eccentric_anomaly`` solves ``E - e sin E = M`` by Newton's method, with as many steps as the operands need. `aj.op`
 makes an op of it: its machine code, loop and all, is part of the kernels of the compiled step, and its derivatives are
@@ -9,12 +9,13 @@ made from that code. Source of the model: Perryman, The Exoplanet Handbook, 2nd 
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
+from argparse import Namespace
 
 import numba
 import numpy as np
+from _setup import program
 
 import autojit as aj
 
@@ -45,12 +46,9 @@ def speeds(t: aj.Tensor, star: dict[str, aj.Tensor]) -> aj.Tensor:
     return star["speed"] * (aj.cos(true + star["direction"]) + e * aj.cos(star["direction"])) + star["offset"]
 
 
-def main(arguments: list[str] | None = None) -> list[float]:
-    parser = argparse.ArgumentParser(description="radial velocities fitted through Kepler's equation")
-    parser.add_argument("--small", action="store_true", help="few measurements and steps")
-    parser.add_argument("--eager", action="store_true", help="without compiling")
-    options = parser.parse_args(arguments)
-    count, steps = (60, 60) if options.small else (20_000, 600)
+@program("radial velocities fitted through Kepler's equation")
+def main(o: Namespace) -> list[float]:
+    count, steps = (60, 60) if o.small else (20_000, 600)
     rng = np.random.default_rng(0)
     t = aj.tensor(np.sort(rng.uniform(0.0, 60.0, count)))
     measured = speeds(t, {name: aj.tensor(x, dtype=aj.float64) for name, x in TRUTH.items()})
@@ -67,14 +65,14 @@ def main(arguments: list[str] | None = None) -> list[float]:
         optimizer.step()
         return loss.detach()
 
-    if not options.eager:
+    if not o.eager:
         step = aj.jit(step)
     start = time.perf_counter()
-    losses = [step().item() for _ in range(steps)]
+    losses = [step().item() for _ in range(o.steps or steps)]
     print(f"mean squared error {losses[0]:.1f} -> {losses[-1]:.2f} (m/s)^2 in {time.perf_counter() - start:.2f} s")
     for name, x in star.items():
         print(f"  {name:<13} {x.item():8.4f}   true {TRUTH[name]:8.4f}")
-    assert losses[-1] < losses[0] / 5
+    assert o.steps or losses[-1] < losses[0] / 5
     return losses
 
 

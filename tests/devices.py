@@ -209,6 +209,14 @@ def _missing_device() -> str:
     return ""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """``--device cuda``: what a module of tests makes when it is imported is there, too."""
+    is_made = isinstance(collector, pytest.Module) and collector.config.getoption("--device") == "cuda"
+    with tensors_on("cuda") if is_made and not wants_hardware(collector.config) else _nothing():
+        return (yield)
+
+
 @pytest.fixture(autouse=True)
 def _default_device(request: pytest.FixtureRequest) -> Iterator[None]:
     """``--device``: where tensors are made, unless a test says otherwise."""

@@ -36,6 +36,7 @@ def emulated_cuda(order: int | None = None, driver: EmulatedDriver | None = None
             space_at(Device("cuda", 0))
         yield driver
     finally:
+        driver.streams.forget()
         forget_device("cuda")
         devices.set_driver(before)
         meet_devices()

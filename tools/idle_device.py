@@ -96,13 +96,16 @@ class IdleDriver(EmulatedDriver):
         arguments: bytes,
         shared_bytes: int = 0,
         footprint: Any = None,
+        **how: Any,
     ) -> None:
         module, text = self._functions[function]
         ptx, is_single = self._texts[module], blocks == threads == (1, 1, 1)  # those that write a table of addresses
         if ptx in self.accesses and not is_single:
             return
-        found = self.accesses[ptx] = Accesses()
         parsed, variables = self._modules[module]
+        if parsed.synchronises and np.prod(blocks) > MOST_BLOCKS:
+            return  # a few blocks would wait for the others
+        found = self.accesses[ptx] = Accesses()
         content = np.frombuffer(arguments, "u1")
         launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, None)
         least = self.memory.begin_launch(None)

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import autojit as aj
-from autojit.runtime.gpu import bound_kernel, devices
+from autojit.runtime.gpu import devices
+from autojit.runtime.gpu.bound_launch import BoundLaunch
 from benchmarks.systems import prepare
 from benchmarks.workloads import WORKLOADS
 from tools.idle_device import IdleDriver, told
@@ -74,38 +75,30 @@ def _example(name: str, has_steps: bool) -> Callable[[], object]:
 
 
 @contextmanager
-def _recording(record: Callable[[bound_kernel.BoundKernel, str], None]) -> Iterator[None]:
-    """Inside, be told of every kernel that is bound to memory."""
-    usual = bound_kernel.BoundKernel.text
+def _recording(record: Callable[[BoundLaunch, str], None]) -> Iterator[None]:
+    """Inside, be told of every launch that is bound to memory."""
+    usual = BoundLaunch.text
 
-    def text(self: bound_kernel.BoundKernel) -> str:
+    def text(self: BoundLaunch) -> str:
         found = usual(self)
         record(self, found)
         return found
 
-    bound_kernel.BoundKernel.text = text  # type: ignore[method-assign]
+    BoundLaunch.text = text  # type: ignore[method-assign]
     try:
         yield
     finally:
-        bound_kernel.BoundKernel.text = usual  # type: ignore[method-assign]
+        BoundLaunch.text = usual  # type: ignore[method-assign]
 
 
-def _bytes(one: bound_kernel.BoundKernel) -> int:
-    """Of the buffers that a kernel touches: what combines partial results is given those of the kernel before, too."""
-    kernel, sizes = one.kernel, [bound_kernel._size_bytes(argument) for argument in one.work.buffers]
-    if kernel.partial_bytes and kernel.combine is None:
-        written = [n for n, b in zip(sizes, kernel.buffers, strict=True) if b.role != "reads"]
-        return kernel.partial_bytes + sum(written)
-    return kernel.partial_bytes + sum(sizes)
-
-
-def _row(program: str, one: bound_kernel.BoundKernel, text: str) -> dict[str, Any]:
+def _row(program: str, one: BoundLaunch, text: str) -> dict[str, Any]:
+    row = one.row()
     return {
         "program": program,
-        "kernel": one.work.label,
-        "blocks": one.kernel.blocks,
-        "threads": one.kernel.threads,
-        "bytes": _bytes(one),
+        "kernel": one.label,
+        "blocks": [row.blocks_x, row.blocks_y, row.blocks_z],
+        "threads": row.threads,
+        "bytes": sum(kernel.traffic_bytes for kernel in one.kernels),
         "ptx": devices.cuda_device(0).kernels.ptx([text])[0],
     }
 

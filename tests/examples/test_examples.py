@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,10 @@ TOLERANCE = {  # of those in float64; the others train in float32
     "lennard_jones": 1e-9, "pinn_lbfgs": 1e-6, "numba_op": 1e-9, "adaptive_ode": 1e-9,
 }  # fmt: skip
 OWN = ("lennard_jones", "numba_op", "adaptive_ode")  # what they show, torch does not have
+CALLED_BACK = ("adaptive_ode", "gaussian_process", "text_lstm")  # loops and factorisations
+QUICK_ON_DEVICES = (  # in the gate; --slow runs the others, too
+    "black_scholes", "graph_attention", "lennard_jones", "numba_op", "vae",
+)  # fmt: skip
 FLOAT32_TOLERANCE = 2e-3  # after tens of steps; the first losses agree to rounding
 
 
@@ -50,20 +55,30 @@ def main_of(path: Path) -> Callable[[list[str]], list[float]]:
     return found
 
 
+def compiled_of(main: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The functions that an example compiles from now on."""
+    functions: list[Any] = []
+
+    class Recording:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(aj, name)
+
+        def jit(self, function: Callable[..., object]) -> object:
+            functions.append(aj.jit(function))
+            return functions[-1]
+
+    monkeypatch.setitem(inspect.unwrap(main).__globals__, "aj", Recording())
+    return functions
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_captured_once_and_gives_what_eager_mode_and_torch_give(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One test of three claims, so that an example runs once eagerly and once compiled."""
-    functions = []
-
-    def jit(function: Callable[..., object]) -> object:
-        functions.append(aj.jit(function))
-        return functions[-1]
-
     main = main_of(path)
     eager = main(["--small", "--eager"])
-    monkeypatch.setitem(main.__globals__, "aj", SimpleNamespace(**{**vars(aj), "jit": jit}))
+    functions = compiled_of(main, monkeypatch)
     compiled = main(["--small"])
     assert functions
     assert [function.stats()["captures"] for function in functions] == [1] * len(functions)
@@ -73,6 +88,27 @@ def test_an_example_is_captured_once_and_gives_what_eager_mode_and_torch_give(
     if path.stem not in OWN:
         assert distance_from_torch(path.stem, eager) < rtol
         assert distance_from_torch(path.stem, compiled) < rtol
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=() if p.stem in QUICK_ON_DEVICES else pytest.mark.slow) for p in EXAMPLES],
+    ids=lambda path: path.stem,
+)
+def test_an_example_is_the_same_program_on_a_device(path: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps of each, with what is called back counted. On the CPU there is nothing to compare with."""
+    if device == "cpu":
+        pytest.skip("the other side of the comparison")
+    main = main_of(path)
+    arguments = ["--small", "--steps", "2"]
+    expected = main(arguments)
+    functions = compiled_of(main, monkeypatch)
+    found = main([*arguments, "--device", "cuda"])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    assert all(function.stats()["device_entries"] for function in functions)
+    if path.stem not in CALLED_BACK:
+        assert [function.stats()["fallbacks"] for function in functions] == [0] * len(functions)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

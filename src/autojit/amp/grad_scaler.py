@@ -1,7 +1,8 @@
 """Losses scaled up before ``backward`` so that gradients of half precision do not vanish, and down before the step.
 
-The factor, its counter, the settings and what was found in the gradients are tensors, so a compiled function that
-scales, steps and updates carries them on as any other state; only whether the optimizer steps is decided by Python.
+The factor, its counter, the settings and what was found in the gradients are tensors of the scaler's device, so a
+compiled function that scales, steps and updates carries them on as any other state. Nobody waits to hear whether the
+gradients are finite: the optimizer steps, and each tensor that it has changed is chosen between new and old.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class _TurnError(UsageError, AssertionError):
 class GradScaler:
     """Scales losses by a factor that grows while gradients stay finite and shrinks when they do not.
 
-    Inside a compiled function ``step`` splits it once: whether the optimizer steps depends on the gradients' values.
+    Inside a compiled function an optimizer of autojit's steps in any case, and what it did counts for nothing where
+    gradients are not finite. One with an algorithm of its own, or one with sparse gradients, splits the function once.
 
     Args:
         device: "cpu" or "cuda"; with one that is not there the scaler is off, with a warning.
@@ -76,11 +78,12 @@ class GradScaler:
             raise _SettingError("The growth factor must be > 1.0.", facts={"growth_factor": growth_factor})
         if not backoff_factor < 1.0:
             raise _SettingError("The backoff factor must be < 1.0.", facts={"backoff_factor": backoff_factor})
-        self._scale = full((), float(init_scale), dtype=float32)
-        self._growth_tracker = full((), 0, dtype=int32)
-        self._growth_factor = full((), growth_factor, dtype=float64)
-        self._backoff_factor = full((), backoff_factor, dtype=float64)
-        self._growth_interval = full((), growth_interval, dtype=int32)
+        home = device if self._enabled else "cpu"
+        self._scale = full((), float(init_scale), dtype=float32, device=home)
+        self._growth_tracker = full((), 0, dtype=int32, device=home)
+        self._growth_factor = full((), growth_factor, dtype=float64, device=home)
+        self._backoff_factor = full((), backoff_factor, dtype=float64, device=home)
+        self._growth_interval = full((), growth_interval, dtype=int32, device=home)
         self._found_inf: dict[int, Tensor] = {}  # by optimizer: whether the update must shrink the factor
         self._unscaled: set[int] = set()  # since the last update
         self._stepped: set[int] = set()
@@ -91,7 +94,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._scale
+            return outputs * self._scale.to(outputs.device)
         if isinstance(outputs, list | tuple):
             return type(outputs)([self.scale(output) for output in outputs])
         if isinstance(outputs, Iterable) and not isinstance(outputs, str):
@@ -117,16 +120,17 @@ class GradScaler:
             inverse = self._scale.to(float64).reciprocal().to(float32)
             gradients = list(_gradients(optimizer))
             for gradient in gradients:
-                gradient.mul_(inverse)
+                gradient.mul_(inverse.to(gradient.device))
             if gradients:
-                all_finite = stack([gradient.isfinite().all() for gradient in gradients]).all()
+                home = self._scale.device
+                all_finite = stack([gradient.isfinite().all().to(home) for gradient in gradients]).all()
                 self._found(optimizer).copy_(all_finite.logical_not())
 
     def _found(self, optimizer: Any) -> Tensor:
         """Where it is noted whether an optimizer's gradients were not finite; it outlives the step that asks first."""
         if id(optimizer) not in self._found_inf:
             with outside_trace():
-                self._found_inf[id(optimizer)] = full((), False, dtype=bool_)
+                self._found_inf[id(optimizer)] = full((), False, dtype=bool_, device=self._scale.device)
         return self._found_inf[id(optimizer)]
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,9 +150,15 @@ class GradScaler:
             self.unscale_(optimizer)
         if id(optimizer) not in self._found_inf:
             raise _TurnError("No inf checks were recorded for this optimizer.", fix="call backward() before")
-        result = None if self._found_inf[id(optimizer)] else optimizer.step(*args, **kwargs)
+        result = self._step_if_finite(optimizer, args, kwargs)
         self._stepped.add(id(optimizer))
         return result
+
+    def _step_if_finite(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = self._found_inf[id(optimizer)]
+        if is_tracing() and getattr(optimizer, "can_be_skipped", False):
+            return optimizer.step_unless(found, *args, **kwargs)
+        return None if found else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: Any = None) -> None:
         """Let the factor grow or shrink by what the steps found, or be ``new_scale``.

@@ -7,8 +7,9 @@ from typing import Literal
 from autojit.core.records import record
 from autojit.ir.op import Op
 
-Role = Literal["reads", "writes", "updates"]
-"""What a kernel does with a buffer; "updates": elements are read and written, or another buffer may be the same."""
+Role = Literal["reads", "writes", "updates", "takes"]
+"""What a kernel does with a buffer. "updates": elements are read and written, or another buffer may be the same;
+"takes": nothing, it is an argument because another kernel with the same ones uses it."""
 
 
 @record
@@ -25,6 +26,23 @@ class Buffer:
     role: Role
     element_bytes: int
     in_pieces: bool = False
+
+
+@record
+class SharedCopy:
+    """A function of a body's module that copies to shared memory (`codegen.cuda.shared_copies`).
+
+    Args:
+        buffer: from which one.
+        size_bytes: at once.
+        element_bytes: what the addresses are multiples of in any case.
+        fills: whether there may be zeros instead.
+    """
+
+    buffer: int
+    size_bytes: int
+    element_bytes: int
+    fills: bool
 
 
 @record
@@ -46,6 +64,7 @@ class GridText:
         failing: the ops behind the sites from ``FAILURE_SITE`` on.
         shared: bytes of each array that the threads of a block have in common.
         tells: it takes the error words and the host's copy of them alone (`codegen.cuda.report`).
+        copies: functions of the module that entry points put others in the place of, where addresses allow.
     """
 
     text: str
@@ -58,3 +77,4 @@ class GridText:
     failing: tuple[Op, ...] = ()
     shared: tuple[int, ...] = ()
     tells: bool = False
+    copies: tuple[SharedCopy, ...] = ()

@@ -126,6 +126,7 @@ class Launch:
     label: str
     code: int = 0  # of its reports, where it has any
     commits: bool = False
+    nodes: tuple[Node, ...] = ()  # that it computes, for profiles
 
 
 @record(eq=False)

@@ -39,6 +39,16 @@ class Space(Protocol):
     copies_for_numpy: bool
     """Whether ``numpy()`` of a tensor here gives a copy. torch refuses it on every device but the CPU."""
 
+    @property
+    def stream(self) -> int:
+        """The queue that work here is put in, by the driver's number; 0: its default one."""
+
+    def let_wait(self, stream: int) -> None:
+        """Let another library's queue wait for what was put in the present one."""
+
+    def wait_for(self, stream: int) -> None:
+        """Let what is put in the present queue from now on wait for another library's."""
+
     def holding(self, layout: NDArray[Any]) -> Any:
         """The array of this space whose memory, which is this space's, has a layout."""
 

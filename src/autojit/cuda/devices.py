@@ -228,7 +228,7 @@ def synchronize(device: Any = None) -> None:
         NoCudaError: there is none.
         DeviceError: something that it did failed.
     """
-    gpu_of(device, "synchronize").synchronize()
+    gpu_of(device, "synchronize").synchronize_all()
 
 
 def ipc_collect() -> None:

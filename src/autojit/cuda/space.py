@@ -49,6 +49,29 @@ class CudaSpace:
                 is_once=True,
             )
 
+    @property
+    def stream(self) -> int:
+        """See `Space`."""
+        return self.gpu.stream
+
+    def let_wait(self, stream: int) -> None:
+        """See `Space`."""
+        self._order(self.gpu.stream, stream)
+
+    def wait_for(self, stream: int) -> None:
+        """See `Space`."""
+        self._order(stream, self.gpu.stream)
+
+    def _order(self, first: int, second: int) -> None:
+        """What is put in one queue from now on comes after what is in another now."""
+        if first == second:
+            return
+        self.gpu.use()
+        mark = self.gpu.driver.make_event(False)
+        self.gpu.driver.record(mark, first)
+        self.gpu.driver.wait_for_event(second, mark)
+        self.gpu.driver.destroy_event(mark)
+
     def holding(self, layout: NDArray[Any]) -> DeviceArray:
         """See `Space`."""
         return DeviceArray(layout, self)

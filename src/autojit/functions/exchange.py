@@ -1,25 +1,37 @@
 """Tensors among other libraries' arrays: DLPack both ways, NumPy's protocols, the array API's methods.
 
 What NumPy's functions do with tensors is in ``interop``, imported when it is first asked. DLPack hands over memory
-without a copy: NumPy makes and reads its capsules; only their dtype is looked at here, as NumPy has no bfloat16.
+without a copy: NumPy makes and reads its capsules; only their dtype, as NumPy has no bfloat16, and their device are
+looked at here (`device_exchange`).
 Source: https://dmlc.github.io/dlpack/latest/c_api.html (the layout of a capsule).
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.device import CPU, Device, DeviceLike
-from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
+from autojit.core.device_array import layout_in_memory
+from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import ports
 from autojit.dispatch.on_device import moved
 from autojit.dispatch.promotion import Operand, cast
 from autojit.functions.conversion import memory_of
+from autojit.functions.device_exchange import (
+    CPU_PLACE,
+    borrowed,
+    exported,
+    has_interface,
+    imported,
+    interface_of,
+    lent,
+    place_of,
+    space_for,
+)
 from autojit.functions.elementwise import clone
 from autojit.history.recording import wants_grad
 from autojit.tensor.of_arrays import on_memory_of
@@ -27,10 +39,6 @@ from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
-
-_CPU = (1, 0)  # kDLCPU, its only ordinal
-_BFLOAT, _UINT = 4, 1  # type codes of DLPack
-_CODE_OFFSETS = {"dltensor": 20, "dltensor_versioned": 52}  # of the type code, by the name of the capsule
 
 
 def __array_ufunc__(self: Tensor, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
@@ -53,55 +61,26 @@ def __dlpack__(
 ) -> Any:
     if wants_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if type_of(self).device != CPU or (dl_device is not None and tuple(dl_device) != _CPU):
-        raise BufferError(f"a tensor on {type_of(self).device} cannot be exported to the device {dl_device or _CPU}")
+    wanted = place_of(self) if dl_device is None else tuple(map(int, dl_device))
+    if wanted != place_of(self):
+        if wanted != CPU_PLACE or copy is False:
+            raise BufferError(f"a tensor on {type_of(self).device} cannot be exported to the device {wanted}")
+        return __dlpack__(moved(self, CPU), max_version=max_version)
+    if wanted != CPU_PLACE:
+        array: Any = lent(clone(self) if copy else self, stream)
+        return exported(layout_in_memory(array), wanted, max_version)
     if stream not in (None, -1):
         raise BufferError(f"a tensor on the CPU is exported without a stream, got {stream!r}")
-    array = memory_of(self)
-    bare = array if type_of(self).dtype is not bfloat16 else array.view(np.uint16)
+    bare = memory_of(self)
     if any(step < 0 for step in bare.strides):  # a flipped tensor: some libraries abort on negative strides
         if copy is False:
             raise BufferError("a tensor that lies backwards in memory can be exported as a copy only; pass copy=None")
         copy = True
-    bare = bare.copy(order="C") if copy else bare
-    found = bare.__dlpack__(max_version=max_version)
-    if bare.dtype is not array.dtype:
-        _type_code(found).value = _BFLOAT
-    return found
+    return exported(bare.copy(order="C") if copy else bare, CPU_PLACE, max_version)
 
 
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
-    if type_of(self).device != CPU:
-        raise BufferError(f"a tensor on {type_of(self).device} cannot be exported")
-    return _CPU
-
-
-def _type_code(capsule: object) -> ctypes.c_uint8:
-    """The byte of a DLPack capsule that says which kind of numbers it holds."""
-    api = ctypes.pythonapi
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    name = name_of(capsule)
-    offset = _CODE_OFFSETS.get((name or b"").decode())
-    if offset is None:
-        raise ArgumentError(
-            "from_dlpack: the capsule was used before or is none of DLPack's", {"capsule": capsule},
-            "ask for a new one: tensor.__dlpack__()",
-        )  # fmt: skip
-    return ctypes.c_uint8.from_address(pointer_of(capsule, name) + offset)
-
-
-class _Capsule:
-    """A DLPack capsule as NumPy wants it: an object that hands it out."""
-
-    def __init__(self, capsule: object) -> None:
-        self.capsule = capsule
-
-    def __dlpack__(self, **options: object) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
+    return place_of(self)
 
 
 def from_dlpack(ext_tensor: object, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
@@ -111,7 +90,8 @@ def from_dlpack(ext_tensor: object, *, device: DeviceLike = None, copy: bool | N
 
     Raises:
         TypeError: the object does not speak DLPack.
-        BufferError: its memory is not the CPU's, or it requires gradients.
+        BufferError: its memory is neither the CPU's nor a CUDA device's, or it requires gradients.
+        DeviceError: the device is not there.
 
     Example:
         >>> import autojit as aj
@@ -128,15 +108,7 @@ def from_dlpack(ext_tensor: object, *, device: DeviceLike = None, copy: bool | N
         raise TypeError(f"from_dlpack: expected an array with __dlpack__ or a capsule, got {type(ext_tensor).__name__}")
     else:
         capsule = _exported(ext_tensor, copy)
-    code = _type_code(capsule)
-    is_brain_float = code.value == _BFLOAT
-    if is_brain_float:
-        code.value = _UINT
-    array = np.from_dlpack(_Capsule(capsule))
-    array = array.view(bfloat16.numpy) if is_brain_float else array
-    dtype_of_numpy(array.dtype)
-    if any(step < 0 for step in array.strides):
-        raise ArgumentError("from_dlpack: the array lies backwards in memory (a negative stride); copy the array first")
+    array: Any = imported(capsule)
     if isinstance(ext_tensor, np.ndarray) and not copy:
         made = on_memory_of(ext_tensor)
     else:
@@ -150,19 +122,32 @@ def may_share(array: NDArray[Any], data: object) -> bool:
 
 
 def _exported(source: Any, copy: bool | None) -> Any:
-    kind, _ = source.__dlpack_device__()
-    if int(kind) != _CPU[0]:
-        raise BufferError(f"from_dlpack: the memory is on device {int(kind)} of DLPack's numbering, not the CPU")
+    """A capsule of another library's array; its work in queues of its own comes before ours."""
+    space = space_for(source.__dlpack_device__())
+    queue = {} if space is None else {"stream": space.stream or 1}
     try:
-        return source.__dlpack__(max_version=(1, 0), copy=copy)
+        return source.__dlpack__(**queue, max_version=(1, 0), copy=copy)
     except TypeError:  # written for DLPack before version 1
-        return source.__dlpack__()
+        return source.__dlpack__(**queue)
+
+
+_OF_FOREIGN_ARRAYS = ("__dlpack__", "__cuda_array_interface__", "__array_interface__", "__array__")
 
 
 def is_foreign_array(data: object) -> bool:
     """Whether an object is an array of another library: it offers its memory, or converts itself to NumPy's."""
     kind = type(data)  # not the object, which may answer every name
-    return any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    return any(hasattr(kind, name) for name in _OF_FOREIGN_ARRAYS)
+
+
+def is_on_device(data: object) -> bool:
+    """Whether an object is another library's array in memory of a device."""
+    kind = type(data)
+    if issubclass(kind, Tensor | np.ndarray):
+        return False
+    if hasattr(kind, "__dlpack_device__"):
+        return space_for(data.__dlpack_device__()) is not None  # type: ignore[attr-defined]
+    return has_interface(data)
 
 
 _OF_NUMBERS = ("__len__", "__getitem__", "__iter__", "__float__", "__int__", "__index__", "__complex__")
@@ -197,12 +182,12 @@ def array_of_numbers(data: Any) -> np.ndarray[Any, Any]:
     return plain
 
 
-def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
-    """The NumPy array on another library's memory, with its dtype."""
+def array_of_foreign(data: Any) -> Any:
+    """What is on another library's memory, with its dtype: a NumPy array on the host, a tensor on a device."""
     if hasattr(type(data), "__dlpack__"):
-        found: np.ndarray[Any, Any] = from_dlpack(data)._array
-        return found
-    return np.asarray(data)
+        found = from_dlpack(data)
+        return found._array if type_of(found).device == CPU else found
+    return borrowed(data) if has_interface(data) else np.asarray(data)
 
 
 def astype(self: Tensor, dtype: DType | DTypeLike, copy: bool = True) -> Tensor:
@@ -231,10 +216,14 @@ def to_device(self: Tensor, device: Device | str | int, /, *, stream: object = N
     """On a device, as the array API standard names it.
 
     Raises:
-        ValueError: a stream is given; the CPU has none.
+        ValueError: a stream is given; copies are made in the present one, and the CPU has none.
     """
     if stream is not None:
-        raise ArgumentError("to_device: streams exist on devices other than the CPU only", {"stream": stream})
+        raise ArgumentError(
+            "to_device: copies are made in the present stream",
+            {"stream": stream},
+            "with cuda.stream(s): x.to_device(d)",
+        )
     return moved(self, device)
 
 
@@ -245,4 +234,7 @@ def _repr_html_(self: Tensor) -> str:
 
 
 _PLAIN = (__array_ufunc__, __array_function__, __dlpack__, __dlpack_device__, astype, fill, to_device, _repr_html_)
-METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN} | {"copy": copied}
+METHODS: dict[str, Any] = {method.__name__: method for method in _PLAIN} | {
+    "copy": copied,
+    "__cuda_array_interface__": property(interface_of),
+}

@@ -20,7 +20,14 @@ from autojit.dispatch.on_device import moved, placed, where_to
 from autojit.dispatch.promotion import Number, Operand, as_operand, cast
 from autojit.functions.comparison import eq, where
 from autojit.functions.elementwise import clone, floor_divide
-from autojit.functions.exchange import array_of_foreign, array_of_numbers, is_foreign_array, may_share, require_numbers
+from autojit.functions.exchange import (
+    array_of_foreign,
+    array_of_numbers,
+    is_foreign_array,
+    is_on_device,
+    may_share,
+    require_numbers,
+)
 from autojit.functions.memory import MemoryFormat
 from autojit.functions.shape import Sizes, sizes_of, stack
 from autojit.ops.sources import Iota
@@ -72,6 +79,8 @@ def _on(place: DeviceLike, found: Tensor) -> Tensor:
 
 
 def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
+    if is_on_device(data):
+        data = array_of_foreign(data)
     if isinstance(data, Tensor):
         found = clone(data.detach()) if copy else data
         return found if dtype is None else cast(found, dtype)

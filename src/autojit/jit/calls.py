@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 def _is_foreign(leaf: object) -> bool:
     """Whether an argument is another library's array, which a step takes as it takes NumPy's."""
-    return not isinstance(leaf, Tensor | np.ndarray) and hasattr(type(leaf), "__dlpack__")
+    return not isinstance(leaf, Tensor | np.ndarray) and any(
+        hasattr(type(leaf), name) for name in ("__dlpack__", "__cuda_array_interface__")
+    )
 
 
 RESTARTS_LIMIT = 32  # of one call, besides one for each of its leaves

@@ -54,12 +54,16 @@ def statistics(function: JitFunction) -> dict[str, Any]:
 
 
 def _device_counts(parts: Sequence[Compiled]) -> dict[str, int]:
-    """Goes in which devices are told something, graphs made of these, and how often these were launched."""
+    """Goes in which devices are told something, graphs made of these, how often these were launched; and of one call
+    of each step the kernels launched, and the bytes of buffers that they read and write.
+    """
     counts = [part.executable.device_counts() for part in parts]
     return {
         "device_entries": sum(len(part.lowered.device_runs()) for part in parts),
         "graphs": sum(count.graphs for count in counts),
         "graph_launches": sum(count.graph_launches for count in counts),
+        "launches": sum(count.launches for count in counts),
+        "device_bytes": sum(count.bytes for count in counts),
     }
 
 

@@ -64,6 +64,9 @@ class LinkedScalar(Elementwise):
         assert partial is not None
         return bind(LinkedScalar(partial.key, self.output, self.dtype), *primals)
 
+    def has_code(self, machine: str) -> bool:
+        return machine == "cpu" or not find(self.function).needs_host
+
     def lower(self, emit: Any, *scalars: Any) -> Any:
         return call(emit, find(self.function).code, scalars, self.output, self.dtype)
 

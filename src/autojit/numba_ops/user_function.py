@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.codegen.numba_text.definitions import needs_host
 from autojit.codegen.numba_text.loop import write_loop
 from autojit.codegen.numba_text.scalar_function import ScalarFunction
 from autojit.codegen.numba_text.tangents import partial
@@ -62,6 +64,11 @@ class UserFunction:
         self.key = _key(name, code, given)
         self._partials: dict[int, UserFunction | DifferentiationError | None] = {}
         self._loops: dict[object, Any] = {}
+
+    @cached_property
+    def needs_host(self) -> bool:
+        """See `needs_host`."""
+        return needs_host(self.code.code)
 
     def partial(self, operand: int) -> UserFunction | None:
         """The partial derivative with respect to an operand; None where it is zero everywhere.

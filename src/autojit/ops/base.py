@@ -148,6 +148,10 @@ class Elementwise(Op, abstract=True):
         if eager is not None and not cls.__dict__.get("is_one_loop") and not cls.is_view:
             cls.eager = _settled_rule(eager)
 
+    def has_code(self, machine: str) -> bool:
+        """Whether generated code of a kind of machine (``"cpu"``, ``"cuda"``) computes it; else it is called back."""
+        return True
+
     def result_dtype(self, dtype: DType) -> DType:
         return dtype
 

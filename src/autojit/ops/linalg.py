@@ -23,7 +23,7 @@ from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, sub
 from autojit.ops.elementwise_base import unary
 from autojit.ops.elementwise_complex import complex, imag, real
 from autojit.ops.elementwise_exponential import PowNumber, log
-from autojit.ops.failed_matrices import lapack
+from autojit.ops.failed_matrices import failed_matrix, lapack
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.reductions import sum
 from autojit.ops.samples import Samples, draws
@@ -54,6 +54,10 @@ def positive_definite(shape: tuple[int, ...], dtype: DType) -> Ndarray:
     return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
 
 
+SINGULAR = "The computation could not be completed because the input matrix is singular."
+INDEFINITE = "The factorization could not be completed because the input is not positive-definite."
+
+
 @record
 class MatrixOp(Structured, abstract=True):
     """On the last two axes; any batch axes in front, so batching changes nothing.
@@ -69,6 +73,15 @@ class MatrixOp(Structured, abstract=True):
 
     def may_refuse(self, *types: TensorType) -> bool:
         return self.refuses or self.name in ("inv", "solve", "triangular_solve", "cholesky")
+
+    refusal: ClassVar[str] = SINGULAR
+
+    def failure(self, number: int) -> Exception:
+        """The error behind a number that a device reports: 1 for the only matrix, else that of one in a batch, from 2.
+
+        It is said where the eager rule, which is asked first, finds nothing wrong.
+        """
+        return failed_matrix(self.name, self.refusal, (number - 2,) if number > 1 else ())
 
     sampled: ClassVar[Callable[..., Ndarray]] = staticmethod(well_conditioned)
     sampled_shapes: ClassVar[tuple[Shape, ...]] = ((3, 3), (2, 2, 2))
@@ -101,9 +114,6 @@ def require_matrix(op: str, x: TensorType) -> None:
         raise ShapeError(f"linalg.{op}: The input tensor A must have at least 2 dimensions.", {"A": x})
     if x.dtype not in (float32, float64) and not x.dtype.is_complex:
         raise DTypeError(f"linalg.{op}: Expected a floating point or complex tensor as input.", {"A": x})
-
-
-SINGULAR = "The computation could not be completed because the input matrix is singular."
 
 
 class Inv(SquareOp):
@@ -292,11 +302,11 @@ class Cholesky(SquareOp):
     """Lower triangular ``l`` with ``l @ l.mH`` the Hermitian part of the operand, which must be positive definite."""
 
     sampled = staticmethod(positive_definite)
+    refusal: ClassVar[str] = INDEFINITE
 
     def eager(self, a: Ndarray) -> Ndarray:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
-        why = "The factorization could not be completed because the input is not positive-definite."
-        return np.asarray(lapack("cholesky", why, np.linalg.cholesky, hermitian))
+        return np.asarray(lapack("cholesky", INDEFINITE, np.linalg.cholesky, hermitian))
 
     def vjp(self, primals: Operands, result: O, y_bar: O) -> Sequence[Any]:
         factor = adjoint_matrix(result)

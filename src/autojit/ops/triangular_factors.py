@@ -7,7 +7,7 @@ factors belongs to the op that eliminates without exchanges, on the square part 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class LuPivots(MatrixOp):
     """
 
     is_checked: bool
+    refusal: ClassVar[str] = "a pivot of U is zero, and using it on lu_solve would result in a division by zero"
 
     def result_type(self, a: TensorType) -> TensorType:
         require_matrix("lu_factor", a)

@@ -116,6 +116,7 @@ class _Stepping(threading.local):
 
     optimizer: Any = None
     call: StepCall | None = None
+    skip: Tensor | None = None  # whether the step shall have changed nothing, in a capture that cannot know yet
 
 
 stepping = _Stepping()

@@ -9,6 +9,7 @@ import functools
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -28,7 +29,7 @@ from autojit.optim.replayed_updates import update
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
 from autojit.tensor.state import state as now_of_thread
-from autojit.tensor.tensor import type_of
+from autojit.tensor.tensor import storage_of, type_of
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
@@ -236,16 +237,48 @@ class Optimizer:
                         self._accept(grad)
                         moving.append((p, grad, self.state[p], group))
             self._make_ready(moving)
-            for p, grad, known, group in _in_turn(moving):
-                if type_of(p).dtype.is_complex:
-                    self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
-                else:
-                    update(self, p, grad, known, group)
+            with self._perhaps([p for p, *_ in moving]):
+                for p, grad, known, group in _in_turn(moving):
+                    if type_of(p).dtype.is_complex:
+                        self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
+                    else:
+                        update(self, p, grad, known, group)
         return loss
 
     step = _with_hooks(step)
     takes_sparse = False  # whether ``_update`` knows sparse gradients
     _zeros: tuple[str, ...] = ()  # state that begins as zeros in the likeness of the parameter
+
+    @contextmanager
+    def _perhaps(self, params: Sequence[Tensor]) -> Iterator[None]:
+        """What is done inside has been done, unless ``stepping.skip`` says of the whole call that it has not."""
+        skip, stepping.skip = stepping.skip, None
+        if skip is None:
+            yield
+            return
+        watched = [*params, *self.followed()[0].values()]
+        known = {id(t): t for t in watched}
+        before = [(t, storage_of(t).version, t.clone()) for t in known.values()]
+        yield
+        for t, version, old in before:
+            if storage_of(t).version != version:
+                t.copy_(aj.where(skip.to(t.device), old, t))
+
+    @property
+    def can_be_skipped(self) -> bool:
+        """Whether all that ``step`` changes is what `_perhaps` puts back: dense parameters and tensors of its state."""
+        if not self._is_followed or type(self).step is not Optimizer.step or self.defaults.get("differentiable"):
+            return False
+        gradients = [p.grad for group in self.param_groups for p in group["params"]]
+        return all(gradient is None or gradient.layout is strided for gradient in gradients)
+
+    def step_unless(self, skip: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """``step``, which has changed nothing if ``skip`` is true, without asking whether it is."""
+        stepping.skip = skip
+        try:
+            return self.step(*args, **kwargs)
+        finally:
+            stepping.skip = None
 
     def _accept(self, grad: Tensor) -> None:
         """Raise what a gradient is refused with."""

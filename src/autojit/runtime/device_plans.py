@@ -51,6 +51,10 @@ class DevicePlans:
         self._transfers.append(transfer)
         return transfer.address
 
+    def run_at(self, context: int) -> DevicePlan | None:
+        """The run whose context is at an address, if one is."""
+        return next((run for run in self.runs if run.address == context), None)
+
     @staticmethod
     def body(name: str) -> int:
         """The address of the native code that an entry runs."""
@@ -64,7 +68,8 @@ class DevicePlans:
     def counts(self) -> DeviceCounts:
         """What the runs have done so far."""
         stats = [run.stats for run in self.runs]
-        return DeviceCounts(*map(sum, zip(*((s.runs, s.graph_launches, s.instantiations) for s in stats), strict=True)))
+        rows = [(s.runs, s.graph_launches, s.instantiations, s.launches, s.bytes) for s in stats]
+        return DeviceCounts(*map(sum, zip(*rows, strict=True)))
 
     def texts(self, stage: str) -> list[str]:
         """The kernels of the runs, each once, as LLVM gets them or gives them."""

@@ -66,11 +66,21 @@ class OutputSpec:
 
 
 class DeviceCounts(NamedTuple):
-    """Of the runs of a step on devices: how often they ran, by how many launches of graphs, and how many were made."""
+    """Of the runs of a step on devices.
+
+    Attributes:
+        runs: how often they ran.
+        graph_launches: by how many launches of graphs.
+        graphs: how many were made.
+        launches: kernels that one call launches, or nodes of its graphs, with those that write tables.
+        bytes: of buffers that its kernels read and write.
+    """
 
     runs: int = 0
     graph_launches: int = 0
     graphs: int = 0
+    launches: int = 0
+    bytes: int = 0
 
 
 class Executable:
@@ -234,7 +244,8 @@ class Executable:
             if self._rows is None:
                 assert self._lowered is not None
                 self._rows = kernel_rows(self._lowered)
-            run_entries(self._words, self._native, self.table_address, self._rows, observer)
+            find = {} if self._devices is None else {"apart": self._devices.run_at}
+            run_entries(self._words, self._native, self.table_address, self._rows, observer, **find)
         self._failures.check()
 
     @property

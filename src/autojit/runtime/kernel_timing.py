@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from autojit.codegen.cpu.plan.records import Plan, PlanEntry
@@ -49,8 +49,25 @@ class Watching(threading.local):
 watching = Watching()
 
 
+class RunApart(Protocol):
+    """What a device does as one entry, which can be done launch by launch."""
+
+    def apart(self) -> Iterator[tuple[str, Sequence[Node]]]:
+        """Let the entry be one launch after another, each with its name and what it computes."""
+        ...
+
+
+Apart = Callable[[int], RunApart | None]
+"""The run of a device whose context is at an address; None: the entry is the host's."""
+
+
 def run_entries(
-    words: Any, native: Callable[[int], None], table: int, rows: Sequence[KernelRow], observer: KernelObserver
+    words: Any,
+    native: Callable[[int], None],
+    table: int,
+    rows: Sequence[KernelRow],
+    observer: KernelObserver,
+    apart: Apart = lambda context: None,
 ) -> None:
     """Run a plan entry by entry; after an entry that reports an error the rest is left out, as in the plan runner.
 
@@ -58,6 +75,7 @@ def run_entries(
         words: the table with the plan's address in front; nobody else uses it meanwhile.
         native: ``aj_step``.
         rows: one per entry.
+        apart: finds what devices do, whose launches have rows of their own.
     """
     plan = words[0]
     whole = (ctypes.c_int64 * _WORDS).from_address(plan)
@@ -69,8 +87,13 @@ def run_entries(
         for place, row in enumerate(rows):
             part[Plan.entries.place] = whole[Plan.entries.place] + PlanEntry.size_bytes * place
             part[Plan.n_stoppable.place] = int(place < whole[Plan.n_stoppable.place])
-            observer.kernel(row, native, table)
-            part[Plan.n_patches.place] = 0  # pointers are patched once, before the first entry
+            entry = (ctypes.c_int64 * len(PlanEntry.fields)).from_address(part[Plan.entries.place])
+            run = apart(entry[PlanEntry.context.place])
+            for each in (row,) if run is None else (launch_row(*launch) for launch in run.apart()):
+                observer.kernel(each, native, table)
+                part[Plan.n_patches.place] = 0  # pointers are patched once, before the first entry
+                if error.value:
+                    break
             if error.value:
                 break
 
@@ -96,8 +119,18 @@ def _row(label: str, nodes: Sequence[Node]) -> KernelRow:
     ordered = tuple(places[key] for key in sorted(places))
     is_telling = not ops or label.startswith(("combine", "copy", "sum slices", "matmul "))
     name = label if is_telling else "+".join(ops)
-    lines = shown_lines(ordered)
-    return KernelRow(f"kernel {name} ({lines})" if lines else f"kernel {name}", ops, ordered)
+    return KernelRow(_named(name, ordered), ops, ordered)
+
+
+def _named(name: str, places: Sequence[SourceLocation]) -> str:
+    lines = shown_lines(places)
+    return f"kernel {name} ({lines})" if lines else f"kernel {name}"
+
+
+def launch_row(label: str, nodes: Sequence[Node]) -> KernelRow:
+    """The row of a launch of a device, which may do what several kernels of the schedule are."""
+    row = _row(label, nodes)
+    return row._replace(name=_named(label, row.places))
 
 
 def shown_lines(places: Iterable[SourceLocation]) -> str:

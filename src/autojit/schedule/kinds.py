@@ -66,6 +66,8 @@ def _kind(node: Node, machine: Machine) -> Kind:
     op = node.op
     if isinstance(op, _PRODUCTS):
         return Kind.PRODUCT if node.outputs[0].type.dtype in machine.product_dtypes else Kind.SINGLE
+    if isinstance(op, Elementwise) and not op.has_code(machine.kind):
+        return Kind.SINGLE
     is_stitched = isinstance(op, _STITCHED) and not _joins_blocks(node, machine)
     if isinstance(op, Elementwise) or is_stitched:
         found = Kind.POINTWISE

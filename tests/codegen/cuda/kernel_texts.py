@@ -16,12 +16,17 @@ from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import LoweredStep
-from autojit.core.dtypes import ALL_DTYPES, DType, float32, float64, int64
+from autojit.core.dtypes import ALL_DTYPES, DType, bool_, float32, float64, int64
 from autojit.core.types import TensorType
 from autojit.ir import Graph, Op
 from autojit.ir.builder import GraphBuilder
+from autojit.ops.counted_positions import PackedPositions
+from autojit.ops.decompositions import Qr
+from autojit.ops.linalg import Cholesky, Cofactor, Inv, Solve, TriangularSolve
+from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import IndexUpdate
 from autojit.ops.sorting import Sort
+from autojit.ops.triangular_factors import LuPivots
 from autojit.passes.pipeline import optimize
 from autojit.schedule.kernels import LoopKernel, MatmulKernel, StructuredKernel
 from autojit.schedule.schedule import Schedule, schedule
@@ -61,12 +66,23 @@ def graphs_of_long_lines() -> Iterator[Graph]:
         yield builder.finish(builder.apply(op, values))
 
 
+SQUARES = ((12, float32), (300, float64))
 LONG: tuple[tuple[Op, tuple[tuple[tuple[int, ...], DType], ...]], ...] = (
     (Sort(1, False), (((30, 3000), float32),)),
     (Sort(0, True), (((3000, 2), float64),)),
     (Sort(1, True, (0, 5)), (((2, 100_000), float32),)),
     (Sort(0, False), (((100_000,), int64),)),
     (IndexUpdate(0, "add"), (((1000, 64), float32), ((2000, 64), float32), ((2000,), int64))),
+    *[(Cumulative(kind, 1), (((1, length), float32),)) for kind in ("sum", "logsumexp") for length in (999, 99_999)],
+    (CumulativeExtreme("max", 0), (((99_999, 2), float64),)),
+    (LinearRecurrence(1), (((1, 99_999), float32),) * 2),
+    (PackedPositions(), (((9000,), bool_),)),
+    *[
+        (op, (((5, n, n), dtype),))
+        for op in (Cholesky(), Inv(), Cofactor(), Qr(), LuPivots(True))
+        for n, dtype in SQUARES
+    ],
+    *[(op, (((n, n), dtype), ((n, 40), dtype))) for op in (Solve(), TriangularSolve(True)) for n, dtype in SQUARES],
     (IndexUpdate(0, "set"), (((1000, 64), float32), ((9000, 64), float32), ((9000,), int64))),
 )
 

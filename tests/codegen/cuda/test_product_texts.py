@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from autojit.codegen.cuda.entry_point import entry_text
-from autojit.codegen.cuda.product_tiles import LAYOUTS, tile_of
+from autojit.codegen.cuda.product_choice import choose
+from autojit.codegen.cuda.product_tiles import LAYOUTS
 from autojit.codegen.cuda.products import print_product
 from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
@@ -53,7 +54,8 @@ def _with_epilogues(target: CudaTarget) -> list[GridText]:
 
 def _structured(target: CudaTarget) -> list[GridText]:
     """Samples of structured ops, and large convolutions."""
-    found = [print_structured(structured(*cls.samples(float32)[0]), target) for cls in OPS]
+    samples = [sample for cls in OPS for sample in cls.samples(float32)[:1]]
+    found = [print_structured(structured(*sample), target) for sample in samples]
     x, w, y = (np.empty(shape, "f4") for shape in ((16, 32, 30, 30), (64, 32, 3, 3), (16, 64, 28, 28)))
     how = (1, 1), (0, 0), (1, 1), 1
     for op, operands in (
@@ -81,15 +83,31 @@ def test_products_assemble_without_spills(architecture: str) -> None:
         assert assembled.shared_bytes <= 48 * 1024  # what every GPU gives without asking
 
 
-def test_aligned_operands_are_read_in_wide_accesses() -> None:
-    dtypes, entries = (float32, float16, float64), []
-    for dtype in dtypes:
+def _entries(target: CudaTarget, alignment: int) -> list[str]:
+    """PTX of large products of three dtypes, whose operands are aligned to this many bytes, or to their elements."""
+    entries = []
+    for dtype in (float32, float16, float64):
         a, b = _matrix(1024, 1024, dtype), _matrix(1024, 1024, dtype, is_turned=True)
-        text = print_product(product(a, b), CudaTarget("sm_90", 132))
-        entries.append(entry_text(text, [16, 16, 16], {}))
-    for ptx in ptx_of(entries, "sm_90"):
+        text = print_product(product(a, b), target)
+        entries.append(entry_text(text, [max(alignment, dtype.size_bytes)] * 3, {}))
+    return ptx_of(entries, target.cpu)
+
+
+def test_aligned_operands_are_read_in_wide_accesses() -> None:
+    for ptx in _entries(CudaTarget("sm_75", 132), 16):
         loads = [line for line in ptx.splitlines() if "ld.global" in line]
         assert loads and all(".v4" in line or ".v2.b64" in line for line in loads), loads
+
+
+def test_aligned_operands_are_copied_16_bytes_at_a_time_and_others_by_their_elements() -> None:
+    for ptx in _entries(CudaTarget("sm_90", 132), 16):
+        copies = [line for line in ptx.splitlines() if "cp.async.c" in line and "group" not in line]
+        assert copies and all(", 16" in line for line in copies), copies
+        assert "ld.global" not in ptx, "nothing goes through registers"
+    for ptx, size in zip(_entries(CudaTarget("sm_90", 132), 1), (4, None, 8), strict=True):
+        copies = [line for line in ptx.splitlines() if "cp.async.c" in line and "group" not in line]
+        assert all(f", {size};" in line for line in copies)
+        assert bool(copies) != ("ld.global" in ptx), "elements of 2 bytes go through registers"
 
 
 def test_equal_shapes_share_a_text() -> None:
@@ -100,10 +118,23 @@ def test_equal_shapes_share_a_text() -> None:
 
 def test_small_products_take_small_tiles() -> None:
     target = CudaTarget("sm_90", 132)
-    tiles = [tile_of(float32, target, (extent, extent, extent), 1) for extent in (8, 64, 512, 4096)]
+    tiles = [choose(float32, target, (extent, extent, extent), 1).tile for extent in (8, 64, 512, 4096)]
     assert [tile.rows * tile.columns for tile in tiles] == sorted(tile.rows * tile.columns for tile in tiles)
     assert tiles[0].threads == 32 and tiles[0].depth == 8
     (warps, fragments, _), *_ = LAYOUTS
     assert (tiles[-1].warps, tiles[-1].fragments) == (warps, fragments)
-    many = tile_of(float32, target, (8, 8, 8), 1000)
+    many = choose(float32, target, (8, 8, 8), 1000).tile
     assert many == tiles[0], "a batch of small matrices is not computed in tiles that they do not fill"
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16, float64], ids=str)
+def test_long_sums_of_few_elements_are_split_until_all_processors_are_busy(dtype: DType) -> None:
+    target = CudaTarget("sm_90", 132)
+    for m, n, k in ((64, 27, 100_000), (128, 10, 8192), (512, 512, 65536)):
+        choice = choose(dtype, target, (m, n, k), 1)
+        assert choice.splits > 1 and (choice.splits - 1) * choice.chunk < k <= choice.splits * choice.chunk
+        assert choice.chunk % choice.tile.depth == 0
+        tiles = -(-m // choice.tile.rows) * -(-n // choice.tile.columns)
+        assert tiles * choice.splits < 2 * target.processors or choice.splits == 2
+    assert choose(dtype, target, (4096, 4096, 4096), 1).splits == 1
+    assert choose(dtype, target, (64, 27, 100_000), 1, splits=False).splits == 1

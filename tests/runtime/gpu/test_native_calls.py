@@ -24,6 +24,12 @@ from tests.runtime.gpu.runs import CUDA, Memory, Step, value, weighted_sum
 N = 16
 
 
+@pytest.fixture(autouse=True)
+def _every_kernel_is_launched_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs of many launches are what is tested here; of small kernels there would be one."""
+    monkeypatch.setenv("AUTOJIT_CUDA", "apart")
+
+
 class Bound:
     """A run of kernels on a driver whose kernels do nothing."""
 

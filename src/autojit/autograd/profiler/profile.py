@@ -10,6 +10,7 @@ from autojit.autograd.profiler.block import ObservedBlock
 from autojit.autograd.profiler.event_list import EventList
 from autojit.autograd.profiler.observer import NO_NUMBER, USER, Observer
 from autojit.autograd.profiler.recorder import Options, Recorder
+from autojit.core.device import is_available
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import wraps
@@ -35,7 +36,8 @@ class profile(ObservedBlock):
 
     Args:
         enabled: False makes the block do nothing.
-        use_cuda: also take times on the CUDA device's clock; without a device this warns and measures the CPU alone.
+        use_cuda: also take times on the CUDA device's clock; without a device, or with an
+            emulated one, this warns and measures the CPU alone; kernels have their rows all the same.
         use_device: "cuda", the newer spelling of ``use_cuda``.
         record_shapes: keep the shapes of operands.
         with_flops: count floating-point operations of products and arithmetic.
@@ -78,7 +80,8 @@ class profile(ObservedBlock):
         self.enabled = bool(enabled)
         self.use_cuda = bool(use_cuda) or use_device == "cuda"
         if self.use_cuda and self.enabled and not has_device():
-            warn("CUDA is not available, disabling CUDA profiling", UserWarning)
+            what = "an emulated device has no times" if is_available("cuda") else "CUDA is not available"
+            warn(f"{what}, disabling CUDA profiling", UserWarning)
             self.use_cuda = False
         if not use_cpu and not self.use_cuda:
             raise ArgumentError("profile: use_cpu=False leaves nothing to measure", {}, "pass use_cuda=True as well")

@@ -52,7 +52,7 @@ def print_combine(kernel: GridFolds, buffers: Sequence[Buffer]) -> GridText:
             _combine(function, kernel, part)
     before = len(kernel.program.loads) + len(kernel.program.stores)
     written = {before + part.number for part in parts}
-    used = [Buffer("writes" if k in written else "reads", b.element_bytes, b.in_pieces) for k, b in enumerate(buffers)]
+    used = [Buffer("writes" if k in written else "takes", b.element_bytes, b.in_pieces) for k, b in enumerate(buffers)]
     return function.finished(used, partial_bytes=kernel.partial_bytes)
 
 

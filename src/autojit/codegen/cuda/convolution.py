@@ -16,19 +16,22 @@ image, or between two of its elements, counts as zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import ClassVar
 
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape
+from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape, choice_of, has_copies, printed
 from autojit.codegen.cuda.product_operands import Stored
-from autojit.codegen.cuda.product_tiles import tile_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.core.records import record
 from autojit.core.types import Shape as Extents
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
+
+NARROW = "i32"
+"""What GPUs compute with."""
 
 
 @record
@@ -73,6 +76,17 @@ class Windowed(Stored):
     is_deep: bool
 
     @property
+    def kind(self) -> str:
+        """The type of positions: narrow, where all are less than 2^31, what is outside of the image as well."""
+        digits = (*self.line_digits, *self.depth_digits)
+        reach = sum(digit.extent * digit.stride for digit in digits)
+        for window in self.windows:
+            lines, depths = self.line_digits[window.line].extent, self.depth_digits[window.depth].extent
+            most = lines * abs(window.line_factor) + depths * abs(window.depth_factor) + abs(window.first)
+            reach += most * window.stride
+        return NARROW if reach + self.lines + self.depth < 1 << 31 else "i64"
+
+    @property
     def runs_deep(self) -> bool:
         """As it was said: of digits of one stride each there is no smaller one."""
         return self.is_deep
@@ -83,39 +97,43 @@ class Windowed(Stored):
 
     def place(self, kernel: CudaKernel, line: str, depth: str) -> tuple[str, str | None]:
         """The sum of what digits and windows say."""
-        lines, depths = _digits(kernel, line, self.line_digits), _digits(kernel, depth, self.depth_digits)
-        position = "0"
+        kind, wide = self.kind, kernel.index_type
+        if kind != wide:
+            line, depth = (kernel.convert("trunc", number, wide, kind) for number in (line, depth))
+        lines, depths = _digits(kernel, line, self.line_digits, kind), _digits(kernel, depth, self.depth_digits, kind)
+        terms: list[str] = []
         for values, digits in ((lines, self.line_digits), (depths, self.depth_digits)):
             for value, digit in zip(values, digits, strict=True):
                 if digit.stride:
-                    position = kernel.add(position, kernel.mul(value, digit.stride))
+                    terms.append(kernel.mul(value, digit.stride, kind))
         is_zero: str | None = None
         for window in self.windows:
-            place, outside = _seen(kernel, window, lines[window.line], depths[window.depth])
-            position = kernel.add(position, kernel.mul(place, window.stride))
+            place, outside = _seen(kernel, window, lines[window.line], depths[window.depth], kind)
+            terms.append(kernel.mul(place, window.stride, kind))
             is_zero = outside if is_zero is None else kernel.either(is_zero, outside)
-        return position, is_zero
+        position = reduce(lambda a, b: kernel.add(a, b, kind), terms)
+        return position if kind == wide else kernel.convert("sext", position, kind), is_zero
 
 
-def _digits(kernel: CudaKernel, number: str, digits: Sequence[Digit]) -> list[str]:
+def _digits(kernel: CudaKernel, number: str, digits: Sequence[Digit], kind: str) -> list[str]:
     """The digits of a row-major number; the first one takes what is left."""
     found: list[str] = []
     for digit in reversed(digits[1:]):
-        found.append(kernel.remainder(number, digit.extent))
-        number = kernel.quotient(number, digit.extent)
+        found.append(kernel.remainder(number, digit.extent, kind))
+        number = kernel.quotient(number, digit.extent, kind)
     return [number, *reversed(found)]
 
 
-def _seen(kernel: CudaKernel, window: Window, line: str, depth: str) -> tuple[str, str]:
+def _seen(kernel: CudaKernel, window: Window, line: str, depth: str, kind: str) -> tuple[str, str]:
     """Where a window looks, and the condition that nothing is there."""
-    place = kernel.add(kernel.mul(line, window.line_factor), kernel.mul(depth, window.depth_factor))
-    place = kernel.add(place, window.first)
+    place = kernel.add(kernel.mul(line, window.line_factor, kind), kernel.mul(depth, window.depth_factor, kind), NARROW)
+    place = kernel.add(place, window.first, kind)
     if window.step == 1:
-        return place, kernel.test("uge", place, window.extent)
-    before = kernel.test("slt", place, 0)
-    between = kernel.test("ne", kernel.remainder(place, window.step), 0)
-    whole = kernel.quotient(place, window.step)
-    behind = kernel.test("uge", whole, window.extent)
+        return place, kernel.test("uge", place, window.extent, kind)
+    before = kernel.test("slt", place, 0, kind)
+    between = kernel.test("ne", kernel.remainder(place, window.step, kind), 0, kind)
+    whole = kernel.quotient(place, window.step, kind)
+    behind = kernel.test("uge", whole, window.extent, kind)
     return whole, kernel.either(before, kernel.either(between, behind))
 
 
@@ -217,8 +235,9 @@ def print_convolution(node: Node, target: CudaTarget) -> GridText:
     """The kernel of a convolution, or of a derivative of one, whose sizes are known."""
     found = _sum_of(node)
     dtype = node.outputs[0].type.dtype
-    tile = tile_of(dtype, target, found.shape.extents, found.shape.count)
-    return _ConvolutionPrinter(ProductJob(found.shape, tile, dtype, adds=False), found).print()
+    choice = choice_of(found.shape, dtype, target)
+    job = ProductJob(found.shape, choice, dtype, adds=False, copies=has_copies(target))
+    return printed(job, lambda job: _ConvolutionPrinter(job, found))
 
 
 class _ConvolutionPrinter(ProductPrinter):

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from autojit.codegen.cuda.grid_function import WARP, CudaKernel, Grid
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.scalar import Scalar
+from autojit.core.dtypes import int32
 
 IN_BLOCK = 'syncscope("block") monotonic'
 
@@ -121,11 +123,9 @@ class CountingKernel(CudaKernel):
 
     def _up_to_lane(self, value: str) -> str:
         """The sum of 32-bit numbers of lanes up to this one."""
-        lane = self.lane
-        distance = 1
+        lane, distance = self.lane, 1
         while distance < WARP:
-            other = self.value(f"call i32 @llvm.nvvm.shfl.sync.up.i32(i32 -1, i32 {value}, i32 {distance}, i32 0)")
-            sum_of_both = self.binary("add", value, other, "i32")
-            value = self.choose(self.test("uge", lane, distance), sum_of_both, value, "i32")
+            both = self.binary("add", value, self.shuffle_up(Scalar(value, int32), distance).text, "i32")
+            value = self.choose(self.test("uge", lane, distance), both, value, "i32")
             distance *= 2
         return value

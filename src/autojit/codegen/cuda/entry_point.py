@@ -15,14 +15,18 @@ from collections.abc import Mapping, Sequence
 
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
+from autojit.codegen.cuda.shared_copies import widened
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.core.records import record
 
 WORD_BYTES = 8  # of a slot of the device table
 PARTIAL_ALIGNMENT = 256  # blocks of a device's memory begin at its multiples
-SHARED_ALIGNMENT = 16
+SHARED_ALIGNMENT = 128  # all banks once: `codegen.cuda.product_shelves`
 BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 """All threads of a block meet."""
+
+
+_ALONE = {"reads": "noalias readonly", "writes": "noalias", "takes": ""}
 
 
 def alignment_of(buffer: Buffer, size_bytes: int, address: int) -> int:
@@ -60,9 +64,14 @@ class Part:
         """
         return self.is_guarded or any(buffer.role == "updates" for buffer in self.kernel.buffers)
 
+    @property
+    def text(self) -> str:
+        """The module of the body, which copies to shared memory as the alignments allow."""
+        return widened(self.kernel.text, self.kernel.copies, self.alignments)
+
     def alone(self, buffer: Buffer) -> str:
         """What LLVM may take for granted of who else has a buffer while the part runs."""
-        return "" if self.is_lasting else {"reads": "noalias readonly", "writes": "noalias"}[buffer.role]
+        return "" if self.is_lasting else _ALONE[buffer.role]
 
 
 class PartText:
@@ -161,7 +170,7 @@ def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int,
         lines = ["entry:", *reads, *test, "go:", *run, "  br label %leave", "leave:", "  ret void"]
     head = f'define ptx_kernel void @kernel({", ".join(said.parameters)}) "nvvm.maxntid"="{kernel.threads}" {{'
     meet = ["define internal void @meet(i32 %0) alwaysinline convergent {", BARRIER, "  ret void", "}"]
-    return "\n".join([kernel.text, *meet, *arrays, head, *lines, "}", *said.nodes])
+    return "\n".join([part.text, *meet, *arrays, head, *lines, "}", *said.nodes])
 
 
 _SHARED = "@shared"

@@ -19,9 +19,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from autojit.codegen.cuda.emitter import CudaEmitter, CudaFold
+from autojit.codegen.cuda.shared_copies import definition, symbol_of
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.function_text import SIZE_BYTES, Operand
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.grid_text import Buffer, GridText, SharedCopy
 from autojit.codegen.kernel_function import KernelFunction
 from autojit.codegen.module_text import ModuleText, Signature
 from autojit.codegen.scalar import Scalar, register_type
@@ -75,6 +76,7 @@ class CudaKernel(KernelFunction):
         self.linkage, self.attributes = "internal", "alwaysinline convergent nounwind"
         self.grid = grid
         self.has_reported = False
+        self.copies: list[SharedCopy] = []
         self.shared_bytes: list[int] = []  # of each array that the threads of a block have in common
         self.thread, self.block_x, self.block_y, self.block_z = map(
             self._widened, ("%thread", "%block.x", "%block.y", "%block.z")
@@ -120,7 +122,8 @@ class CudaKernel(KernelFunction):
             combine,
             reports,
             tuple(self.failing),
-            tuple(self.shared_bytes),
+            shared=tuple(self.shared_bytes),
+            copies=tuple(self.copies),
         )
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
@@ -191,27 +194,64 @@ class CudaKernel(KernelFunction):
         self.shared_bytes.append(SIZE_BYTES[kind] * count)
         return f"{SHARED} %shared{len(self.shared_bytes) - 1}"
 
+    def copy_to_shared(self, copy: SharedCopy, target: str, source: str, is_zero: str | None) -> None:
+        """Begin to copy from a buffer; zeros are there instead if the condition holds."""
+        if copy not in self.copies:
+            self.copies.append(copy)
+            self.module.definitions[symbol_of(copy)] = definition(copy, copy.element_bytes)
+        more = f", i1 {is_zero}" if copy.fills else ""
+        self.line(f"call void {symbol_of(copy)}(ptr {target}, ptr {source}{more})")
+
+    def end_copies(self) -> None:
+        """What this thread has begun to copy since the last time is a group."""
+        self.line("call void @llvm.nvvm.cp.async.commit.group()")
+
+    def wait_for_copies(self, left: int) -> None:
+        """Until all groups of this thread are there but this many of the latest; others need a barrier as well."""
+        self.line(f"call void @llvm.nvvm.cp.async.wait.group(i32 {left})")
+
     def barrier(self) -> None:
         """Wait for all threads of the block; what they wrote before is seen by all."""
         self.line("call void @meet(i32 %meeting)")
 
+    def barrier_any(self, condition: str) -> str:
+        """Wait for all threads of the block, as `barrier` does; whether a condition holds in any of them."""
+        threads = self.grid.threads
+        if threads == WARP:
+            found = self.value(f"call i1 @llvm.nvvm.vote.any.sync(i32 -1, i1 {condition})")
+            self.barrier()
+            return found
+        return self.value(
+            f"call i1 @llvm.nvvm.barrier.cta.red.or.aligned.count(i32 %meeting, i32 {threads}, i1 {condition})"
+        )
+
     def shuffle(self, value: Scalar, distance: int) -> Scalar:
         """The value of the lane whose number differs in this power of two."""
+        return self._from_lane(value, distance, "bfly")
+
+    def shuffle_up(self, value: Scalar, distance: int) -> Scalar:
+        """The value of the lane that is this many in front; the first ones get their own."""
+        return self._from_lane(value, distance, "up")
+
+    def _from_lane(self, value: Scalar, distance: int, how: str) -> Scalar:
+        """The value of another lane, 32 bits at a time."""
         kind = register_type(value.dtype)
+        limit = 0 if how == "up" else 31
+
+        def exchanged(bits: str) -> str:
+            call = f"@llvm.nvvm.shfl.sync.{how}.i32(i32 -1, i32 {bits}, i32 {distance}, i32 {limit})"
+            return self.value(f"call i32 {call}")
+
         if kind == "i32":
-            return Scalar(self._exchanged(value.text, distance), value.dtype)
+            return Scalar(exchanged(value.text), value.dtype)
         if kind == "float":
-            bits = self._exchanged(self.convert("bitcast", value.text, kind, "i32"), distance)
+            bits = exchanged(self.convert("bitcast", value.text, kind, "i32"))
             return Scalar(self.convert("bitcast", bits, "i32", kind), value.dtype)
         if kind in ("i1", "i8", "i16"):
-            wide = self._exchanged(self.convert("zext", value.text, kind, "i32"), distance)
+            wide = exchanged(self.convert("zext", value.text, kind, "i32"))
             return Scalar(self.convert("trunc", wide, "i32", kind), value.dtype)
         bits = self.convert("bitcast", value.text, kind, "i64") if kind == "double" else value.text
         halves = [self.convert("trunc", part, "i64", "i32") for part in (bits, self.binary("lshr", bits, 32))]
-        low, high = (self.convert("zext", self._exchanged(half, distance), "i32") for half in halves)
+        low, high = (self.convert("zext", exchanged(half), "i32") for half in halves)
         joined = self.binary("or", self.binary("shl", high, 32), low)
         return Scalar(self.convert("bitcast", joined, "i64", kind) if kind == "double" else joined, value.dtype)
-
-    def _exchanged(self, bits: str, distance: int) -> str:
-        """32 bits of another lane."""
-        return self.value(f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {bits}, i32 {distance}, i32 31)")

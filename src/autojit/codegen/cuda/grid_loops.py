@@ -79,8 +79,11 @@ class GridPrinter(TransposingTiles):
             )
             for s in program.stores
         ]
-        sums = [Buffer("writes", a.value.type.dtype.size_bytes, True) for a in program.accumulators]
-        return [*loads, *stores, *sums]
+        totals = [  # what is left to combine is written by the kernel that does
+            Buffer("takes" if k in self.partial_results else "writes", a.value.type.dtype.size_bytes, True)
+            for k, a in enumerate(program.accumulators)
+        ]
+        return [*loads, *stores, *totals]
 
     def _is_read_in_vectors(self, load: Load) -> bool:
         """Whether lanes read whole vectors of neighbours, and single elements behind the last one.

@@ -114,9 +114,10 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
     """Which loops run inside, and who computes what."""
     walk = Walk(program, program.rows, program.inner)
     has_columns = any(a.kind == "col" for a in program.accumulators)
-    has_rows = any(row_results(walk)) and not (program.is_flat and program.rows)
-    if program.reductions or any(s.value in program.in_place for _, s in row_results(walk)[0]):
+    of_rows = ([], []) if program.is_flat and program.rows else row_results(walk)
+    if program.reductions or any(store.value in program.in_place for _, store in of_rows[0]):
         return walk, _rows(walk, target.processors)
+    has_rows = any(of_rows)
     if has_columns or has_rows:
         return walk, _columns(walk, target.processors)
     walk = Walk(program, (), (*program.rows, *program.inner))

@@ -46,12 +46,19 @@ _CALLS: dict[Field[int], Signature] = {
         "ptr function, i32 x, i32 y, i32 z, i32 threads, i32 one, i32 one, i32 shared, ptr stream, ptr how, ptr extra",
         "i32",
     ),
+    DriverCalls.launch_together: Signature(
+        "",
+        "ptr function, i32 x, i32 y, i32 z, i32 threads, i32 one, i32 one, i32 shared, ptr stream, ptr how",
+        "i32",
+    ),
     DriverCalls.launch_graph: Signature("", "ptr graph, ptr stream", "i32"),
     DriverCalls.set_parameters: Signature("", "ptr graph, ptr node, ptr how", "i32"),
     DriverCalls.copy_in: Signature("", "i64 to, ptr source, i64 bytes, ptr stream", "i32"),
     DriverCalls.copy_out: Signature("", "ptr to, i64 source, i64 bytes, ptr stream", "i32"),
     DriverCalls.fill: Signature("", "i64 to, i8 zeroext byte, i64 bytes, ptr stream", "i32"),
     DriverCalls.synchronize: Signature("", "ptr stream", "i32"),
+    DriverCalls.record: Signature("", "ptr event, ptr stream", "i32"),
+    DriverCalls.wait: Signature("", "ptr stream, ptr event, i32 flags", "i32"),
     DriverCalls.query: Signature("", "ptr stream", "i32"),
     DriverCalls.pointer_attribute: Signature("", "ptr to, i32 which, i64 address", "i32"),
 }
@@ -191,7 +198,10 @@ def _stream(f: NativeFunction, calls: _Calls, run: str) -> str:
     stream = f.load("ptr", f.get(calls.channel, Channel.stream))
     number, last = f.convert("ptrtoint", stream, "ptr"), f.get(run, Run.last_stream)
     with f.when(f.test("ne", number, last)):
-        calls.do(DriverCalls.synchronize, f.convert("inttoptr", last, "i64", "ptr"))
+        mark = f.get(run, Run.mark)
+        with f.when(f.is_set(mark, "ptr")):
+            calls.do(DriverCalls.record, mark, f.convert("inttoptr", last, "i64", "ptr"))
+            calls.do(DriverCalls.wait, stream, mark, 0)
         f.put(run, Run.last_stream, number)
     return stream
 
@@ -213,7 +223,11 @@ def _launch_kernels(f: NativeFunction, calls: _Calls, run: str, stream: str) -> 
         function, how = f.get(launch, LaunchWords.function), f.get(launch, LaunchWords.parameters)
         grid = (LaunchWords.blocks_x, LaunchWords.blocks_y, LaunchWords.blocks_z, LaunchWords.threads)
         numbers = [f.get(launch, word) for word in grid]
-        calls.do(DriverCalls.launch, function, *numbers, 1, 1, 0, stream, how, "null")
+        what: list[str | int] = [function, *numbers, 1, 1, 0, stream, how]
+        with f.when(f.is_set(f.get(launch, LaunchWords.is_cooperative))):
+            calls.do(DriverCalls.launch_together, *what)
+        with f.otherwise():
+            calls.do(DriverCalls.launch, *what, "null")
     with f.when(f.test("eq", f.get(run, Run.mode), FIRST)):
         f.put(run, Run.mode, SECOND)
 

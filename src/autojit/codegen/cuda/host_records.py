@@ -17,12 +17,15 @@ class DriverCalls(Record[int]):
 
     set_context: Pointer
     launch: Pointer
+    launch_together: Pointer  # all blocks of it run at once
     launch_graph: Pointer
     set_parameters: Pointer
     copy_in: Pointer
     copy_out: Pointer
     fill: Pointer
     synchronize: Pointer
+    record: Pointer
+    wait: Pointer
     query: Pointer  # whether a queue is empty
     pointer_attribute: Pointer  # 0 where copies from the host are always waited for
 
@@ -48,6 +51,7 @@ class Run(Record[int]):
     channel: Pointer
     mode: Word
     last_stream: Word  # that of the run before: another one waits for it
+    mark: Pointer  # the event by which it waits; 0: the run has no memory of its own, and who calls it orders the rest
     n_numbers: Word
     numbers: Pointer  # as many `HostNumber`
     n_addresses: Word
@@ -87,6 +91,7 @@ class LaunchWords(Record[int]):
     blocks_z: HalfWord
     threads: HalfWord
     parameters: Pointer  # the addresses of the arguments
+    is_cooperative: Word  # 1: all its blocks run at once
 
 
 class PrologueNode(Record[int]):

@@ -11,7 +11,7 @@ How to read: `_Lowering.run` sorts the kernels by who runs them, `_launches` say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.products import print_product, product_key
@@ -119,7 +119,8 @@ class _Lowering:
         last.nodes += kernel.nodes
         last.writes += kernel.writes()
         last.may_fail = last.may_fail or may_fail
-        last.work += work
+        nodes = tuple(kernel.nodes)
+        last.work += [replace(each, nodes=nodes) if isinstance(each, Launch) else each for each in work]
 
     def _of_host(self, kernel: Kernel) -> list[Entry]:
         """What the host's code generator has made of a kernel: no two have the same nodes and results."""

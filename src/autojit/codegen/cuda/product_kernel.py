@@ -1,8 +1,10 @@
 """Matrix products on a GPU: a block computes a tile of one matrix of the result, depth by depth.
 
-How to read: `job_of`; `ProductPrinter.print`; `_multiply`, the loop over depth: bring, wait, multiply;
-`_finish`, a lane's elements of the result. Operands may have any strides, zero too: `product_operands` brings them, and
-`product_steps` multiplies.
+How to read: `job_of`; `ProductPrinter.print`; `_finish`, a lane's elements of the result. In between
+`product_pipeline` brings parts of the operands, which may have any strides, zero too, and multiplies them.
+
+Where there are too few tiles for a GPU the contracted axis is split: blocks leave sums of its parts in memory, and a
+second kernel adds those up in their order and goes on with them.
 
 Buffers: the left operand, the right one, what the product is added to if there is such, the result. The last two may
 be one: an element is read by the thread that writes it.
@@ -10,22 +12,27 @@ be one: an element is read by the thread that writes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import groupby
-from math import prod
-from typing import ClassVar
+from math import gcd, prod
+from typing import ClassVar, Literal
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
-from autojit.codegen.cuda.product_operands import Stage, Stored, Strided, shelf_of
-from autojit.codegen.cuda.product_steps import Places, Totals, steps_of
-from autojit.codegen.cuda.product_tiles import Tile, tile_of
+from autojit.codegen.cuda.product_choice import Choice, choose
+from autojit.codegen.cuda.product_fragments import Places
+from autojit.codegen.cuda.product_operands import Stored, Strided, Supply
+from autojit.codegen.cuda.product_pipeline import Pipeline
+from autojit.codegen.cuda.product_steps import Totals, steps_of
+from autojit.codegen.cuda.product_tiles import TENSOR_CAPABILITY, Tile
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar, is_half
 from autojit.core.dtypes import DType, float32
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic, surely_less, typical
 from autojit.schedule.kernels import Access, MatmulKernel, joint_batch
 
 
@@ -52,14 +59,24 @@ class Shape:
         return prod(extent for extent, _ in self.batch)
 
 
+Part = Literal["whole", "sums", "combine"]
+"""Of a product that is computed by one kernel all of it, else the sums of its splits or what is made of them."""
+
+
 @record
 class ProductJob:
     """What is printed, without values: equal jobs are printed alike."""
 
     shape: Shape
-    tile: Tile
+    choice: Choice
     dtype: DType
     adds: bool
+    copies: bool
+    part: Part = "whole"
+
+    @property
+    def tile(self) -> Tile:
+        return self.choice.tile
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -68,17 +85,58 @@ class ProductJob:
         return -(-m // self.tile.rows), -(-n // self.tile.columns)
 
     @property
+    def total(self) -> DType:
+        """Of sums."""
+        return float32 if is_half(self.dtype) else self.dtype
+
+    @property
+    def size(self) -> int:
+        """Elements of the result."""
+        m, n, _ = self.shape.extents
+        return m * n * self.shape.count
+
+    @property
+    def neighbours(self) -> int:
+        """Elements next to each other that a thread combines."""
+        return gcd(COMBINED_AT_ONCE, self.shape.extents[1])
+
+    @property
     def grid(self) -> Grid:
-        """A block for each tile of each matrix."""
-        return Grid(self.tile.threads, (prod(self.tiles) * self.shape.count, 1, 1))
+        """A block for each split of each tile of each matrix; or for some elements."""
+        if self.part == "combine":
+            return Grid(COMBINING_THREADS, (-(-self.size // (COMBINING_THREADS * self.neighbours)), 1, 1))
+        return Grid(self.tile.threads, (prod(self.tiles) * self.choice.splits * self.shape.count, 1, 1))
+
+    @property
+    def partial_bytes(self) -> int:
+        """Of the sums of all splits."""
+        return self.size * self.choice.splits * self.total.size_bytes if self.choice.splits > 1 else 0
+
+
+TILES_TOGETHER = 8
+"""Rows of tiles that blocks go down before the next column."""
+
+COMBINED_AT_ONCE = 4
+COMBINING_THREADS = 128
 
 
 def job_of(kernel: MatmulKernel, target: CudaTarget) -> ProductJob:
-    """What is printed for a product whose sizes are known."""
+    """What is printed for a product; of open sizes typical ones decide which tiles suit it, and nothing is split."""
     shape = shape_of(kernel)
     dtype = kernel.node.outputs[0].type.dtype
-    tile = tile_of(dtype, target, shape.extents, shape.count)
-    return ProductJob(shape, tile, dtype, kernel.init is not None)
+    return ProductJob(shape, choice_of(shape, dtype, target), dtype, kernel.init is not None, has_copies(target))
+
+
+def has_copies(target: CudaTarget) -> bool:
+    """Whether the GPU copies to shared memory by itself."""
+    return target.capability >= TENSOR_CAPABILITY
+
+
+def choice_of(shape: Shape, dtype: DType, target: CudaTarget) -> Choice:
+    """The tile and the splits of a product."""
+    m, n, k = map(typical, shape.extents)
+    is_open = any(map(is_symbolic, (*shape.extents, shape.count)))
+    return choose(dtype, target, (m, n, k), typical(shape.count), splits=not is_open)
 
 
 def shape_of(kernel: MatmulKernel) -> Shape:
@@ -135,29 +193,47 @@ class ProductPrinter(CudaKernel):
 
     def begin(self, job: ProductJob) -> None:
         """Take over what is to be printed."""
-        self.shape, self.tile, self.dtype, self.adds = job.shape, job.tile, job.dtype, job.adds
-        self.total = float32 if is_half(self.dtype) else self.dtype
+        self.job, self.shape, self.tile, self.dtype, self.adds = job, job.shape, job.tile, job.dtype, job.adds
+        self.total = job.total
 
-    def print(self) -> GridText:
+    def print(self, combine: GridText | None = None) -> GridText:
+        """The kernel; of one that leaves sums, ``combine`` is what goes on with them."""
         self.pointers(self.shape.sizes)
-        self._find_tile()
-        places = Places(self, self.tile)
-        totals = [self.slot(self.total) for _ in places.of_lane()]
-        for slot in totals:
-            self.put(slot, self.emit.constant(0, self.total))
-        if self.shape.extents[2]:
-            self._multiply(places, totals)
-        self._finish(places, [self.get(slot, self.total) for slot in totals])
-        return self.finished(self.roles())
+        if self.job.part == "combine":
+            self._combine()
+        else:
+            self._find_tile()
+            places = Places(self, self.tile)
+            totals = [self.slot(self.total) for _ in places.of_lane()]
+            for slot in totals:
+                self.put(slot, self.emit.constant(0, self.total))
+            if self.shape.extents[2]:
+                self._multiply(places, totals)
+            self._finish(places, [self.get(slot, self.total) for slot in totals])
+        roles = self.roles()
+        if self.job.part == "sums":
+            roles = [Buffer("reads", buffer.element_bytes) for buffer in roles]
+        return self.finished(roles, partial_bytes=self.job.partial_bytes, combine=combine)
 
     def _find_tile(self) -> None:
-        """Which part of the result is this block's."""
-        m, n, _ = self.shape.extents
-        down, across = -(-m // self.tile.rows), -(-n // self.tile.columns)
-        self.matrix = self.quotient(self.block_x, down * across)
-        place = self.remainder(self.block_x, down * across)
-        self.row = self.mul(self.quotient(place, across), self.tile.rows)
-        self.column = self.mul(self.remainder(place, across), self.tile.columns)
+        """Which part of the result is this block's: all tiles of a split follow each other."""
+        down, across = self.job.tiles
+        rest = self.block_x
+        self.matrix = self.quotient(rest, down * across * self.job.choice.splits)
+        rest = self.remainder(rest, down * across * self.job.choice.splits)
+        self.split = self.quotient(rest, down * across)
+        y, x = self._neighbouring(self.remainder(rest, down * across), down, across)
+        self.row, self.column = self.scaled(y, self.tile.rows), self.scaled(x, self.tile.columns)
+
+    def _neighbouring(self, place: str, down: int, across: int) -> tuple[str, str]:
+        """A tile by its number: blocks that run together share rows and columns, which are then in the second cache."""
+        if surely_less(down, TILES_TOGETHER + 1) or across == 1:
+            return self.quotient(place, across), self.remainder(place, across)
+        band = self.quotient(place, TILES_TOGETHER * across)
+        inside = self.remainder(place, TILES_TOGETHER * across)
+        first = self.scaled(band, TILES_TOGETHER)
+        height = self.at_most(self.sub(down, first), TILES_TOGETHER)
+        return self.offset(first, self.remainder(inside, height)), self.quotient(inside, height)
 
     # -- the product
 
@@ -167,14 +243,6 @@ class ProductPrinter(CudaKernel):
         (first_a, ra, ca), (first_b, rb, cb) = self.shape.a, self.shape.b
         moves_a, moves_b = ([strides[number] for _, strides in self.shape.batch] for number in range(2))
         return Strided(m, k, ra, ca, (first_a, *moves_a)), Strided(n, k, cb, rb, (first_b, *moves_b))
-
-    def _stages(self) -> tuple[Stage, Stage]:
-        depth, is_deep = self.tile.depth, self.tile.fragment.neighbours > 1
-        found = []
-        for number, (stored, lines) in enumerate(zip(self.stored(), (self.tile.rows, self.tile.columns), strict=True)):
-            shelf = shelf_of(self, stored, (lines, depth), self.dtype, is_deep=is_deep)
-            found.append(Stage(self, self.buffers[self.operands[number]], stored, shelf, (lines, depth), self.dtype))
-        return found[0], found[1]
 
     def _origins(self) -> tuple[str, str]:
         """The positions of this block's matrices in both operands."""
@@ -186,30 +254,20 @@ class ProductPrinter(CudaKernel):
         return self.number(places[0]), self.number(places[1])
 
     def _multiply(self, places: Places, totals: Totals) -> None:
-        stages, origins = self._stages(), self._origins()
-        way = steps_of(self.tile.fragment)
-        steps = way(self, self.dtype, places, stages[0].shelf, stages[1].shelf)
-        lines = self.row, self.column
-
-        def turn(first_depth: Operand) -> None:
-            """Bring one depth of both operands and multiply it."""
-            brought = [
-                pair
-                for stage, origin, line in zip(stages, origins, lines, strict=True)
-                for pair in stage.load(self.tile, origin, line, first_depth)
-            ]
-            if isinstance(first_depth, str):
-                self.barrier()  # the part before has been read by all
-            steps.store(brought)
-            self.barrier()
-            steps.multiply(totals)
-
-        k = self.shape.extents[2]
-        if k <= self.tile.depth:
-            turn(0)
+        tile, choice, k = self.tile, self.job.choice, self.shape.extents[2]
+        steps = -(-typical(choice.chunk) // tile.depth)
+        stages = tile.stages if is_symbolic(k) else min(tile.stages, steps)
+        supplies = [
+            Supply(self, number, stored, self.dtype, lines=lines, stages=stages, tile=tile, copies=self.job.copies)
+            for number, stored, lines in zip(self.operands, self.stored(), (tile.rows, tile.columns), strict=True)
+        ]
+        pipeline = Pipeline(self, (supplies[0], supplies[1]), stages, self._origins(), (self.row, self.column))
+        way = steps_of(tile.fragment)(self, self.dtype, places, supplies[0].shelf, supplies[1].shelf)
+        if choice.splits == 1:
+            pipeline.run(way, totals, 0, k)
             return
-        with self.loop(0, k, self.tile.depth, stem="depth") as depth:
-            turn(depth)
+        first = self.scaled(self.split, choice.chunk)
+        pipeline.run(way, totals, first, self.at_most(self.offset(first, choice.chunk), k))
 
     # -- the result
 
@@ -226,9 +284,37 @@ class ProductPrinter(CudaKernel):
                 found += [(one, total) for one, (_, total) in zip(neighbours, elements[pair : pair + 2], strict=True)]
             for inside, together in groupby(found, lambda item: item[0].inside):
                 with self.where(inside):
-                    writes = [write for element, total in together for write in self.results(element, total)]
-                    for argument, value, position in writes:
-                        self.write(argument, value, position)
+                    self._store(list(together))
+
+    def _store(self, found: Sequence[tuple[Element, Scalar]]) -> None:
+        """What becomes of elements: first all that is read, then all that is written."""
+        if self.job.part == "sums":
+            for element, total in found:
+                at = self.offset(self.scaled(self.split, self.job.size), element.position)
+                self.emit.store(total, self.address(self.partials, self.total, at))
+            return
+        writes = [write for element, total in found for write in self.results(element, total)]
+        for argument, value, position in writes:
+            self.write(argument, value, position)
+
+    def _combine(self) -> None:
+        """Every thread adds up the sums of some elements next to each other, split by split."""
+        job, count, n = self.job, self.job.neighbours, self.shape.extents[1]
+        thread = self.offset(self.scaled(self.block_x, COMBINING_THREADS), self.thread)
+        first = self.scaled(thread, count)
+        inside = self.test("ult", first, job.size) if job.size % (COMBINING_THREADS * count) else None
+        with self.where(inside):
+            totals = [self.slot(self.total) for _ in range(count)]
+            for slot in totals:
+                self.put(slot, self.emit.constant(0, self.total))
+            with self.loop(0, job.choice.splits, stem="split") as split:
+                start = self.address(self.partials, self.total, self.offset(self.scaled(split, job.size), first))
+                sums = [self.emit.load(self.address(start, self.total, k), self.total) for k in range(count)]
+                for slot, found in zip(totals, sums, strict=True):
+                    self.put(slot, self.emit.add(self.get(slot, self.total), found))
+            row, column = self.quotient(first, n), self.remainder(first, n)
+            elements = [Element(row, self.offset(column, k), self.offset(first, k), None) for k in range(count)]
+            self._store([(element, self.get(slot, self.total)) for element, slot in zip(elements, totals, strict=True)])
 
     def where(self, inside: str | None) -> AbstractContextManager[None]:
         """What is written inside is done by lanes whose element is one of the result.
@@ -268,3 +354,11 @@ class ProductPrinter(CudaKernel):
         size = self.dtype.size_bytes
         reads = [Buffer("reads", size)] * 2
         return [*reads, *([Buffer("updates", size)] * 2 if self.adds else [Buffer("writes", size)])]
+
+
+def printed(job: ProductJob, printer: Callable[[ProductJob], ProductPrinter]) -> GridText:
+    """The kernel of a product, and behind it the one that combines its splits."""
+    if job.choice.splits == 1:
+        return printer(job).print()
+    combine = printer(replace(job, part="combine")).print()
+    return printer(replace(job, part="sums")).print(combine)

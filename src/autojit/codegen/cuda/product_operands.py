@@ -2,7 +2,8 @@
 
 Left and right operand are one thing here: lines of the result (rows of the left, columns of the right operand), each
 as long as the contracted axis, which is called depth. A lane brings a few elements that are neighbours in memory, so
-LLVM can make one access of them; what is outside the operand becomes zero.
+one access does; what is outside the operand becomes zero. Where a GPU copies to shared memory by itself (``cp.async``)
+and neighbours are 4 bytes or more, nothing goes through registers.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from abc import ABC, abstractmethod
 from functools import reduce
 
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_tiles import Tile, column_pad, row_pad
+from autojit.codegen.cuda.product_shelves import Shelf
+from autojit.codegen.cuda.product_tiles import CHUNK_BYTES, Fragment, Tile
 from autojit.codegen.function_text import Operand
+from autojit.codegen.grid_text import SharedCopy
 from autojit.core.dtypes import DType
 from autojit.core.records import record
+from autojit.core.sizes import surely_divides, surely_less
 
-MOST_ACCESS_BYTES = 16
+COPIED_BYTES = (4, 8, 16)
+"""What one ``cp.async`` may copy."""
 
-Brought = list[tuple[str, str]]
-"""Elements in registers: (address in shared memory that it goes to, bits)."""
+Brought = list[str]
+"""The bits of elements in registers."""
 
 
 class Stored(ABC):
@@ -59,7 +64,7 @@ class Strided(Stored):
     @property
     def runs_deep(self) -> bool:
         """The axis of the smaller stride."""
-        return self.depth_stride <= self.line_stride or self.lines == 1
+        return surely_less(self.depth_stride, self.line_stride + 1) or self.lines == 1
 
     def most_neighbours(self, width: int) -> int:
         """As far as neighbours are 1 apart and begin at multiples."""
@@ -79,88 +84,135 @@ class Strided(Stored):
 
 
 @record
-class Shelf:
-    """A part of an operand in shared memory: element (line, depth) is ``line * line_stride + depth * depth_stride``."""
+class Unit:
+    """Elements that a lane brings at once, next to each other in memory: where they begin in a part, and how many."""
 
-    base: str
-    line_stride: int
-    depth_stride: int
-
-
-def shelf_of(kernel: CudaKernel, stored: Stored, extents: tuple[int, int], dtype: DType, *, is_deep: bool) -> Shelf:
-    """Shared memory for a part of (lines, depth) elements.
-
-    Neighbours in memory stay neighbours, unless registers hold neighbours in depth (``is_deep``).
-    """
-    lines, depth = extents
-    kind = f"i{8 * dtype.size_bytes}"
-    if is_deep or stored.runs_deep:
-        stride = depth + row_pad(dtype.size_bytes)
-        return Shelf(kernel.shared(kind, lines * stride), stride, 1)
-    stride = lines + column_pad(dtype.size_bytes, lines)
-    return Shelf(kernel.shared(kind, depth * stride), 1, stride)
+    line: str
+    depth: str
+    width: int
 
 
-class Stage:
+class Supply:
     """Brings one operand's parts to shared memory, for one kernel.
 
     Args:
         kernel: that is printed.
-        buffer: the address of the operand.
+        number: the operand's buffer.
         stored: one of its matrices.
-        shelf: where a part goes.
-        extents: lines and depth of a part.
+        lines: of a part.
+        stages: parts that there is room for.
+        tile: says how deep a part is, how many threads bring it, and who reads it how.
+        copies: whether the GPU has ``cp.async``.
     """
 
     def __init__(
-        self, kernel: CudaKernel, buffer: str, stored: Stored, shelf: Shelf, extents: tuple[int, int], dtype: DType
+        self,
+        kernel: CudaKernel,
+        number: int,
+        stored: Stored,
+        dtype: DType,
+        *,
+        lines: int,
+        stages: int,
+        tile: Tile,
+        copies: bool,
     ) -> None:
-        self.kernel, self.buffer, self.stored, self.shelf, self.dtype = kernel, buffer, stored, shelf, dtype
-        self.lines, self.depth = extents
+        self.kernel, self.number, self.stored, self.dtype = kernel, number, stored, dtype
+        self.lines, self.depth, self.threads = lines, tile.depth, tile.threads
         self.kind = f"i{8 * dtype.size_bytes}"
+        is_deep = stored.runs_deep
+        rows, along = (lines, tile.depth) if is_deep else (tile.depth, lines)
+        base = kernel.shared(self.kind, stages * rows * along)
+        self.shelf = Shelf(base, dtype, rows, along, is_deep, _turn(tile.fragment, is_deep=is_deep))
+        self.width = self._width(along)
+        self.is_copied = copies and self.width * dtype.size_bytes in COPIED_BYTES
 
-    def width(self, threads: int) -> int:
+    def _width(self, along: int) -> int:
         """How many neighbours a lane brings at once."""
-        part = self.depth if self.stored.runs_deep else self.lines
-        width = self.stored.most_neighbours(MOST_ACCESS_BYTES // self.dtype.size_bytes)
-        while part % width or self.lines * self.depth % (width * threads):
+        width = self.stored.most_neighbours(CHUNK_BYTES // self.dtype.size_bytes)
+        while along % width or self.lines * self.depth % (width * self.threads):
             width //= 2
         return width
 
-    def load(self, tile: Tile, matrix: str, first_line: str, first_depth: Operand) -> Brought:
-        """The elements that this lane brings of one part, whose matrix begins at a position of the operand."""
-        kernel, stored = self.kernel, self.stored
-        width = self.width(tile.threads)
-        along = self.depth if stored.runs_deep else self.lines
-        per_line = along // width
-        found: Brought = []
-        for turn in range(self.lines * self.depth // (width * tile.threads)):
-            number = kernel.add(kernel.thread, turn * tile.threads)
-            outer = kernel.quotient(number, per_line)
-            inner = kernel.mul(kernel.remainder(number, per_line), width)
-            line, depth = (outer, inner) if stored.runs_deep else (inner, outer)
-            found += self._neighbours(width, (line, depth), (first_line, first_depth), matrix)
+    def units(self) -> list[Unit]:
+        """What this lane brings of every part."""
+        kernel, width = self.kernel, self.width
+        per_row = self.shelf.along // width
+        found = []
+        for turn in range(self.lines * self.depth // (width * self.threads)):
+            number = kernel.offset(kernel.thread, turn * self.threads)
+            outer, inner = kernel.quotient(number, per_row), kernel.scaled(kernel.remainder(number, per_row), width)
+            line, depth = (outer, inner) if self.stored.runs_deep else (inner, outer)
+            found.append(Unit(line, depth, width))
         return found
 
-    def _neighbours(self, width: int, inside: tuple[str, str], first: tuple[str, Operand], matrix: str) -> Brought:
-        """Elements next to each other in memory, from one place in the part on."""
-        kernel, stored, shelf = self.kernel, self.stored, self.shelf
-        line, depth = (kernel.add(start, at) for start, at in zip(first, inside, strict=True))
-        position, is_zero = stored.place(kernel, line, depth)
+    def bring(self, part: Operand, matrix: str, first_line: str, first_depth: Operand) -> Brought:
+        """Copy this lane's elements into the part that begins at ``part``; those that are not, are in registers.
+
+        Args:
+            matrix: where the operand's matrix begins.
+            first_line, first_depth: where the part begins in it.
+        """
+        found: Brought = []
+        for unit in self.units():
+            source, outside = self._source(unit, matrix, first_line, first_depth)
+            if self.is_copied:
+                self._copy(self._place(part, unit), source, outside)
+            else:
+                found += self._load(source, outside)
+        return found
+
+    def put(self, part: Operand, brought: Brought) -> None:
+        """Elements in registers into the part that begins at ``part``."""
+        kernel, left = self.kernel, iter(brought)
+        if brought:
+            for unit in self.units():
+                first = self._place(part, unit)
+                for k in range(unit.width):
+                    kernel.store(self.kind, next(left), kernel.element(first, self.kind, k) if k else first)
+
+    def _place(self, part: Operand, unit: Unit) -> str:
+        """The address in a part that a unit goes to."""
+        at = self.kernel.offset(part, self.shelf.position(self.kernel, unit.line, unit.depth))
+        return self.kernel.element(self.shelf.base, self.kind, at)
+
+    def own_words(self, part: Operand) -> list[str]:
+        """What this lane has brought to a part, of elements of 4 bytes, read again."""
+        kernel, found = self.kernel, list[str]()
+        for unit in self.units():
+            address = self._place(part, unit)
+            if unit.width == 1:
+                found.append(kernel.load(self.kind, address))
+                continue
+            vector = f"<{unit.width} x {self.kind}>"
+            words = kernel.load(vector, address, attributes=f", align {unit.width * self.dtype.size_bytes}")
+            found += [kernel.value(f"extractelement {vector} {words}, i32 {k}") for k in range(unit.width)]
+        return found
+
+    def _source(self, unit: Unit, matrix: str, first_line: str, first_depth: Operand) -> tuple[str, str | None]:
+        """The address of a unit, and the condition that it is none of the operand's; None: it always is."""
+        kernel = self.kernel
+        line, depth = kernel.offset(first_line, unit.line), kernel.offset(first_depth, unit.depth)
+        position, is_zero = self.stored.place(kernel, line, depth)
         place = kernel.add(matrix, position)
         outside = self._outside(line, depth, is_zero)
         if outside is not None:
             place = kernel.choose(outside, 0, place)
-        source = kernel.element(self.buffer, self.kind, place)
-        to = kernel.add(kernel.mul(inside[0], shelf.line_stride), kernel.mul(inside[1], shelf.depth_stride))
-        target = kernel.element(shelf.base, self.kind, to)
-        step = shelf.depth_stride if stored.runs_deep else shelf.line_stride
-        found: Brought = []
-        for k in range(width):
+        return kernel.element(kernel.buffers[self.number], self.kind, place), outside
+
+    def _copy(self, target: str, source: str, outside: str | None) -> None:
+        """Elements are on their way; where they are outside, zeros are."""
+        size = self.dtype.size_bytes
+        copy = SharedCopy(self.number, self.width * size, size, fills=outside is not None)
+        self.kernel.copy_to_shared(copy, target, source, outside)
+
+    def _load(self, source: str, outside: str | None) -> Brought:
+        kernel, found = self.kernel, list[str]()
+        for k in range(self.width):
             bits = kernel.load(self.kind, kernel.element(source, self.kind, k) if k else source)
             if outside is not None:
                 bits = kernel.choose(outside, 0, bits, self.kind)
-            found.append((kernel.element(target, self.kind, k * step) if k else target, bits))
+            found.append(bits)
         return found
 
     def _outside(self, line: str, depth: str, is_zero: str | None) -> str | None:
@@ -170,6 +222,16 @@ class Stage:
         tests += [
             kernel.test("uge", place, extent)
             for place, extent, part in ((line, stored.lines, self.lines), (depth, stored.depth, self.depth))
-            if extent % part
+            if not surely_divides(part, extent)
         ]
         return reduce(kernel.either, tests) if tests else None
+
+
+def _turn(fragment: Fragment, *, is_deep: bool) -> int:
+    """By how many chunks rows are turned: a warp reads four rows, each two chunks wide, or eight rows of one chunk.
+
+    `product_fragments` reads halves, and what is 4 bytes and runs deep, as the hardware's matrices of eight rows.
+    """
+    if fragment.operand == "double":
+        return 2
+    return 2 if fragment.operand == "float" and not is_deep else 1

@@ -11,93 +11,79 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import reduce
 from typing import ClassVar
 
 from autojit.codegen.cuda.grid_function import CudaKernel
-from autojit.codegen.cuda.product_operands import Brought, Shelf
-from autojit.codegen.cuda.product_tiles import COLUMNS, LANES, SPLIT, WARP, Fragment, Tile
+from autojit.codegen.cuda.product_fragments import Fragments, Places
+from autojit.codegen.cuda.product_shelves import Reader, Shelf
+from autojit.codegen.cuda.product_tiles import COLUMNS, LANES, SINGLE, SPLIT, Fragment
+from autojit.codegen.function_text import Operand
 from autojit.codegen.scalar import Scalar, is_half, literal, register_type
-from autojit.core.dtypes import DType, float32, float64, uint32
+from autojit.core.dtypes import DType, float32, uint32
 
 LEAST_EXPONENT, GREATEST_EXPONENT = -100, 62
 """Numbers that are split: below, the low part has too few bits for float32; of larger ones, a part may overflow."""
 
 FLOAT_BIAS, FLOAT_DIGITS = 127, 23
+SPLIT_DIGITS = 10
+"""Behind the point of what a tensor core reads of float32."""
 
 Totals = list[str]
 """The slots of a lane's elements, fragment by fragment."""
 
-
-class Places:
-    """Where in the block's tile a lane's elements are."""
-
-    def __init__(self, kernel: CudaKernel, tile: Tile) -> None:
-        self.tile = tile
-        lane = kernel.remainder(kernel.thread, WARP)
-        warp = kernel.quotient(kernel.thread, WARP)
-        self.group = kernel.quotient(lane, 4)
-        self.member = kernel.remainder(lane, 4)
-        down = kernel.quotient(warp, tile.warps[1])
-        across = kernel.remainder(warp, tile.warps[1])
-        self.first_row = kernel.mul(down, tile.warp_rows)
-        self.first_column = kernel.mul(across, tile.warp_columns)
-        self.row = kernel.add(self.first_row, self.group)
-        self.column = kernel.add(self.first_column, kernel.mul(self.member, 2))
-
-    def of_lane(self) -> list[tuple[int, int]]:
-        """How far a lane's elements are from its first one: (rows, columns), in the order of `Totals`."""
-        down, across = self.tile.fragments
-        height = self.tile.fragment.rows
-        return [
-            (x * height + row, y * COLUMNS + column)
-            for x in range(down)
-            for y in range(across)
-            for row in range(0, height, 8)
-            for column in range(2)
-        ]
+Parts = tuple[Operand, Operand]
+"""Where the parts of both operands that are multiplied begin on their shelves."""
 
 
 class Steps(ABC):
-    """A way to multiply."""
+    """A way to multiply.
+
+    Args:
+        kernel: that is printed.
+        a, b: where the parts of the operands are.
+    """
+
+    looks: ClassVar[bool] = False
+    """Whether it has to see all elements before it multiplies: see `SplitSteps`."""
 
     def __init__(self, kernel: CudaKernel, dtype: DType, places: Places, a: Shelf, b: Shelf) -> None:
         self.kernel, self.dtype, self.places, self.a, self.b = kernel, dtype, places, a, b
         self.total = float32 if is_half(dtype) else dtype
         self.tile = places.tile
 
-    def store(self, brought: Brought) -> None:
-        """Put what this lane brings into shared memory; the block waits for it before it multiplies."""
-        kind = f"i{8 * self.dtype.size_bytes}"
-        for address, bits in brought:
-            self.kernel.store(kind, bits, address)
-
     @abstractmethod
-    def multiply(self, totals: Totals) -> None:
-        """Add the product of what is in shared memory to the totals."""
+    def multiply(self, parts: Parts, totals: Totals) -> None:
+        """Add the product of two parts to the totals."""
 
 
 class LaneSteps(Steps):
     """Every lane multiplies rows and columns of its own elements."""
 
-    def multiply(self, totals: Totals) -> None:
+    def multiply(self, parts: Parts, totals: Totals) -> None:
         kernel, tile = self.kernel, self.tile
         offsets = self.places.of_lane()
         rows = sorted({row for row, _ in offsets})
         columns = sorted({column for _, column in offsets})
         with kernel.loop(0, tile.depth, stem="depth") as depth:
-            left = self._elements(self.a, self.places.row, depth, rows)
-            right = self._elements(self.b, self.places.column, depth, columns)
+            left = self._elements(self.a, parts[0], (self.places.row, depth), rows)
+            right = self._elements(self.b, parts[1], (self.places.column, depth), columns)
             for slot, (row, column) in zip(totals, offsets, strict=True):
                 kernel.put(slot, self._added(kernel.get(slot, self.total), left[row], right[column]))
 
-    def _elements(self, shelf: Shelf, line: str, depth: str, offsets: Sequence[int]) -> dict[int, Scalar]:
-        kernel = self.kernel
-        at = kernel.add(kernel.mul(line, shelf.line_stride), kernel.mul(depth, shelf.depth_stride))
-        first = kernel.address(shelf.base, self.dtype, at)
+    def _elements(
+        self, shelf: Shelf, part: Operand, place: tuple[str, str], offsets: Sequence[int]
+    ) -> dict[int, Scalar]:
+        """Elements of lines that are ``offsets`` from the lane's, at one depth."""
+        kernel, (line, depth) = self.kernel, place
+        readers: dict[int, Reader] = {}
         found = {}
         for offset in offsets:
-            address = kernel.address(first, self.dtype, offset * shelf.line_stride)
+            near = offset % COLUMNS if shelf.is_deep else 0  # lines that are 8 apart are turned alike
+            if near not in readers:
+                own = kernel.offset(line, near)
+                readers[near] = Reader(kernel, shelf, *((own, depth) if shelf.is_deep else (depth, own)))
+            steps = (offset - near, 0) if shelf.is_deep else (0, offset)
+            address = readers[near].address(part, *steps)
             found[offset] = Scalar(kernel.emit.load(address, self.dtype).text, self.total)
         return found
 
@@ -109,129 +95,128 @@ class LaneSteps(Steps):
 
 
 class TensorSteps(Steps):
-    """The warp's instruction multiplies; in float64 it adds to the totals itself, else its sums are added to them."""
+    """The warp's instruction multiplies, and adds to the totals itself."""
 
-    terms: ClassVar[tuple[tuple[int, int], ...]] = ((0, 0),)
-    """Which parts of the operands are multiplied: by their numbers in `parts`."""
-
-    def multiply(self, totals: Totals) -> None:
-        kernel, fragment = self.kernel, self.tile.fragment
-        count = fragment.rows // 4
-        grows = self.total is float64
-        zero = literal(0.0, self.total)
-        sums = [kernel.get(slot, self.total).text if grows else zero for slot in totals]
-        left, right = (self._first(shelf, line) for shelf, line in zip((self.a, self.b), self._lines(), strict=True))
-        for depth in range(0, self.tile.depth, fragment.depth):
-            a = [self._left(left, x * fragment.rows, depth) for x in range(self.tile.fragments[0])]
-            b = [self._right(right, y * COLUMNS, depth) for y in range(self.tile.fragments[1])]
-            for place in range(len(a) * len(b)):
-                x, y = divmod(place, len(b))
-                here = slice(place * count, (place + 1) * count)
-                for p, q in self.terms:
-                    sums[here] = self._product(a[x][p], b[y][q], sums[here])
+    def multiply(self, parts: Parts, totals: Totals) -> None:
+        kernel = self.kernel
+        sums = [kernel.get(slot, self.total).text for slot in totals]
+        left, right = self._sides(parts)
+        for depth in range(0, self.tile.depth, self.tile.fragment.depth):
+            b = [self.operand(right.registers(y, depth)) for y in range(right.count)]
+            for x in range(left.count):
+                one = self.operand(left.registers(x, depth))
+                for y, other in enumerate(b):
+                    here = self._of_fragment(x, y)
+                    sums[here] = self._product(one, other, sums[here])
         for slot, found in zip(totals, sums, strict=True):
-            value = Scalar(found, self.total)
-            kernel.put(slot, value if grows else kernel.emit.add(kernel.get(slot, self.total), value))
+            kernel.put(slot, Scalar(found, self.total))
 
-    def parts(self, register: str) -> tuple[str, ...]:
-        """What is multiplied of a register of an operand."""
-        return (register,)
+    def operand(self, registers: list[str]) -> list[str]:
+        """What the instruction takes of a fragment's registers."""
+        return registers
 
-    def _lines(self) -> tuple[str, str]:
-        kernel, places = self.kernel, self.places
-        return places.row, kernel.add(places.first_column, places.group)
+    def _sides(self, parts: Parts) -> tuple[Fragments, Fragments]:
+        places, (down, across) = self.places, self.tile.fragments
+        rows = self.tile.fragment.rows
+        left = Fragments(self.kernel, places, self.a, parts[0], places.first_row, lines=rows, count=down)
+        right = Fragments(self.kernel, places, self.b, parts[1], places.first_column, lines=COLUMNS, count=across)
+        return left, right
 
-    def _first(self, shelf: Shelf, line: str) -> str:
-        depth = self.kernel.mul(self.places.member, self.tile.fragment.neighbours)
-        at = self.kernel.add(self.kernel.mul(line, shelf.line_stride), self.kernel.mul(depth, shelf.depth_stride))
-        return self.kernel.address(shelf.base, self.dtype, at)
-
-    def _left(self, first: str, row: int, depth: int) -> list[list[str]]:
-        """The registers of a fragment of the left operand, each in its parts."""
-        half = 4 * self.tile.fragment.neighbours
-        pairs = [(r, d) for d in range(0, self.tile.fragment.depth, half) for r in range(0, self.tile.fragment.rows, 8)]
-        return self._registers(self.a, first, [(row + r, depth + d) for r, d in pairs])
-
-    def _right(self, first: str, column: int, depth: int) -> list[list[str]]:
-        """The registers of a fragment of the right operand, each in its parts."""
-        half = 4 * self.tile.fragment.neighbours
-        return self._registers(self.b, first, [(column, depth + d) for d in range(0, self.tile.fragment.depth, half)])
-
-    def _registers(self, shelf: Shelf, first: str, offsets: Sequence[tuple[int, int]]) -> list[list[str]]:
-        kernel, kind = self.kernel, self.tile.fragment.operand
-        found = []
-        for line, depth in offsets:
-            at = line * shelf.line_stride + depth * shelf.depth_stride
-            address = kernel.address(first, self.dtype, at)
-            found.append(self.parts(kernel.load(kind, address, attributes=", align 4" if kind[0] == "<" else "")))
-        return [list(part) for part in zip(*found, strict=True)]
+    def _of_fragment(self, x: int, y: int) -> slice:
+        """Which totals are those of one fragment of the result."""
+        count = self.tile.fragment.rows // 4
+        place = x * self.tile.fragments[1] + y
+        return slice(place * count, (place + 1) * count)
 
     def _product(self, a: Sequence[str], b: Sequence[str], sums: Sequence[str]) -> list[str]:
         fragment, kind = self.tile.fragment, register_type(self.total)
-        taken = "i32" if fragment is SPLIT else fragment.operand
+        taken = "i32" if fragment.operand == "float" else fragment.operand
         returned = f"{{ {', '.join([kind] * len(sums))} }}"
         arguments = [*(f"{taken} {x}" for x in (*a, *b)), *(f"{kind} {x}" for x in sums)]
         whole = self.kernel.value(f"call {returned} @llvm.nvvm.{fragment.intrinsic}({', '.join(arguments)})")
         return [self.kernel.value(f"extractvalue {returned} {whole}, {k}") for k in range(len(sums))]
 
 
+class SingleSteps(TensorSteps):
+    """float32 rounded to the 11 bits that a tensor core reads."""
+
+    def operand(self, registers: list[str]) -> list[str]:
+        return [self.kernel.value(f"call i32 @llvm.nvvm.f2tf32.rna(float {x})") for x in registers]
+
+
 class SplitSteps(TensorSteps):
-    """float32 in two parts of 11 bits; the smallest products are added first."""
+    """float32 in two parts of 11 bits; the smallest products are added first.
 
-    terms: ClassVar[tuple[tuple[int, int], ...]] = ((1, 0), (0, 1), (0, 0))
+    A part of the contracted axis, 16 or 32 long, is summed up inside a tensor core and added to the totals by ordinary
+    additions: tensor cores cut sums off, which must not grow with the axis.
+    """
+
+    looks: ClassVar[bool] = True
     met: str
-    """Whether a lane of this warp has brought an element that cannot be split."""
-    words: str = ""
-    """The same of every warp of the block, in shared memory; none for a single warp."""
+    """Whether any thread of the block has brought an element that cannot be split."""
 
-    def parts(self, register: str) -> tuple[str, ...]:
+    def multiply(self, parts: Parts, totals: Totals) -> None:
         kernel = self.kernel
-        high = kernel.value(f"call i32 @llvm.nvvm.f2tf32.rna(float {register})")
-        rest = kernel.value(f"fsub float {register}, {kernel.convert('bitcast', high, 'i32', 'float')}")
-        return high, kernel.value(f"call i32 @llvm.nvvm.f2tf32.rna(float {rest})")
-
-    def store(self, brought: Brought) -> None:
-        super().store(brought)
-        kernel = self.kernel
-        found = self._cannot_split([bits for _, bits in brought])
-        self.met = kernel.value(f"call i1 @llvm.nvvm.vote.any.sync(i32 -1, i1 {found})")
-        warps = self.tile.threads // WARP
-        if warps == 1:
-            return
-        if not self.words:
-            self.words = kernel.shared("i32", warps)
-        with kernel.when(kernel.test("eq", kernel.remainder(kernel.thread, WARP), 0)):
-            word = kernel.convert("zext", self.met, "i1", "i32")
-            kernel.store("i32", word, kernel.element(self.words, "i32", kernel.quotient(kernel.thread, WARP)))
-
-    def multiply(self, totals: Totals) -> None:
-        kernel = self.kernel
-        met = self.met
-        if self.words:
-            words = [
-                kernel.load("i32", kernel.element(self.words, "i32", warp)) for warp in range(self.tile.threads // WARP)
-            ]
-            met = kernel.test("ne", reduce(lambda a, b: kernel.binary("or", a, b, "i32"), words), 0, "i32")
-        with kernel.when(met):
-            LaneSteps(kernel, self.dtype, self.places, self.a, self.b).multiply(totals)
+        with kernel.when(self.met):
+            LaneSteps(kernel, self.dtype, self.places, self.a, self.b).multiply(parts, totals)
         with kernel.otherwise():
-            super().multiply(totals)
+            self._multiply(parts, totals)
 
-    def _cannot_split(self, bits: Sequence[str]) -> str:
-        """Whether one of some numbers, given as their bits, is neither zero nor fit to be split."""
+    def _multiply(self, parts: Parts, totals: Totals) -> None:
+        """Row of fragments by row, so that few sums are in registers besides the totals."""
+        kernel, tile = self.kernel, self.tile
+        left, right = self._sides(parts)
+        depths = range(0, tile.depth, tile.fragment.depth)
+        b = {(y, d): self._split(right.registers(y, d)) for d in depths for y in range(right.count)}
+        for x in range(left.count):
+            sums = {y: [literal(0.0, self.total)] * (tile.fragment.rows // 4) for y in range(right.count)}
+            for depth in depths:
+                high, low = self._split(left.registers(x, depth))
+                for y in range(right.count):
+                    other_high, other_low = b[y, depth]
+                    for one, other in ((low, other_high), (high, other_low), (high, other_high)):
+                        sums[y] = self._product(one, other, sums[y])
+            for y, found in sums.items():
+                for slot, text in zip(totals[self._of_fragment(x, y)], found, strict=True):
+                    kernel.put(slot, kernel.emit.add(kernel.get(slot, self.total), Scalar(text, self.total)))
+
+    def _split(self, registers: Sequence[str]) -> tuple[list[str], list[str]]:
+        """High and low parts: ``high`` is rounded by whole-number arithmetic, which is as wide as the lanes are.
+
+        ``low`` has at most 12 bits, of which a tensor core does not look at the last; to round there is to halve a tie.
+        """
+        kernel, high, low = self.kernel, list[str](), list[str]()
+        last = 1 << FLOAT_DIGITS - SPLIT_DIGITS
+        for register in registers:
+            bits = kernel.convert("bitcast", register, "float", "i32")
+            bits = kernel.binary("and", kernel.binary("add", bits, last // 2, "i32"), -last, "i32")
+            rest = kernel.value(f"fsub float {register}, {kernel.convert('bitcast', bits, 'i32', 'float')}")
+            high.append(bits)
+            low.append(kernel.convert("bitcast", rest, "float", "i32"))
+        return high, low
+
+    def cannot_split(self, words: Sequence[str]) -> str:
+        """Whether one of some numbers, given as their bits, is neither zero nor fit to be split.
+
+        The largest magnitude is found as a number, which keeps NaN; the least one that is not 0 as bits without their
+        sign, less one, which makes the most of 0.
+        """
         kernel = self.kernel
-        least, beyond = ((e + FLOAT_BIAS) << FLOAT_DIGITS + 1 for e in (LEAST_EXPONENT, GREATEST_EXPONENT))
-        span = literal(beyond - least, uint32)
-        found = "false"
-        for word in bits:
-            magnitude = kernel.binary("shl", word, 1, "i32")
-            strays = kernel.test("uge", kernel.binary("sub", magnitude, least, "i32"), span, "i32")
-            found = kernel.either(found, kernel.both(strays, kernel.test("ne", magnitude, 0, "i32")))
-        return found
+        beyond, least = ((e + FLOAT_BIAS) << FLOAT_DIGITS for e in (GREATEST_EXPONENT, LEAST_EXPONENT))
+        greatest, smallest = literal(0.0, float32), literal(-1, uint32)
+        for word in words:
+            number = kernel.convert("bitcast", word, "i32", "float")
+            magnitude = kernel.value(f"call float @llvm.nvvm.fabs.f(float {number})")
+            greatest = kernel.value(f"call float @llvm.maximum.f32(float {greatest}, float {magnitude})")
+            below = kernel.binary("add", kernel.binary("shl", word, 1, "i32"), -1, "i32")
+            smallest = kernel.value(f"call i32 @llvm.umin.i32(i32 {smallest}, i32 {below})")
+        limit = kernel.convert("bitcast", beyond, "i32", "float")
+        is_large = kernel.value(f"fcmp uge float {greatest}, {limit}")
+        return kernel.either(is_large, kernel.test("ult", smallest, (least << 1) - 1, "i32"))
 
 
 def steps_of(fragment: Fragment) -> type[Steps]:
     """The way to multiply that belongs to a tile's fragments."""
     if fragment is LANES:
         return LaneSteps
-    return SplitSteps if fragment is SPLIT else TensorSteps
+    return {SPLIT: SplitSteps, SINGLE: SingleSteps}.get(fragment, TensorSteps)

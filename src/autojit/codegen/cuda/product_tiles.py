@@ -1,11 +1,13 @@
 """Tiles of matrix products, as data: which warp instruction multiplies what, and how large a block's part is.
 
 A block computes one tile of the result. Its warps are side by side in the tile, and each computes some fragments: the
-result of one warp instruction, of which a lane holds a few elements. ``depth`` of the contracted axis is brought to
-shared memory at a time.
+result of one warp instruction, of which a lane holds a few elements. ``depth`` of the contracted axis is in shared
+memory for each of some stages: one is multiplied while the others are on their way.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
@@ -15,8 +17,8 @@ WARP = 32
 COLUMNS = 8
 """Of every fragment."""
 
-MOST_DEPTH = 64
-"""Most of the contracted axis that tensor cores add up: their sums are cut off, not rounded, which must not grow."""
+CHUNK_BYTES = 16
+"""What a lane brings at most, and what a row of a warp's matrix is in shared memory."""
 
 
 @record
@@ -31,6 +33,7 @@ class Fragment:
         depth: columns of the left operand.
         neighbours: elements next to each other in depth that one register holds.
         operand: LLVM's type of a register of an operand.
+        rate: products of two elements per cycle of a processor: as published for H100, 60 % of it for tensor cores.
     """
 
     intrinsic: str
@@ -38,13 +41,18 @@ class Fragment:
     depth: int
     neighbours: int
     operand: str
+    rate: int
 
 
-SPLIT = Fragment("mma.m16n8k8.row.col.tf32", 16, 8, 1, "float")
-DOUBLE = Fragment("mma.m8n8k4.row.col.f64", 8, 4, 1, "double")
-HALF = Fragment("mma.m16n8k16.row.col.f32.f32", 16, 16, 2, "<2 x half>")
-BRAIN = Fragment("mma.m16n8k16.row.col.bf16", 16, 16, 2, "i32")
-LANES = Fragment("", 16, 1, 1, "")
+SPLIT = Fragment("mma.m16n8k8.row.col.tf32", 16, 8, 1, "float", 200)
+"""float32 in two parts: three products of 11 bits each."""
+SINGLE = Fragment("mma.m16n8k8.row.col.tf32", 16, 8, 1, "float", 600)
+"""float32 rounded to 11 bits, where the user allows it."""
+DOUBLE = Fragment("mma.m8n8k4.row.col.f64", 8, 4, 1, "double", 100)
+DEEP_DOUBLE = Fragment("mma.m16n8k16.row.col.f64", 16, 16, 1, "double", 100)
+HALF = Fragment("mma.m16n8k16.row.col.f32.f32", 16, 16, 2, "<2 x half>", 1200)
+BRAIN = Fragment("mma.m16n8k16.row.col.bf16", 16, 16, 2, "i32", 1200)
+LANES = Fragment("", 16, 1, 1, "", 100)
 """No instruction of warps: every lane multiplies and adds its own elements."""
 
 TENSOR_FRAGMENTS = {float32: SPLIT, float64: DOUBLE, float16: HALF, bfloat16: BRAIN}
@@ -56,13 +64,16 @@ A product of this depth takes the time of its result's way to memory whatever mu
 """
 
 TENSOR_CAPABILITY = 80
-"""Before, LLVM aborts the process where one of these is asked for."""
+"""Before, LLVM aborts the process where one of these is asked for; so it does for copies that nobody waits for."""
+DEEP_DOUBLE_CAPABILITY = 90
 
 
 def fragment_of(dtype: DType, target: CudaTarget, k: int) -> Fragment:
     """What multiplies elements of a dtype on a GPU, where the contracted axis has ``k`` of them."""
     if target.capability < TENSOR_CAPABILITY or (dtype is float32 and k <= SHORT_SUM):
         return LANES
+    if dtype is float64 and target.capability >= DEEP_DOUBLE_CAPABILITY and k > DOUBLE.depth:
+        return DEEP_DOUBLE
     return TENSOR_FRAGMENTS.get(dtype, LANES)
 
 
@@ -75,12 +86,14 @@ class Tile:
         warps: down and across the tile.
         fragments: of one warp, down and across.
         depth: of the contracted axis in shared memory.
+        stages: parts of this depth that shared memory has room for.
     """
 
     fragment: Fragment
     warps: tuple[int, int]
     fragments: tuple[int, int]
     depth: int
+    stages: int
 
     @property
     def rows(self) -> int:
@@ -103,54 +116,48 @@ class Tile:
         return WARP * self.warps[0] * self.warps[1]
 
 
-# Warps, fragments of a warp, depth. Fragments of eight rows are twice as many. None was measured on hardware.
+MOST_TOTALS_BYTES = 256
+"""Of the result in the registers of a lane, which has 255 of 4 bytes and needs as many for operands and addresses."""
+
+SHARED_BYTES = 48 * 1024
+"""Of a block: what every GPU gives without asking."""
+
+MOST_STAGES = 4
+
+# Warps, fragments of a warp (16 rows, 8 columns), bytes of depth for each line. None was measured on hardware.
 LAYOUTS = (
-    ((2, 2), (2, 4), 16),  # 64 x 64; with 32 the elements on their way take too many registers
-    ((2, 2), (1, 2), 32),  # 32 x 32
-    ((1, 1), (1, 2), 32),  # 16 x 16
-    ((1, 1), (1, 1), 32),  # 16 x 8
+    ((2, 4), (4, 4), 64),  # 128 x 128
+    ((2, 2), (4, 4), 64),  # 128 x 64
+    ((2, 2), (2, 4), 64),  # 64 x 64
+    ((1, 4), (2, 4), 64),  # 32 x 128: few rows
+    ((4, 1), (2, 4), 64),  # 128 x 32: few columns
+    ((2, 2), (1, 2), 128),  # 32 x 32
+    ((1, 4), (1, 2), 128),  # 16 x 64: a few rows by many
+    ((4, 1), (1, 1), 128),  # 64 x 8: a matrix by a few vectors
+    ((1, 1), (1, 2), 128),  # 16 x 16
+    ((1, 1), (1, 1), 128),  # 16 x 8
 )
 
 
-def tile_of(dtype: DType, target: CudaTarget, extents: tuple[int, int, int], batch: int) -> Tile:
-    """The largest tile that a product fills and has enough of to keep all processors busy, else the smallest.
-
-    Args:
-        extents: m, n and k of one matrix.
-        batch: how many matrices.
-    """
-    m, n, k = extents
-    fragment = fragment_of(dtype, target, k)
-    tiles = [
-        Tile(fragment, warps, (down * LANES.rows // fragment.rows, across), _depth(fragment, dtype, depth, k))
-        for warps, (down, across), depth in LAYOUTS
-    ]
-    for tile in tiles:
-        is_filled = m > tile.rows // 2 and n > tile.columns // 2
-        if is_filled and -(-m // tile.rows) * -(-n // tile.columns) * batch >= target.processors:
-            return tile
-    return tiles[-1]
+def tiles_of(fragment: Fragment, dtype: DType, k: int) -> list[Tile]:
+    """The tiles of a fragment whose results fit in registers, from large to small."""
+    found = []
+    size = max(dtype.size_bytes, 2)
+    for warps, (down, across), line_bytes in LAYOUTS:
+        totals = down * across * 4 * max(dtype.size_bytes, 4)
+        rows, columns = warps[0] * down * LANES.rows, warps[1] * across * COLUMNS
+        depth = _depth(fragment, dtype, line_bytes // size, k)
+        depth = max(depth, WARP * prod(warps) // min(rows, columns))  # every thread brings something
+        if totals > MOST_TOTALS_BYTES:
+            continue
+        stages = min(MOST_STAGES, SHARED_BYTES // ((rows + columns) * depth * dtype.size_bytes))
+        found.append(Tile(fragment, warps, (down * LANES.rows // fragment.rows, across), depth, stages))
+    return found
 
 
 def _depth(fragment: Fragment, dtype: DType, most: int, k: int) -> int:
-    """A power of two, at most ``most`` words of 32 bits: no more than the contracted axis needs."""
-    depth = max(fragment.depth, 8)
-    limit = most * 4 // max(dtype.size_bytes, 2)
-    while depth < min(k, limit):
+    """A power of two that is no more than the contracted axis needs, of whole chunks and fragments."""
+    depth = max(fragment.depth, CHUNK_BYTES // dtype.size_bytes)
+    while depth < min(k, most):
         depth *= 2
-    return min(depth, MOST_DEPTH)
-
-
-def row_pad(size_bytes: int) -> int:
-    """Elements behind each line of depth in shared memory, so that the rows that a warp reads are in other banks."""
-    return max(4, 16 // size_bytes) if size_bytes > 1 else 16
-
-
-def column_pad(size_bytes: int, extent: int) -> int:
-    """Elements behind each line of ``extent`` rows in shared memory, so that the lines a warp reads are in other banks.
-
-    Banks are 4 bytes wide and 32; a warp reads four lines of eight elements.
-    """
-    if size_bytes == 8:
-        return 4
-    return 8 if extent % 32 in (0, 16) else 0
+    return depth

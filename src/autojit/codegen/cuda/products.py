@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
-from autojit.codegen.cuda.product_kernel import Element, ProductJob, ProductPrinter, Write, job_of, shape_of
+from autojit.codegen.cuda.product_kernel import Element, ProductJob, ProductPrinter, Write, job_of, printed, shape_of
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar
@@ -30,10 +30,10 @@ def product_key(kernel: MatmulKernel) -> object:
 
 def print_product(kernel: MatmulKernel, target: CudaTarget) -> GridText:
     """The kernel of a product whose sizes are known; its buffers are what it reads, then what it writes."""
-    job = job_of(kernel, target)
-    if kernel.epilogue is None:
-        return ProductPrinter(job).print()
-    return _EpiloguePrinter(job, kernel.epilogue).print()
+    epilogue = kernel.epilogue
+    if epilogue is None:
+        return printed(job_of(kernel, target), ProductPrinter)
+    return printed(job_of(kernel, target), lambda job: _EpiloguePrinter(job, epilogue))
 
 
 class _EpiloguePrinter(ProductPrinter, GridExpressions):

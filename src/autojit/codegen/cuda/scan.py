@@ -1,43 +1,61 @@
-"""Scans along an axis (`codegen.scan_steps`): a thread for each line, or a block for each where there are few.
+"""Scans along an axis (`codegen.scan_steps`): a thread for each line, or blocks for each where there are few.
 
-A thread walks its line step by step, as on the CPU. A block walks a long line tile by tile: each of its threads has one
-step, they combine in a tree of fixed shape in shared memory, and what the tile ends with is carried on to the next.
-That is for folds whose order may change: sums, which are kept wide, extrema, and logarithms of sums.
+A thread walks its line step by step, as on the CPU. Blocks walk a long line tile by tile: a thread folds some steps
+that follow each other, threads combine in a tree of fixed shape, and what is in front of a tile is joined to all of it.
+One block carries it from tile to tile; of a very long line every tile has a block, and three kernels follow each other:
+what tiles end with, what is in front of each, the results. That is for folds whose order may change: sums, which are
+kept wide, extrema, logarithms of sums; and recurrences of float32, whose factors and terms are pairs in float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from sys import float_info
 
-from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.counting import CountingKernel
+from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.cuda.target import CudaTarget
-from autojit.codegen.cuda.thread_items import ItemKernel
-from autojit.codegen.grid_text import Buffer, GridText
+from autojit.codegen.cuda.thread_items import ItemKernel, roles_of
+from autojit.codegen.grid_text import GridText
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.codegen.scan_steps import ScanSteps, State, around_axis
-from autojit.core.dtypes import bool_
+from autojit.core.dtypes import bool_, float32, float64
 from autojit.ir.graph import Node
 from autojit.ops.scans import Cumulative, CumulativeExtreme
 
 SHORT = 32  # steps of a line, which a thread walks as fast as a block waits for its threads
 BUSY_LINES = 256  # per processor: enough for a thread each
-BLOCK_THREADS = 256
+THREADS = 256  # of a block
+MOST_STEPS = 8  # of a thread in a tile
+STATE_BYTES = 32  # of a thread in a tile: what it takes of registers, several times over
+ONE_BLOCK = 8192  # steps of a line that one block walks before three kernels are worth their start
+WARPS = THREADS // WARP
+ALIGNMENT = 256
+
+Source = Callable[[str], State]
+"""The state of one step without those before it, by the number of the step."""
 
 
 def print_scan(node: Node, target: CudaTarget) -> GridText:
-    """The kernel of a scan; halves were widened by the passes."""
+    """The kernels of a scan; halves were widened by the passes."""
     outer, length, inner = around_axis(node)
-    is_short = length <= SHORT or outer * inner >= BUSY_LINES * target.processors
+    lines = outer * inner
+    is_short = length <= SHORT or lines >= BUSY_LINES * target.processors
     if is_short or not _is_associative(node):
         return _LineScan(node).print()
-    return _BlockScan(node, outer * inner).print()
+    if length <= ONE_BLOCK or lines >= 2 * target.processors:
+        return _TileScan(node, lines).walk()
+    apply = _TileScan(node, lines, is_apart=True).apply()
+    in_front = _TileScan(node, lines, is_apart=True, joins=True).join(apply)
+    return _TileScan(node, lines, is_apart=True).reduce(in_front)
 
 
 def _is_associative(node: Node) -> bool:
     """Whether steps may be combined before those in front of them are known."""
     if isinstance(node.op, Cumulative):
-        return node.op.kind != "prod"  # of which a part may overflow where the whole does not
-    return isinstance(node.op, CumulativeExtreme)
+        # a part of a product may overflow where the whole does not
+        return node.op.kind != "prod" or node.outputs[0].type.dtype.kind != "float"
+    return isinstance(node.op, CumulativeExtreme) or node.outputs[0].type.dtype is float32
 
 
 class _LineScan(ItemKernel):
@@ -70,61 +88,197 @@ class _LineScan(ItemKernel):
         return self.text()
 
 
-class _BlockScan(CudaKernel):
-    """Every block has a line; in a tile, every thread has one step."""
+class _PairSteps(ScanSteps):
+    """A recurrence as pairs: what a state in front is multiplied by, and what is then added."""
 
-    def __init__(self, node: Node, lines: int) -> None:
-        super().__init__(Grid(BLOCK_THREADS, (lines, 1, 1)))
-        self.node = node
-        self.pointers([v.type.size for v in (*node.inputs, *node.outputs)])
-        self.scan = ScanSteps(self, node)
+    def __init__(self, function: CountingKernel, node: Node) -> None:
+        super().__init__(function, node)
+        self.kept = [float64, float64]
+
+    def alone(self, place: str, step: str) -> State:
+        emit = self.function.emit
+        factor, term = (emit.cast(self.function.read(k, float32, place), float64) for k in range(2))
+        return factor, term
+
+    def joined(self, before: State, after: State) -> State:
+        """Products that overflow stay finite: a state of zero in front then still is one. No float32 is as large."""
+        emit = self.function.emit
+        product = emit.mul(before[0], after[0])
+        overflows = emit.logical_and(emit.isinf(product), emit.logical_not(emit.isinf(before[0])))
+        overflows = emit.logical_and(overflows, emit.logical_not(emit.isinf(after[0])))
+        largest = emit.copysign(emit.constant(float_info.max, float64), product)
+        return emit.select(overflows, largest, product), emit.add(emit.mul(after[0], before[1]), after[1])
+
+    def write(self, place: str, state: State) -> None:
+        super().write(place, state[1:])
+
+
+class _TileScan(CountingKernel):
+    """A kernel whose blocks take tiles of lines.
+
+    Args:
+        node: the scan.
+        lines: how many there are.
+        is_apart: every tile has a block in some kernels; what tiles end with is in the memory of the chain.
+        joins: it is the one of them where lines have a block each.
+    """
+
+    def __init__(self, node: Node, lines: int, *, is_apart: bool = False, joins: bool = False) -> None:
+        is_fold = isinstance(node.op, Cumulative | CumulativeExtreme)
+        self.scan = ScanSteps(self, node) if is_fold else _PairSteps(self, node)
         self.kept = self.scan.kept
-        # two, so that nobody overwrites what others still read: between two uses of one there is a barrier
-        self.tiles = [[self.shared(memory_type(dtype), BLOCK_THREADS) for dtype in self.kept] for _ in range(2)]
+        self.steps = min(MOST_STEPS, STATE_BYTES // sum(dtype.size_bytes for dtype in self.kept))
+        self.tile = THREADS * self.steps
+        self.tiles = -(-self.scan.length // self.tile)
+        blocks = lines * self.tiles if is_apart and not joins else lines
+        sizes = [v.type.size for v in (*node.inputs, *node.outputs)]
+        super().__init__(Grid(THREADS, (blocks, 1, 1)), roles_of(node), sizes, 0)
+        rooms = [-(-lines * self.tiles * dtype.size_bytes // ALIGNMENT) * ALIGNMENT for dtype in self.kept]
+        self.rooms = [sum(rooms[:k]) for k in range(len(rooms))]
+        self.partial_bytes = sum(rooms) if is_apart else 0
+        self.totals = [self.shared(memory_type(dtype), WARPS) for dtype in self.kept]
 
-    def print(self) -> GridText:
+    # -- the kernels
+
+    def walk(self) -> GridText:
+        """A block goes through its line."""
+        source = self._take_line(self.block_x)
+        self._through(self.scan.length, source, self._write_result)
+        return self.ended()
+
+    def reduce(self, then: GridText) -> GridText:
+        """What each tile ends with."""
+        source = self._take_line(self.quotient(self.block_x, self.tiles))
+        first = self.mul(self.remainder(self.block_x, self.tiles), self.tile)
+        own, _ = self._fold(first, self.scan.length, source)
+        _, last = self._over_threads(own)
+        with self.when(self.test("eq", self.thread, 0)):
+            self._put_state(self.block_x, last)
+        return self.ended(then)
+
+    def join(self, then: GridText) -> GridText:
+        """What each tile ends with, with all in front of it: a block for a line, the tiles are its steps."""
+        base = self.mul(self.block_x, self.tiles)
+        self._through(
+            self.tiles, lambda k: self._state(self.add(base, k)), lambda k, s: self._put_state(self.add(base, k), s)
+        )
+        return self.ended(then)
+
+    def apply(self) -> GridText:
+        """The results of a tile."""
+        source = self._take_line(self.quotient(self.block_x, self.tiles))
+        number = self.remainder(self.block_x, self.tiles)
+        before = self._state(self.most(self.sub(self.block_x, 1), 0))
+        self._tile(
+            self.mul(number, self.tile),
+            self.scan.length,
+            source,
+            self._write_result,
+            self.test("ne", number, 0),
+            before,
+        )
+        return self.ended()
+
+    # -- lines
+
+    def _take_line(self, line: str) -> Source:
+        """The block has a line; its steps."""
         scan = self.scan
-        start = self.mul(self.quotient(self.block_x, scan.inner), scan.length * scan.inner)
-        column = self.remainder(self.block_x, scan.inner)
+        self.base = self.mul(self.quotient(line, scan.inner), scan.length * scan.inner)
+        self.column = self.remainder(line, scan.inner)
+        return lambda step: scan.alone(scan.place(self.base, step, self.column), step)
+
+    def _write_result(self, step: str, state: State) -> None:
+        self.scan.write(self.scan.place(self.base, step, self.column), state)
+
+    def _state(self, number: str) -> State:
+        """A state in the memory of the chain."""
+        places = [
+            self.address(self.own(room), dtype, number) for room, dtype in zip(self.rooms, self.kept, strict=True)
+        ]
+        return tuple(self.emit.load(place, dtype) for place, dtype in zip(places, self.kept, strict=True))
+
+    def _put_state(self, number: str, state: State) -> None:
+        for room, value in zip(self.rooms, state, strict=True):
+            self.emit.store(value, self.address(self.own(room), value.dtype, number))
+
+    # -- tiles
+
+    def _through(self, length: int, source: Source, use: Callable[[str, State], None]) -> None:
+        """Tile after tile of a line of steps."""
         carried = [self.slot(dtype) for dtype in self.kept]
         for slot, dtype in zip(carried, self.kept, strict=True):
             self.put(slot, self.emit.constant(0, dtype))
-        with self.loop(0, scan.length, BLOCK_THREADS, stem="tile") as first:
-            self._tile(start, column, first, carried)
-        sizes = [v.type.dtype.size_bytes for v in (*self.node.inputs, *self.node.outputs)]
-        count = len(self.node.inputs)
-        return self.finished([Buffer("reads" if k < count else "writes", size) for k, size in enumerate(sizes)])
+        with self.loop(0, length, self.tile, stem="tile") as first:
+            before = tuple(self.get(slot, dtype) for slot, dtype in zip(carried, self.kept, strict=True))
+            last = self._tile(first, length, source, use, self.test("ne", first, 0), before)
+            for slot, value in zip(carried, last, strict=True):
+                self.put(slot, value)
+            self.barrier()
 
-    def _tile(self, start: str, column: str, first: str, carried: Sequence[str]) -> None:
-        """The steps from ``first`` on; ``carried`` hold the state before them, and then the one behind them."""
-        scan = self.scan
-        step = self.add(first, self.thread)
-        inside = self.test("slt", step, scan.length)
-        place = scan.place(start, self.least(step, scan.length - 1), column)
-        state = scan.alone(place, step)
-        distance, number = 1, 0
-        while distance < BLOCK_THREADS:  # Hillis and Steele, Communications of the ACM 29(12), 1986
-            before = self._of_thread(state, self.most(self.sub(self.thread, distance), 0), self.tiles[number % 2])
-            state = self._chosen(self.test("sge", self.thread, distance), scan.joined(before, state), state)
-            distance, number = 2 * distance, number + 1
-        before = tuple(self.get(slot, dtype) for slot, dtype in zip(carried, self.kept, strict=True))
-        state = self._chosen(self.test("ne", first, 0), scan.joined(before, state), state)
-        with self.when(inside):
-            scan.write(place, state)
-        last = self._of_thread(state, str(BLOCK_THREADS - 1), self.tiles[number % 2])
-        for slot, value in zip(carried, last, strict=True):
-            self.put(slot, value)
-        self.barrier()
+    def _tile(
+        self, first: str, length: int, source: Source, use: Callable[[str, State], None], is_later: str, before: State
+    ) -> State:
+        """``use(step, state)`` for the steps of a tile; the state behind it. ``before`` counts if ``is_later``."""
+        own, inside = self._fold(first, length, source)
+        in_front, last = self._over_threads(own)
+        has_neighbour = self.test("ne", self.thread, 0)
+        in_front = self._chosen(has_neighbour, self._joined_if(is_later, before, in_front), before)
+        has_front = self.either(has_neighbour, is_later)
+        state = in_front
+        for k, (step, is_there, alone) in enumerate(inside):
+            joined = self.scan.joined(state, alone)
+            state = self._chosen(has_front, joined, alone) if k == 0 else joined
+            with self.when(is_there):
+                use(step, state)
+        return self._joined_if(is_later, before, last)
 
-    def _of_thread(self, state: State, thread: str, tile: Sequence[str]) -> State:
-        """What a thread of the block has; all threads ask at once."""
-        for array, value in zip(tile, state, strict=True):
-            self.emit.store(value, self.address(array, value.dtype, self.thread))
+    def _fold(self, first: str, length: int, source: Source) -> tuple[State, list[tuple[str, str, State]]]:
+        """What the thread's steps in a tile end with; of each its number, whether it is one of the line, its state.
+
+        All is read before anybody writes: behind a line, threads read its last step.
+        """
+        begin = self.add(first, self.mul(self.thread, self.steps))
+        state: State | None = None
+        inside: list[tuple[str, str, State]] = []
+        for k in range(self.steps):
+            step = self.add(begin, k)
+            is_there = self.test("slt", step, length)
+            clamped = self.least(step, length - 1)
+            alone = source(clamped)
+            inside.append((clamped, is_there, alone))
+            state = alone if state is None else self._chosen(is_there, self.scan.joined(state, alone), state)
+        assert state is not None, "a thread has a step"
+        return state, inside
+
+    def _over_threads(self, own: State) -> tuple[State, State]:
+        """What all threads in front of this one end with together, and what all do; all threads are there."""
+        lane, warp = self.lane, self.warp
+        state, distance = own, 1
+        while distance < WARP:  # Hillis and Steele, Communications of the ACM 29(12), 1986
+            other = tuple(self.shuffle_up(value, distance) for value in state)
+            state = self._chosen(self.test("uge", lane, distance), self.scan.joined(other, state), state)
+            distance *= 2
+        with self.when(self.test("eq", lane, WARP - 1)):
+            for array, value in zip(self.totals, state, strict=True):
+                self.emit.store(value, self.address(array, value.dtype, warp))
         self.barrier()
-        return tuple(
-            self.emit.load(self.address(array, value.dtype, thread), value.dtype)
-            for array, value in zip(tile, state, strict=True)
-        )
+        total = self._total_of("0")
+        front = total
+        for number in range(1, WARPS):
+            front = self._chosen(self.test("eq", warp, number), total, front)
+            total = self.scan.joined(total, self._total_of(str(number)))
+        neighbour = tuple(self.shuffle_up(value, 1) for value in state)
+        is_first_lane, is_first_warp = self.test("eq", lane, 0), self.test("eq", warp, 0)
+        beyond = self._chosen(is_first_lane, front, self.scan.joined(front, neighbour))
+        return self._chosen(is_first_warp, neighbour, beyond), total
+
+    def _total_of(self, warp: str) -> State:
+        pairs = zip(self.totals, self.kept, strict=True)
+        return tuple(self.emit.load(self.address(array, dtype, warp), dtype) for array, dtype in pairs)
+
+    def _joined_if(self, condition: str, before: State, after: State) -> State:
+        return self._chosen(condition, self.scan.joined(before, after), after)
 
     def _chosen(self, condition: str, one: State, other: State) -> State:
         return tuple(self.emit.select(Scalar(condition, bool_), a, b) for a, b in zip(one, other, strict=True))

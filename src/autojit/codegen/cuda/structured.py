@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autojit.codegen.cuda import linear_algebra
+from autojit.codegen.cuda.cofactors import print_cofactors
 from autojit.codegen.cuda.convolution import print_convolution
 from autojit.codegen.cuda.grid_function import GLOBAL
+from autojit.codegen.cuda.orthogonal import print_geqrf, print_qr
 from autojit.codegen.cuda.positions import print_packed_positions
 from autojit.codegen.cuda.products import print_product
+from autojit.codegen.cuda.rare_elementwise import print_bitcast, print_common_factor, print_next_number
 from autojit.codegen.cuda.scan import print_scan
 from autojit.codegen.cuda.scatter import print_scatter
 from autojit.codegen.cuda.sort import print_row_order, print_sort
@@ -23,11 +27,19 @@ from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import PackedPositions
-from autojit.ops.matmul import Matmul
+from autojit.ops.decompositions import Qr
+from autojit.ops.definiteness import FirstBadMinor
+from autojit.ops.elementwise_selection import Nextafter
+from autojit.ops.integer_factors import Gcd, Lcm
+from autojit.ops.linalg import Cholesky, Cofactor, Det, Inv, Slogdet, Solve, TriangularSolve
+from autojit.ops.matmul import Matmul, MatmulAdd
+from autojit.ops.reflections import Geqrf
+from autojit.ops.reinterpret import Bitcast
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
 from autojit.ops.sources import Constant
+from autojit.ops.triangular_factors import LuPivots, LuSquare, PivotOrder
 from autojit.schedule.kernels import MatmulKernel, StructuredKernel, contiguous_access
 
 Printer = Callable[[Node, CudaTarget], GridText | None]
@@ -73,16 +85,40 @@ def _print_matmul(node: Node, target: CudaTarget) -> GridText:
     return print_product(MatmulKernel(node, a, b), target)
 
 
+def _print_matmul_add(node: Node, target: CudaTarget) -> GridText:
+    """Such a product with a summand."""
+    a, b = (contiguous_access(x, x.type.shape) for x in node.inputs[:2])
+    return print_product(MatmulKernel(node, a, b, node.inputs[2]), target)
+
+
 PRINTERS: dict[type[Op], Printer] = {
+    Bitcast: print_bitcast,
+    Cholesky: linear_algebra.print_cholesky,
+    Cofactor: print_cofactors,
     Constant: _print_constant,
     Cumulative: print_scan,
     CumulativeExtreme: print_scan,
+    Det: linear_algebra.print_determinant,
+    FirstBadMinor: linear_algebra.print_first_bad_minor,
+    Gcd: print_common_factor,
+    Geqrf: print_geqrf,
+    Inv: linear_algebra.print_inverse,
+    Lcm: print_common_factor,
     LinearRecurrence: print_scan,
+    LuPivots: linear_algebra.print_lu_pivots,
+    LuSquare: linear_algebra.print_lu_square,
     Matmul: _print_matmul,
+    MatmulAdd: _print_matmul_add,
+    Nextafter: print_next_number,
     PackedPositions: print_packed_positions,
+    PivotOrder: linear_algebra.print_pivot_order,
+    Qr: print_qr,
     RowOrder: print_row_order,
     Scattering: print_scatter,
     Searchsorted: _print_search,
+    Slogdet: linear_algebra.print_log_determinant,
+    Solve: linear_algebra.print_solve,
     Sort: print_sort,
+    TriangularSolve: linear_algebra.print_triangular_solve,
     Trilinear: print_convolution,
 }

@@ -39,6 +39,33 @@ def definitions(function: ScalarFunction, emitter: type[ScalarEmitter]) -> tuple
     return symbol, texts
 
 
+def needs_host(code: Linked) -> bool:
+    """Whether only the host can run a function: it calls itself, or what the host's libraries have (``frexp``).
+
+    A thread of a device has a stack of some hundred bytes, so a recursion of unknown depth is none of its.
+    """
+    own = {part.name: _callees(part) for part in code.functions}
+    return any(not _has_own_text(name) for names in own.values() for name in names - own.keys()) or _recurs(own)
+
+
+def _callees(function: Function) -> set[str]:
+    lines = [line for _, block in function.blocks for line in block if _CALL.match(line)]
+    return {read_call(read_instruction(line).rest).callee for line in lines}
+
+
+def _has_own_text(callee: str) -> bool:
+    name = plain_name(callee)
+    return callee.startswith("llvm.") or name in vector_math.FUNCTIONS or name in _INTRINSICS
+
+
+def _recurs(calls: dict[str, set[str]]) -> bool:
+    """Whether one of some functions reaches itself."""
+    reached = {name: names & calls.keys() for name, names in calls.items()}
+    for _ in calls:  # one more call in between each time
+        reached = {name: names.union(*(reached[each] for each in names)) for name, names in reached.items()}
+    return any(name in names for name, names in reached.items())
+
+
 def function_texts(code: Linked, emitter: type[ScalarEmitter], attributes: str) -> dict[str, str]:
     """The texts of a function and of what it refers to, by symbol."""
     texts: dict[str, str] = {f"@{name}": text for name, text in code.globals.items()}

@@ -1,14 +1,14 @@
-"""A kernel of a run with its launch: parameters, entry point, and the memory it touches."""
+"""A kernel of a run bound to memory: its parameters, and the memory it touches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from autojit.codegen.cuda.entry_point import alignment_of, entry_text
-from autojit.codegen.cuda.host_records import LaunchWords
+from autojit.codegen.cuda.entry_point import Part, alignment_of
 from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
 from autojit.codegen.lowered import Offset, Scratch
-from autojit.runtime.gpu.driver import KernelNode
 from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, Effect
 from autojit.runtime.gpu.run_memory import RunMemory
@@ -30,8 +30,8 @@ class BoundKernel:
         self.is_guarded = is_guarded
         self.work = work
         self._partials = memory.scratch.partials(number)
+        self._number = number
         self.kernel = work.widest
-        self.function = 0
         self._slots = {k: slot for k, b in enumerate(work.buffers) if (slot := memory.slot(b)) is not None}
         self._moving: dict[int, int] = {}  # buffer -> the number of its alignment
         self._places: dict[int, int] = {}  # buffer -> its place among the parameters
@@ -55,8 +55,7 @@ class BoundKernel:
             words.append(memory.address(argument, here))
         words += self._further_parameters()
         self._words[: len(words)] = words
-        self._pointers = np.array([base + WORD_BYTES * k for k in range(len(self._words))], np.uint64)
-        self.parameters = int(self._pointers.__array_interface__["data"][0])
+        self.parameters = [base + WORD_BYTES * k for k in range(len(words))]
 
     def _further_parameters(self) -> list[int]:
         memory = self._memory
@@ -83,56 +82,81 @@ class BoundKernel:
             found.append(alignment_of(buffer, _size_bytes(argument), address))
         return found
 
-    def text(self) -> str:
-        """The module of the kernel for the present addresses."""
+    def part(self) -> Part:
+        """The kernel for the present addresses."""
         alignments = self._alignments()
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
-        return entry_text(self.kernel, enough, self._slots, guarded=self.is_guarded)
-
-    def row(self) -> LaunchWords:
-        """The launch as native code reads it."""
-        x, y, z = self.kernel.blocks
-        return LaunchWords(
-            function=self.function,
-            blocks_x=x,
-            blocks_y=y,
-            blocks_z=z,
-            threads=self.kernel.threads,
-            parameters=self.parameters,
-        )
-
-    def node(self, after: tuple[int, ...]) -> KernelNode:
-        """The launch in a graph."""
-        return KernelNode(self.function, self.kernel.blocks, self.kernel.threads, self.parameters, after)
+        return Part(self.kernel, enough, self._slots, self.is_guarded)
 
     # -- memory
 
-    def accesses(self) -> list[Access]:
-        """The memory it touches."""
-        found = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
-        for k, buffer in enumerate(self.kernel.buffers):
-            found.append(self._access(k, "reads" if buffer.role == "reads" else "writes"))
-        if self._partials is not None:
-            found.append(_own("writes", self._partials, self.kernel.partial_bytes))
-        errors = self._memory.errors
-        if errors is not None and (self.is_guarded or self.kernel.reports):
-            found.append(_own("writes" if self.kernel.reports else "reads", errors.address, ERROR_BYTES))
-        if errors is not None and self.kernel.tells:
-            found.append(_own("reads", errors.address, ERROR_BYTES))
-            found.append(_own("writes", errors.address + ERROR_BYTES, TOLD_BYTES - ERROR_BYTES))
-        return found
+    @property
+    def traffic_bytes(self) -> int:
+        """Of the buffers that it reads and writes, each once, and of partial results."""
+        used = zip(self.work.buffers, self.kernel.buffers, strict=True)
+        return sum(_size_bytes(a) for a, buffer in used if buffer.role != "takes") + self.kernel.partial_bytes
 
-    def _access(self, k: int, effect: Effect) -> Access:
-        argument, memory = self.work.buffers[k], self._memory
-        size_bytes = _size_bytes(argument)
-        if isinstance(argument, Scratch) or memory.is_number(argument):
-            return _own(effect, self._address(k), size_bytes)
-        value = argument.value if isinstance(argument, Offset) else argument
-        place = memory.binding.place(value)
-        if k in self._moving:
-            return Access(place, effect, name=memory.binding.home(value))
-        return Access(place, effect, self._address(k), self._address(k) + size_bytes)
+    def accesses(self) -> list[Access]:
+        """The memory it touches, with what it loads from the table."""
+        slots = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
+        numbers = [
+            _own("reads", self._address(k), _size_bytes(argument))
+            for k, argument in enumerate(self.work.buffers)
+            if self._memory.is_number(argument)
+        ]
+        return [*slots, *numbers, *self.footprint()]
+
+    def footprint(self) -> list[Access]:
+        """The memory it touches, without what the host writes."""
+        return footprint(self._memory, self.work, self._number, is_guarded=self.is_guarded, address=self._address_of)
+
+    def _address_of(self, argument: BufferArgument) -> int:
+        return self._address(self.work.buffers.index(argument))
+
+
+def footprint(
+    memory: RunMemory,
+    work: Work,
+    number: int,
+    *,
+    is_guarded: bool,
+    address: Callable[[BufferArgument], int] | None = None,
+) -> list[Access]:
+    """The memory that a kernel of a run touches, without what the host writes.
+
+    Args:
+        number: of the kernel.
+        address: gives the address of a buffer that stays in place, if not what it is now.
+    """
+    at = address or memory.present_address
+    found: list[Access] = []
+    for argument, buffer in zip(work.buffers, work.widest.buffers, strict=True):
+        if not memory.is_number(argument) and buffer.role != "takes":
+            found.append(_access(memory, argument, "reads" if buffer.role == "reads" else "writes", at))
+    partials, errors = memory.scratch.partials(number), memory.errors
+    if partials is not None:
+        found.append(_own("writes", partials, work.widest.partial_bytes))
+    if errors is not None and (is_guarded or work.widest.reports):
+        found.append(_own("writes" if work.widest.reports else "reads", errors.address, ERROR_BYTES))
+    if errors is not None and work.widest.tells:
+        found.append(_own("reads", errors.address, ERROR_BYTES))
+        found.append(_own("writes", errors.address + ERROR_BYTES, TOLD_BYTES - ERROR_BYTES))
+    return found
+
+
+def _access(
+    memory: RunMemory, argument: BufferArgument, effect: Effect, address: Callable[[BufferArgument], int]
+) -> Access:
+    size_bytes = _size_bytes(argument)
+    if isinstance(argument, Scratch):
+        return _own(effect, address(argument), size_bytes)
+    value = argument.value if isinstance(argument, Offset) else argument
+    place = memory.binding.place(value)
+    if memory.moves(argument):
+        return Access(place, effect, name=memory.binding.home(value))
+    start = address(argument)
+    return Access(place, effect, start, start + size_bytes)
 
 
 def _size_bytes(argument: BufferArgument) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from autojit.ir.graph import Node
 from autojit.runtime.callbacks import kept_address
 from autojit.runtime.failures import Failures
 from autojit.runtime.gpu.devices import CudaDevice, settings
+from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.results import is_fault, result_text
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
@@ -29,12 +31,15 @@ from autojit.runtime.object_cache import default_cache
 
 _FUNCTIONS = {
     DriverCalls.launch: "cuLaunchKernel",
+    DriverCalls.launch_together: "cuLaunchCooperativeKernel",
     DriverCalls.launch_graph: "cuGraphLaunch",
     DriverCalls.set_parameters: "cuGraphExecKernelNodeSetParams_v2",
     DriverCalls.copy_in: "cuMemcpyHtoDAsync_v2",
     DriverCalls.copy_out: "cuMemcpyDtoHAsync_v2",
     DriverCalls.fill: "cuMemsetD8Async",
     DriverCalls.synchronize: "cuStreamSynchronize",
+    DriverCalls.record: "cuEventRecord",
+    DriverCalls.wait: "cuStreamWaitEvent",
     DriverCalls.query: "cuStreamQuery",
 }
 
@@ -79,6 +84,9 @@ class Asker(Protocol):
     def kernels(self) -> Sequence[str]:
         """All of them, as a user knows them."""
 
+    def failed(self) -> None:
+        """A call of the driver has failed for it: what the device was doing did not come to its end."""
+
 
 class DeviceChannel:
     """The way of one executable to a device.
@@ -114,6 +122,20 @@ class DeviceChannel:
             )
         )
         self.address = self._words.address
+        self._mark: int | None = None
+
+    def mark(self) -> int:
+        """The event by which a stream waits for the one that the executable's runs went to before."""
+        if self._mark is None:
+            self.device.use()
+            self._mark = self.device.driver.make_event(False)
+        return self._mark
+
+    def __del__(self) -> None:
+        if getattr(self, "_mark", None) is not None and not is_at_its_end():
+            with suppress(DeviceError):  # the device is at its end
+                self.device.use()
+                self.device.driver.destroy_event(self._mark or 0)
 
     def register(self, address: int, asker: Asker) -> None:
         """Who is asked for the record at an address."""
@@ -125,6 +147,8 @@ class DeviceChannel:
             asker = self._askers[address]
             if what == FAILED:
                 self._failures.caught(self._error(asker, number & 0xFFFFFFFF, number >> 32))
+                if self.device.driver.is_emulated:  # others do nothing any more
+                    asker.failed()
             else:
                 asker.answer(what)
         except BaseException as error:  # must not cross native code

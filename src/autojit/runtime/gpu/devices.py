@@ -3,7 +3,9 @@
 ``AUTOJIT_CUDA`` says what is used, in words separated by commas: ``emulate`` makes one device that the host computes,
 with every access checked, of the architecture ``sm_90`` or another that is named; ``order=7`` lets its lanes, blocks
 and nodes of graphs come in a random order, another one for each number; ``blocking`` waits after every run, so that
-errors are raised at their line. Without it the installed driver is used, and where there is none, or no device, there
+errors are raised at their line; ``idle`` makes the emulated device do nothing that it is told, so that launches and
+bytes can be counted at any size; ``apart`` launches every kernel for itself, so that it is known which one failed.
+Without it the installed driver is used, and where there is none, or no device, there
 are no CUDA devices. Nothing is loaded before somebody asks.
 """
 
@@ -24,7 +26,7 @@ from autojit.runtime.gpu.memory import DeviceMemory
 from autojit.runtime.gpu.modules import LoadedKernels
 
 VARIABLE = "AUTOJIT_CUDA"
-_WORDS = ("emulate", "blocking")
+_WORDS = ("emulate", "blocking", "apart", "idle")
 
 _ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")  # of an emulated device
 KNOWN_ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
@@ -40,12 +42,16 @@ class Settings:
         blocks: every run is waited for.
         architecture: of the emulated device.
         order: the seed of its random orders; None: lowest first.
+        joins: kernels share launches.
+        is_idle: the emulated device does nothing.
     """
 
     emulates: bool
     blocks: bool
     architecture: str
     order: int | None
+    joins: bool = True
+    is_idle: bool = False
 
 
 def settings() -> Settings:
@@ -68,10 +74,10 @@ def settings() -> Settings:
         raise ArgumentError(
             f"{VARIABLE}: no setting is called {', '.join(unknown)}",
             {"value": text},
-            f"use {' or '.join(_WORDS)}, or both with a comma; with emulate also order=1 and one of "
+            f"use {', '.join(_WORDS)}, or several with commas; with emulate also order=1 and one of "
             + ", ".join(_ARCHITECTURES),
         )
-    return Settings("emulate" in words, "blocking" in words, architecture, order)
+    return Settings("emulate" in words, "blocking" in words, architecture, order, "apart" not in words, "idle" in words)
 
 
 class CudaDevice:
@@ -113,13 +119,22 @@ class CudaDevice:
         self.driver.use(self.number)
 
     def synchronize(self) -> None:
-        """Wait until all that was queued is done.
+        """Wait until all that was put in the present queue is done.
 
         Raises:
             DeviceError: something in it failed.
         """
         self.use()
         self.driver.synchronize(self.stream)
+
+    def synchronize_all(self) -> None:
+        """Wait until the device does nothing any more, whatever queue it was put in.
+
+        Raises:
+            DeviceError: something in it failed.
+        """
+        self.use()
+        self.driver.synchronize_all()
 
 
 class _Process:
@@ -150,7 +165,7 @@ def _find() -> Driver | None:
     if chosen.emulates:
         from autojit.runtime.gpu.emulator.driver import EmulatedDriver  # many modules that nobody else needs
 
-        return EmulatedDriver(chosen.architecture, chosen.order)
+        return EmulatedDriver(chosen.architecture, chosen.order, is_idle=chosen.is_idle)
     found = installed_library()
     if found is None or found.cuInit(0):  # also where the library is there, and no device
         return None

@@ -43,7 +43,7 @@ class DeviceProperties:
 class KernelNode:
     """A launch in a graph; ``parameters`` is the address of the words that hold the addresses of its arguments.
 
-    ``after``: positions of the nodes that come before it.
+    ``after``: positions of the nodes that come before it. ``is_cooperative``: all blocks run at once.
     """
 
     function: int
@@ -51,6 +51,7 @@ class KernelNode:
     threads: int
     parameters: int
     after: tuple[int, ...] = ()
+    is_cooperative: bool = False
 
 
 @record
@@ -85,8 +86,10 @@ class Graph:
 
 NATIVE_FUNCTIONS = (
     "cuCtxSetCurrent",
+    "cuEventRecord",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphLaunch",
+    "cuLaunchCooperativeKernel",
     "cuLaunchKernel",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
@@ -94,6 +97,7 @@ NATIVE_FUNCTIONS = (
     "cuMemsetD8Async",
     "cuStreamQuery",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
 )
 """What the plan's own native code calls (`codegen.cuda.host_ir`)."""
 
@@ -184,6 +188,13 @@ class Driver(Protocol):
 
         Raises:
             DeviceError: something in it failed.
+        """
+
+    def synchronize_all(self) -> None:
+        """Wait until all queues of the device are empty.
+
+        Raises:
+            DeviceError: something in them failed.
         """
 
     def is_idle(self, stream: int) -> bool:

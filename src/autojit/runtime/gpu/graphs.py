@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autojit.codegen.cuda.host_records import PrologueNode
-from autojit.runtime.gpu.bound_kernel import BoundKernel
+from autojit.runtime.gpu.bound_launch import BoundLaunch
 from autojit.runtime.gpu.driver import Driver, Graph, GraphNode, KernelNode
 from autojit.runtime.gpu.libcuda_graphs import kernel_parameters
 from autojit.runtime.gpu.moving import Prologue
@@ -19,15 +19,15 @@ BoundPrologue = tuple[Prologue, int]
 """With its function."""
 
 
-def graph_nodes(prologues: Sequence[BoundPrologue], kernels: Sequence[BoundKernel]) -> list[GraphNode]:
+def graph_nodes(prologues: Sequence[BoundPrologue], launches: Sequence[BoundLaunch]) -> list[GraphNode]:
     """The nodes of a run: the launches in their order."""
-    accesses = [[prologue.part] for prologue, _ in prologues] + [kernel.accesses() for kernel in kernels]
+    accesses = [[prologue.part] for prologue, _ in prologues] + [launch.accesses() for launch in launches]
     after = predecessors(accesses)
     nodes: list[GraphNode] = [
         KernelNode(function, (1, 1, 1), 1, prologue.parameters, before)
         for (prologue, function), before in zip(prologues, after, strict=False)
     ]
-    nodes += [kernel.node(before) for kernel, before in zip(kernels, after[len(nodes) :], strict=False)]
+    nodes += [launch.node(before) for launch, before in zip(launches, after[len(nodes) :], strict=False)]
     return nodes
 
 

@@ -34,6 +34,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetAttribute": (_INT_OUT, c_int, c_int),
     "cuDeviceTotalMem_v2": (_SIZE_OUT, c_int),
     "cuDevicePrimaryCtxRetain": (_OUT, c_int),
+    "cuCtxSynchronize": (),
     "cuCtxSetCurrent": (c_void_p,),
     "cuCtxGetCurrent": (_OUT,),
     "cuMemGetInfo_v2": (_SIZE_OUT, _SIZE_OUT),
@@ -54,6 +55,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuModuleUnload": (c_void_p,),
     "cuModuleGetFunction": (_OUT, c_void_p, c_char_p),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
+    "cuLaunchCooperativeKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p),
     "cuStreamCreate": (_OUT, c_uint),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamSynchronize": (c_void_p,),
@@ -67,6 +69,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
     "cuGraphCreate": (_OUT, c_uint),
     "cuGraphAddKernelNode_v2": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p),
+    "cuGraphKernelNodeSetAttribute": (c_void_p, c_int, c_void_p),
     "cuGraphAddMemcpyNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
     "cuGraphAddMemsetNode": (_OUT, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
     "cuGraphInstantiateWithFlags": (_OUT, c_void_p, c_uint64),
@@ -311,6 +314,10 @@ class LibCuda:
     def synchronize(self, stream: int) -> None:
         """See `Driver`."""
         self.call("cuStreamSynchronize", stream)
+
+    def synchronize_all(self) -> None:
+        """See `Driver`."""
+        self.call("cuCtxSynchronize")
 
     def is_idle(self, stream: int) -> bool:
         """See `Driver`."""

@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from ctypes import byref, c_void_p
 
 from autojit.runtime.gpu.driver import CopyNode, FillNode, Graph, GraphNode, KernelNode
-from autojit.runtime.gpu.structs import UNIFIED, KernelNodeParams, Memcpy3D, MemsetNodeParams
+from autojit.runtime.gpu.structs import (
+    COOPERATIVE,
+    UNIFIED,
+    KernelNodeParams,
+    LaunchAttributeValue,
+    Memcpy3D,
+    MemsetNodeParams,
+)
 
 
 class GraphMaker:
@@ -49,6 +56,9 @@ class GraphMaker:
         if isinstance(node, KernelNode):
             parameters = kernel_parameters(node.function, node.blocks, node.threads, node.parameters)
             self._call("cuGraphAddKernelNode_v2", *where, byref(parameters))
+            if node.is_cooperative:
+                value = LaunchAttributeValue(cooperative=1)
+                self._call("cuGraphKernelNodeSetAttribute", made, COOPERATIVE, byref(value))
         elif isinstance(node, CopyNode):
             self._call("cuGraphAddMemcpyNode", *where, byref(_copy_parameters(node)), self._context())
         else:

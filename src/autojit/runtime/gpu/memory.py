@@ -86,7 +86,7 @@ class Held:
         self.size_bytes = size_bytes
 
     def __del__(self) -> None:
-        if hasattr(self, "_memory"):
+        if hasattr(self, "_memory") and not is_at_its_end():
             self._memory.give_back(self._block)
 
 

@@ -10,27 +10,31 @@ the driver and back. `TransferPlan` is a copy between host and device.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
 
 from autojit.codegen.cuda.host_records import FIRST, GRAPH, LAUNCH, MAKE_GRAPH, LaunchWords, Run, TransferWords
+from autojit.codegen.cuda.joined_plan import JoinedGrid
 from autojit.codegen.cuda.prologue import prologue_text
 from autojit.codegen.cuda.report import TOLD_BYTES
 from autojit.codegen.lowered import DeviceRun
 from autojit.core.errors import DeviceError
 from autojit.core.records import record
 from autojit.ir.graph import Node, Value
-from autojit.runtime.gpu.bound_kernel import BoundKernel
+from autojit.runtime.gpu.bound_kernel import BoundKernel, footprint
+from autojit.runtime.gpu.bound_launch import BoundLaunch, plan_grids
 from autojit.runtime.gpu.channel import DeviceChannel, Words
+from autojit.runtime.gpu.devices import settings
 from autojit.runtime.gpu.graphs import BoundPrologue, RunGraph, graph_nodes
 from autojit.runtime.gpu.memory import is_at_its_end
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding
+from autojit.runtime.gpu.order import Access
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import guarded, with_report, works_of
+from autojit.runtime.gpu.works import Work, guarded, with_report, works_of
 
-GRAPH_FROM_KERNELS = 2
+GRAPH_FROM_LAUNCHES = 2
 """One alone is launched as it is, addresses that move being its parameters: a graph would need a second kernel."""
 
 
@@ -39,16 +43,18 @@ class RunStats:
     """Counts of one run since it was bound.
 
     Args:
-        kernels: that it launches, with those that write its table.
+        launches: of a call, with those that write its table.
         runs: how often it ran.
         graph_launches: how often by one launch of a graph.
         instantiations: graphs made.
+        bytes: of buffers that kernels of a call read and write.
     """
 
-    kernels: int
+    launches: int
     runs: int
     graph_launches: int
     instantiations: int
+    bytes: int
 
 
 class DevicePlan:
@@ -73,24 +79,35 @@ class DevicePlan:
         self._instantiations = 0
         self._untold = Words([0] * (TOLD_BYTES // WORD_BYTES))
         self._graph: RunGraph | None = None
-        works = list(works_of(run))
-        self._is_graph = len(works) >= GRAPH_FROM_KERNELS
-        works = with_report(works)
-        self._memory = RunMemory(binding, self._device, works, uses_table=self._is_graph)
-        self._bound = [
-            BoundKernel(self._memory, work, number, is_guarded)
-            for number, (work, is_guarded) in enumerate(zip(works, guarded(works, binding.home), strict=True))
+        works = with_report(list(works_of(run)))
+        are_guarded = guarded(works, binding.home)
+        self._memory = RunMemory(binding, self._device, works)
+        footprints = [
+            footprint(self._memory, work, number, is_guarded=is_guarded)
+            for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
         ]
+        grids = self._grids(works, footprints)
+        self._is_graph = len(grids) >= GRAPH_FROM_LAUNCHES
+        self._memory.lay_out(uses_table=self._is_graph)
+        self._kernels = [
+            BoundKernel(self._memory, work, number, is_guarded)
+            for number, (work, is_guarded) in enumerate(zip(works, are_guarded, strict=True))
+        ]
+        self._launches = [BoundLaunch(self._memory, self._kernels, grid) for grid in grids]
         self._memory.finish()
         self._prologues: list[BoundPrologue] = []
-        launches = len(self._memory.moving.prologues) + len(self._bound)
-        self._rows = np.zeros((max(launches, 1), len(LaunchWords.fields)), np.uint64)
-        self._words = self._written(launches)
+        most = len(self._memory.moving.prologues) + len(works)
+        self._rows = np.zeros((max(most, 1), len(LaunchWords.fields)), np.uint64)
+        has_memory = bool(self._memory.moving.prologues) or any(a.is_fixed for one in footprints for a in one)
+        self._words = self._written(has_memory)
         self.address = self._words.address
         channel.register(self.address, self)
         self._load()
 
-    def _written(self, launches: int) -> Words:
+    def _grids(self, works: Sequence[Work], footprints: Sequence[Sequence[Access]]) -> list[JoinedGrid]:
+        return plan_grids(works, footprints, self._device.target.processors, joins=settings().joins)
+
+    def _written(self, has_memory: bool) -> Words:
         memory, moving = self._memory, self._memory.moving
         n_addresses, addresses = memory.moving_addresses
         return Words(
@@ -98,11 +115,12 @@ class DevicePlan:
                 channel=self._channel.address,
                 mode=FIRST,
                 last_stream=self._home_stream,
+                mark=self._channel.mark() if has_memory else 0,
                 n_numbers=moving.n_numbers,
                 numbers=moving.numbers_address,
                 n_addresses=n_addresses,
                 addresses=addresses,
-                n_launches=launches,
+                n_launches=0,
                 launches=int(self._rows.__array_interface__["data"][0]),
                 n_prologues=0,
                 prologues=0,
@@ -115,17 +133,16 @@ class DevicePlan:
     def _load(self) -> None:
         """Have the kernels for the present addresses, and begin anew with their launches."""
         parts = self._memory.moving.prologues
-        texts = [*(prologue_text(part.words) for part in parts), *(one.text() for one in self._bound)]
+        texts = [*(prologue_text(part.words) for part in parts), *self.texts()]
         functions = self._device.kernels.functions(texts)
         self._prologues = list(zip(parts, functions, strict=False))
-        for one, function in zip(self._bound, functions[len(parts) :], strict=True):
-            one.function = function
-        heads = [
-            LaunchWords(function=function, blocks_x=1, blocks_y=1, blocks_z=1, threads=1, parameters=part.parameters)
-            for part, function in self._prologues
-        ]
-        for place, row in enumerate((*heads, *(one.row() for one in self._bound))):
+        for launch, function in zip(self._launches, functions[len(parts) :], strict=True):
+            launch.function = function
+        rows = [_prologue_row(function, part.parameters) for part, function in self._prologues]
+        rows += [launch.row() for launch in self._launches]
+        for place, row in enumerate(rows):
             self._rows[place] = row
+        self._words[Run.n_launches.place] = len(rows)
         self._words[Run.mode.place] = FIRST if self._is_graph else LAUNCH
         self._drop_graph()
 
@@ -135,13 +152,36 @@ class DevicePlan:
         Raises:
             CompileError: a kernel for the new alignment is rejected.
         """
+        grids = self._grids([kernel.work for kernel in self._kernels], [kernel.footprint() for kernel in self._kernels])
+        if grids != [launch.grid for launch in self._launches]:  # what was apart is one memory now, or the other way
+            self._launches = [BoundLaunch(self._memory, self._kernels, grid) for grid in grids]
         self._load()
 
     @property
     def stats(self) -> RunStats:
         """Counts since the run was bound."""
         runs, launches = self._words[Run.runs.place], self._words[Run.graph_launches.place]
-        return RunStats(len(self._memory.moving.prologues) + len(self._bound), runs, launches, self._instantiations)
+        moved = sum(kernel.traffic_bytes for kernel in self._kernels)
+        count = len(self._memory.moving.prologues) + len(self._launches)
+        return RunStats(count, runs, launches, self._instantiations, moved)
+
+    def apart(self) -> Iterator[tuple[str, Sequence[Node]]]:
+        """Let `address` be the context of one launch after another, each with its name and what it computes.
+
+        At the end it is that of the whole run again. Each gathers anew what moves, which is the same in one call.
+        """
+        words = self._words
+        launches, count, mode, runs = (words[word.place] for word in (Run.launches, Run.n_launches, Run.mode, Run.runs))
+        named: list[tuple[str, Sequence[Node]]] = [("arguments", ()) for _ in self._prologues]
+        named += [(launch.label, launch.nodes) for launch in self._launches]
+        words[Run.mode.place], words[Run.n_launches.place] = LAUNCH, 1
+        try:
+            for number, each in enumerate(named):
+                words[Run.launches.place] = launches + number * LaunchWords.size_bytes
+                yield each
+        finally:
+            words[Run.launches.place], words[Run.n_launches.place] = launches, count
+            words[Run.mode.place], words[Run.runs.place] = mode, runs + 1
 
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""
@@ -149,7 +189,7 @@ class DevicePlan:
 
     def texts(self) -> list[str]:
         """The modules of its kernels, for the present addresses."""
-        return [one.text() for one in self._bound]
+        return [launch.text() for launch in self._launches]
 
     # -- what native code asks for
 
@@ -164,15 +204,20 @@ class DevicePlan:
 
     def kernel_named(self, function: int) -> str:
         """See `Asker`."""
-        return next((one.work.label for one in self._bound if function and one.function == function), "")
+        return next((launch.label for launch in self._launches if function and launch.function == function), "")
 
     def kernels(self) -> list[str]:
         """See `Asker`."""
-        return [one.work.label for one in self._bound]
+        return [kernel.work.label for kernel in self._kernels]
+
+    def failed(self) -> None:
+        """See `Asker`."""
+        for launch in self._launches:
+            launch.begin_anew()
 
     def _make_graph(self) -> None:
         self._device.use()
-        nodes = graph_nodes(self._prologues, self._bound)
+        nodes = graph_nodes(self._prologues, self._launches)
         graph = self._graph = RunGraph(self._device.driver, nodes, self._prologues)
         self._instantiations += 1
         self._words[Run.graph.place] = graph.number
@@ -196,6 +241,12 @@ class DevicePlan:
             if last != self._home_stream:  # its memory goes back to who works there
                 self._device.use()
                 self._device.driver.synchronize(last)
+
+
+def _prologue_row(function: int, parameters: int) -> LaunchWords:
+    return LaunchWords(
+        function=function, blocks_x=1, blocks_y=1, blocks_z=1, threads=1, parameters=parameters, is_cooperative=0
+    )
 
 
 class TransferPlan:
@@ -231,3 +282,6 @@ class TransferPlan:
     def kernels(self) -> list[str]:
         """See `Asker`."""
         return []
+
+    def failed(self) -> None:
+        """See `Asker`."""

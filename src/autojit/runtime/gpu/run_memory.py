@@ -16,7 +16,7 @@ from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.memory import Held, PinnedMemory
-from autojit.runtime.gpu.moving import Binding, MovingBlock
+from autojit.runtime.gpu.moving import WORD_BYTES, Binding, MovingBlock
 from autojit.runtime.gpu.scratch import RunScratch
 from autojit.runtime.gpu.works import BufferArgument, Work
 
@@ -28,32 +28,30 @@ class RunMemory:
         binding: where the step's values are.
         device: which does the run.
         works: the kernels.
-        uses_table: whether kernels load addresses that move from the table. Otherwise they are parameters of launches.
     """
 
-    def __init__(
-        self,
-        binding: Binding,
-        device: CudaDevice,
-        works: Sequence[Work],
-        *,
-        uses_table: bool,
-    ) -> None:
+    def __init__(self, binding: Binding, device: CudaDevice, works: Sequence[Work]) -> None:
         self.binding = binding
         self.device = device
-        self.uses_table = uses_table
+        self.uses_table = False
         self.moving = MovingBlock(binding, device)
         self.scratch = RunScratch(works, self.hold)
-        for argument in chain.from_iterable(work.buffers for work in works):
+        self._arguments = list(chain.from_iterable(work.buffers for work in works))
+        self._ignored = np.zeros(1, np.uint64)
+        self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
+        self.told = None if self.errors is None else self._cleared(self.errors)
+        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
+        self._by_word: dict[int, int] = {}
+
+    def lay_out(self, *, uses_table: bool) -> None:
+        """Decide where what moves is: in the table, from which kernels load addresses, or in parameters of launches."""
+        self.uses_table = uses_table
+        for argument in self._arguments:
             if not isinstance(argument, Scratch) and (
                 self.is_number(argument) or (uses_table and self.moves(argument))
             ):
                 self.moving.want(argument)
         self.moving.lay_out()
-        self.errors = self.hold(TOLD_BYTES) if any(work.widest.reports for work in works) else None
-        self.told = None if self.errors is None else self._cleared(self.errors)
-        self._moving_addresses: list[tuple[int, int, int]] = []  # (word, what it is surely, and at best, a multiple of)
-        self._by_word: dict[int, int] = {}
 
     def hold(self, size_bytes: int) -> Held:
         """Memory of the device for as long as the run."""
@@ -89,6 +87,17 @@ class RunMemory:
         if isinstance(argument, Value) and self.moving.is_number(argument):
             return self.moving.number_address(argument)
         return self.binding.word(argument, word)
+
+    def present_address(self, argument: BufferArgument) -> int:
+        """Where a buffer that stays in place is now: nobody is told when it changes."""
+        return self.address(argument, int(self._ignored.__array_interface__["data"][0]))
+
+    def meeting_word(self) -> Held:
+        """A word by which the blocks of a launch meet."""
+        held = self.hold(WORD_BYTES)
+        self.device.use()
+        self.device.driver.fill(held.address, 0, WORD_BYTES, self.device.stream)
+        return held
 
     # -- alignment of what moves
 

@@ -26,6 +26,16 @@ class KernelNodeParams(ctypes.Structure):
     )
 
 
+COOPERATIVE = 2
+"""CUlaunchAttributeID: all blocks of a launch run at once."""
+
+
+class LaunchAttributeValue(ctypes.Structure):
+    """``CUlaunchAttributeValue``, a union of which only the numbers are used: ``cooperative``."""
+
+    _fields_ = (("cooperative", ctypes.c_int), ("pad", ctypes.c_char * 60))
+
+
 class MemsetNodeParams(ctypes.Structure):
     """``CUDA_MEMSET_NODE_PARAMS``."""
 

@@ -10,7 +10,7 @@ from autojit.codegen.cuda.report import report_kernel
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, Offset, Scratch
 from autojit.core.records import record
-from autojit.ir.graph import Value
+from autojit.ir.graph import Node, Value
 from autojit.runtime.gpu.moving import WIDEST_ACCESS_BYTES
 
 BufferArgument = Value | Offset | Scratch
@@ -26,6 +26,7 @@ class Work:
         label: its name for users.
         code: of its reports.
         commits: it writes what lasts, so it does nothing once an error was reported.
+        nodes: that it computes.
     """
 
     kernel: Callable[[Sequence[int]], GridText]
@@ -33,6 +34,7 @@ class Work:
     label: str
     code: int
     commits: bool
+    nodes: tuple[Node, ...] = ()
 
     @property
     def widest(self) -> GridText:
@@ -62,12 +64,17 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
         return [False] * len(works)
     unwritten: set[Value | Scratch] = set()
     found: list[bool] = []
+    combining: GridText | None = None
     for work in works:
         places = [_place(argument, home) for argument in work.buffers]
         roles = [buffer.role for buffer in work.widest.buffers]
-        is_guarded = work.commits or any(p in unwritten and r != "writes" for p, r in zip(places, roles, strict=True))
+        reads = [p for p, role in zip(places, roles, strict=True) if role in ("reads", "updates")]
+        is_guarded = work.commits or not unwritten.isdisjoint(reads)
+        if work.widest is combining:  # of partial results that there are or not
+            is_guarded = found[-1]
+        combining = work.widest.combine
         if is_guarded:
-            unwritten.update(p for p, r in zip(places, roles, strict=True) if r != "reads")
+            unwritten.update(p for p, r in zip(places, roles, strict=True) if r in ("writes", "updates"))
         found.append(is_guarded)
     return found
 
@@ -96,7 +103,7 @@ def _launched(launch: Launch) -> Iterator[Work]:
     kernel: GridText | None = launch.kernel
     while kernel is not None:
         if all(kernel.blocks):
-            yield Work(partial(_same, kernel), launch.buffers, launch.label, launch.code, launch.commits)
+            yield Work(partial(_same, kernel), launch.buffers, launch.label, launch.code, launch.commits, launch.nodes)
         kernel = kernel.combine
 
 

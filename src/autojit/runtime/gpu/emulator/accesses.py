@@ -164,10 +164,16 @@ class AccessTable:
         if not found.any():
             return
         found &= unordered(before, now)
-        for position, byte in np.argwhere(found):
-            earlier, later = int(before[position, byte]), int(access.stamps[position])
-            if self._order is None or not self._order.has_ordered(earlier, later):
-                raise Conflict(int(position), earlier, later, access.is_write, was_write)
+        positions, bytes_ = np.nonzero(found)
+        if not len(positions):
+            return
+        earlier, later = before[positions, bytes_], access.stamps[positions]
+        blamed = np.arange(len(positions))
+        if self._order is not None:
+            blamed = np.flatnonzero(~self._order.have_ordered(earlier, later))
+        if len(blamed):
+            k = int(blamed[0])
+            raise Conflict(int(positions[k]), int(earlier[k]), int(later[k]), access.is_write, was_write)
 
 
 def _all_differ(rows: Ndarray) -> bool:

@@ -91,6 +91,8 @@ class Barriers:
         """Who waits for threads that have ended waits in vain."""
         wave = self._wave
         gone = np.bincount(wave.block_rows[wave.is_gone], minlength=wave.block_count)
+        if not gone.any():
+            return
         for lane, key in zip(self._waiting, self._keys):
             ended, here = int(gone[key // _NUMBERS]), int(self._here[key])
             if ended and ended + here == wave.threads_per_block:

@@ -21,9 +21,12 @@ from autojit.runtime.gpu.emulator.memory import EmulatedMemory, that_fit
 from autojit.runtime.gpu.emulator.native import NativeInterface
 from autojit.runtime.gpu.emulator.ptx_reader import parse
 from autojit.runtime.gpu.emulator.ptx_text import FunctionText, Module
+from autojit.runtime.gpu.emulator.streams import FIRST_OWN, StreamOrder
 
 _MAGIC = b"autojit emulated code 1\n"
 _MOST_THREADS = 1024
+_PROCESSORS = 132
+"""Of an H200. As many blocks run at once for sure: how many more do depends on registers, which nobody knows here."""
 _SHARED_BYTES = 227 << 10  # what a block of sm_90 may have (CUDA C++ Programming Guide, compute capabilities)
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 
@@ -36,6 +39,7 @@ class EmulatedDriver:
         order: the seed of random orders of lanes, blocks and nodes; None: lowest first.
         memory_bytes: of the device; less where the process may not have the address space for it.
         pinned_bytes: most pinned memory of the host; the same holds.
+        is_idle: no kernel is run; what is launched is counted, and what is copied is whatever is there.
 
     Attributes:
         counts: how often what was done: "launches", "graph launches", "instantiations", "node updates", "copies in",
@@ -52,19 +56,19 @@ class EmulatedDriver:
         *,
         memory_bytes: int = 4 << 30,
         pinned_bytes: int = 1 << 30,
+        is_idle: bool = False,
     ) -> None:
         self.architecture = architecture
         self.counts: Counter[str] = Counter()
         self.memory = EmulatedMemory(*that_fit(memory_bytes, pinned_bytes))
-        self._seed = order
+        self._seed, self._is_idle = order, is_idle
         self._launches = 0
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(FIRST_OWN)
         self._modules: dict[int, tuple[Module, dict[str, np.uint64]]] = {}
         self._functions: dict[int, tuple[int, FunctionText]] = {}
         self._graphs: dict[int, EmulatedGraph] = {}
         self._node_arguments: dict[int, bytes] = {}
-        self._streams: set[int] = {0}
-        self._events: set[int] = set()
+        self.streams = StreamOrder()
         self._native = NativeInterface(self)
         self._lock = new_lock()  # one launch or copy at a time, whoever asks
 
@@ -78,7 +82,9 @@ class EmulatedDriver:
         """What it claims to be."""
         self._known_device(device)
         name = f"emulated {self.architecture}"
-        return DeviceProperties(name, self.architecture, self.memory.limit_bytes, 132, _SHARED_BYTES, is_emulated=True)
+        return DeviceProperties(
+            name, self.architecture, self.memory.limit_bytes, _PROCESSORS, _SHARED_BYTES, is_emulated=True
+        )
 
     def use(self, device: int) -> None:
         """There is only one."""
@@ -102,7 +108,11 @@ class EmulatedDriver:
             MemoryError: there is not as much.
         """
         self.counts["allocations"] += 1
-        return self.memory.allocate(size_bytes)
+        before = self.memory.reuses
+        address = self.memory.allocate(size_bytes)
+        if self.memory.reuses != before:
+            self.streams.host_waited_for_all()  # as the driver waits before it gives memory to somebody else
+        return address
 
     def release(self, address: int) -> None:
         """Take a block back; who uses it from now on is reported."""
@@ -122,31 +132,39 @@ class EmulatedDriver:
 
     def copy_in(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Host to device."""
-        self._in_stream(stream)
         with self._lock:
             self.counts["copies in"] += 1
             self.memory.copy_in(target, source, size_bytes)
+            self._copied(stream, "a copy to the device", target, None, size_bytes)
 
     def copy_out(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Device to host."""
-        self._in_stream(stream)
         with self._lock:
             self.counts["copies out"] += 1
             self.memory.copy_out(target, source, size_bytes)
+            self._copied(stream, "a copy from the device", None, source, size_bytes)
 
     def copy_within(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         """Device to device."""
-        self._in_stream(stream)
         with self._lock:
             self.counts["copies within"] += 1
             self.memory.copy_within(target, source, size_bytes)
+            self._copied(stream, "a copy within the device", target, source, size_bytes)
 
     def fill(self, target: int, byte: int, size_bytes: int, stream: int) -> None:
         """One byte everywhere."""
-        self._in_stream(stream)
         with self._lock:
             self.counts["fills"] += 1
             self.memory.fill(target, byte, size_bytes)
+            self._copied(stream, "a fill", target, None, size_bytes)
+
+    def _copied(self, stream: int, name: str, target: int | None, source: int | None, size_bytes: int) -> None:
+        touched = Footprint()
+        if self.streams.is_watching:
+            for address, is_write in ((source, False), (target, True)):
+                if address is not None:
+                    touched.add_range(address, size_bytes, is_write)
+        self.streams.did(stream, name, [touched])
 
     def read(self, address: int, dtype: str, shape: tuple[int, ...]) -> Ndarray:
         """Elements of the device's memory, for tests."""
@@ -218,12 +236,17 @@ class EmulatedDriver:
         shared_bytes: int,
         parameters: int,
         stream: int,
+        *,
+        is_cooperative: bool = False,
     ) -> None:
-        """Run a kernel whose blocks have several axes, or shared memory beyond what it declares."""
-        self._in_stream(stream)
+        """Run a kernel whose blocks have several axes, or shared memory beyond what it declares, or meet."""
         with self._lock:
             self.counts["launches"] += 1
-            self._run(function, blocks, threads, self.arguments(function, parameters), shared_bytes)
+            self.streams.clock(stream)
+            touched = Footprint() if self.streams.is_watching else None
+            arguments = self.arguments(function, parameters)
+            self._run(function, blocks, threads, arguments, shared_bytes, touched, is_cooperative=is_cooperative)
+            self.streams.did(stream, self.name(function), [] if touched is None else [touched])
 
     def arguments(self, function: int, parameters: int) -> bytes:
         """The bytes of a launch's arguments, from the address of the words that hold their addresses."""
@@ -242,6 +265,8 @@ class EmulatedDriver:
         arguments: bytes,
         shared_bytes: int = 0,
         footprint: Footprint | None = None,
+        *,
+        is_cooperative: bool = False,
     ) -> None:
         """Run a kernel, with the bytes of its arguments."""
         module, text = self._functions[function]
@@ -252,70 +277,70 @@ class EmulatedDriver:
         if not is_possible or parsed.declared.shared_bytes + shared_bytes > _SHARED_BYTES:
             facts = {"kernel": text.name, "blocks": blocks, "threads": threads, "most threads": largest}
             raise DeviceError("a launch asks for what the device has not", facts=facts, fix="launch a smaller grid")
+        if is_cooperative and blocks[0] * blocks[1] * blocks[2] > _PROCESSORS:
+            facts = {"kernel": text.name, "blocks": blocks, "processors": _PROCESSORS}
+            raise DeviceError("more blocks are to run at once than there are processors", facts, "launch fewer")
         self._launches += 1
+        if self._is_idle:
+            return
         seed = None if self._seed is None else self._seed + self._launches
         content = np.frombuffer(arguments, "u1")
-        launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed)
+        launch = Launch(parsed, text, function, blocks, threads, content, variables, shared_bytes, seed, is_cooperative)
         run(launch, self.memory, footprint)
 
     # -- queues
 
-    def _in_stream(self, stream: int) -> None:
-        if stream not in self._streams:
-            raise ArgumentError("there is no such stream", facts={"stream": stream})
-
     def make_stream(self) -> int:
         """A number; work is done at once."""
         number = next(self._numbers)
-        self._streams.add(number)
+        self.streams.make(number)
         return number
 
     def destroy_stream(self, stream: int) -> None:
         """Forget a stream."""
-        self._streams.remove(stream)
+        self.streams.destroy(stream)
 
     def synchronize(self, stream: int) -> None:
         """All is done already."""
-        self._in_stream(stream)
         self.counts["waits"] += 1
+        self.streams.host_waited(stream)
+
+    def synchronize_all(self) -> None:
+        """All is done already."""
+        self.counts["waits"] += 1
+        self.streams.host_waited_for_all()
 
     def is_idle(self, stream: int) -> bool:
         """Always."""
-        self._in_stream(stream)
+        self.streams.host_waited(stream)
         return True
 
     def make_event(self, is_timed: bool) -> int:
         """A number."""
         number = next(self._numbers)
-        self._events.add(number)
+        self.streams.make_event(number)
         return number
-
-    def _known_event(self, event: int) -> None:
-        if event not in self._events:
-            raise ArgumentError("there is no such event", facts={"event": event})
 
     def destroy_event(self, event: int) -> None:
         """Forget an event."""
-        self._events.remove(event)
+        self.streams.destroy_event(event)
 
     def record(self, event: int, stream: int) -> None:
         """Reached at once."""
-        self._known_event(event)
-        self._in_stream(stream)
+        self.streams.record(event, stream)
 
     def wait_for_event(self, stream: int, event: int) -> None:
-        """Nothing to wait for."""
-        self._in_stream(stream)
-        self._known_event(event)
+        """Nothing to wait for; the two are ordered from now on."""
+        self.streams.wait(stream, event)
 
     def synchronize_event(self, event: int) -> None:
         """Nothing to wait for."""
-        self._known_event(event)
         self.counts["waits"] += 1
+        self.streams.host_reached(event)
 
     def is_reached(self, event: int) -> bool:
         """Always."""
-        self._known_event(event)
+        self.streams.host_reached(event)
         return True
 
     def elapsed_ms(self, start: int, end: int) -> float:
@@ -360,17 +385,20 @@ class EmulatedDriver:
         Raises:
             EmulatedFault: a node failed, or an edge is missing.
         """
-        self._in_stream(stream)
         with self._lock:
             self.counts["graph launches"] += 1
+            self.streams.clock(stream)
             self._launches += 1
             chance = None if self._seed is None else np.random.default_rng(self._seed + self._launches)
-            self._graphs[number].run(self._run_node, self._node_name, chance)
+            watched = self.streams.is_watching
+            touched = self._graphs[number].run(self._run_node, self._node_name, chance, watched)
+            self.streams.did(stream, f"graph {number}", touched)
 
     def _run_node(self, number: int, node: GraphNode, footprint: Footprint | None) -> None:
         if isinstance(node, KernelNode):
             arguments = self._node_arguments[number]
-            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, footprint=footprint)
+            how = node.is_cooperative
+            self._run(node.function, node.blocks, (node.threads, 1, 1), arguments, 0, footprint, is_cooperative=how)
             return
         if footprint is not None:
             footprint.add_range(node.target, node.size_bytes, True)

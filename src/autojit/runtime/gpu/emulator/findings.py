@@ -18,6 +18,7 @@ FindingKind = Literal[
     "lane missing at a warp operation",
     "deadlock",
     "missing edge",
+    "missing wait",
     "trap",
 ]
 
@@ -45,6 +46,7 @@ class EmulatedFault(DeviceError):
     """
 
     general_fix = "kernels are autojit's own: report it, with what show('ptx') prints"
+    fix_of_waits = "let one stream wait for the other: stream.wait_stream(other), or record an event and wait for it"
 
     def __init__(
         self,
@@ -70,7 +72,8 @@ class EmulatedFault(DeviceError):
             "address": None if address is None else f"{address:#x}",
         }
         facts = {name: value for name, value in known.items() if value is not None}
-        super().__init__(f"emulated device: {kind}{': ' if detail else ''}{detail}", facts=facts)
+        text = f"emulated device: {kind}{': ' if detail else ''}{detail}"
+        super().__init__(text, facts=facts, fix=self.fix_of_waits if kind == "missing wait" else "")
 
     @property
     def result_code(self) -> int:

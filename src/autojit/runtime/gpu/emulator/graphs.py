@@ -114,19 +114,21 @@ class EmulatedGraph:
         execute: Callable[[int, GraphNode, Footprint | None], None],
         name: Callable[[GraphNode], str],
         chance: np.random.Generator | None,
-    ) -> None:
-        """Run all nodes.
+        is_watched: bool = False,
+    ) -> list[Footprint]:
+        """Run all nodes; what each has touched, where that was written down.
 
         Args:
             execute: runs one node, and writes down in the footprint what it touches.
             name: of a node, for messages.
+            is_watched: whether all nodes write down what they touch, because other streams may.
 
         Raises:
             EmulatedFault: a node failed, or an edge is missing.
         """
         done: list[tuple[int, Footprint]] = []
         for number in self.order(chance):
-            footprint = Footprint() if self._has_rival(number) else None
+            footprint = Footprint() if is_watched or self._has_rival(number) else None
             execute(self._numbers[number], self.nodes[number], footprint)
             if footprint is None:
                 continue
@@ -142,3 +144,4 @@ class EmulatedGraph:
                     )
                     raise EmulatedFault("missing edge", detail, kernel=here, address=address)
             done.append((number, footprint))
+        return [footprint for _, footprint in done]

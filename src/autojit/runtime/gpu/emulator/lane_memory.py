@@ -107,6 +107,8 @@ class LaneMemory:
             at, who = address[chosen], lanes.numbers[chosen]
             memory, position = self.positions(name, at, who, width * parts)
             rows = self.check(memory, at, position, who, width * parts, instruction, "load")
+            if order == "acquire":
+                self._wave.poll(who)
             self.note(memory, at, rows, width * parts, who, instruction, order, writes=False)
             words = memory.words(kind)
             for k in range(parts):
@@ -125,6 +127,7 @@ class LaneMemory:
     ) -> None:
         """Write one value of each lane, or a vector of them."""
         address = lanes.chosen(address)
+        self._wave.changed()
         width = int(kind[1])
         size = width * len(values)
         for name, chosen in self._spaces(space, address):
@@ -156,6 +159,7 @@ class LaneMemory:
             packed: numbers of the type in one word.
         """
         address = lanes.chosen(address)
+        self._wave.changed()
         width = packed * (2 if kind == "bf" else int(kind[1]))
         size = width * len(values[0])
         found = np.zeros(len(address), f"u{width}")
@@ -170,6 +174,11 @@ class LaneMemory:
                 operands = [lanes.chosen(value[k])[chosen] for value in values]
                 found[chosen] = combine(operation, kind, words, position // width + k, operands, turns)
         return lanes.spread(found)
+
+    def shared_begin(self, least_stamp: int) -> None:
+        """What was done in shared memory before is ordered before all that follows."""
+        if self.shared.table is not None:
+            self.shared.table.begin(least_stamp, None)
 
     def fence(self, ix: Ndarray | None, is_of_block: bool) -> None:
         """Order what lanes did before what they do behind; within a block nothing here needs it."""
@@ -292,6 +301,8 @@ class LaneMemory:
         """
         if memory.table is None:
             return
+        if memory is self.global_space and order in ("", "constant"):
+            self._wave.touched[self._wave.block_rows[lanes]] = True
         stamps = self._wave.stamps[lanes]
         if order == "constant":
             stamps, order = read_only(stamps), ""

@@ -35,6 +35,8 @@ _MOST_STEPS = 4_000_000
 """Basic blocks of one wave, after which it is taken to hang; a minute and more."""
 _DEEPEST = 16
 """Calls within calls. Functions do not recurse: their registers are the lane's, once."""
+_MOST_IN_VAIN = 64
+"""Rounds in which every lane polls and nothing changes, after which nothing ever will."""
 _FAIR_TURN = 32
 """Every so many steps the low order lets others than the lowest go, so that who waits for them does not wait forever;
 every second step when as many others have been left behind for as long. Rarely, because lanes that part run twice."""
@@ -49,6 +51,7 @@ class Launch:
         parameters: the bytes of its arguments.
         shared_bytes: that each block gets beyond what the kernel declares.
         seed: of a random order; None for the low order.
+        is_cooperative: all blocks run at once.
     """
 
     module: Module
@@ -60,6 +63,12 @@ class Launch:
     variables: Mapping[str, np.uint64]
     shared_bytes: int = 0
     seed: int | None = None
+    is_cooperative: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return int(np.prod(self.grid, dtype=np.int64))
 
 
 def run(launch: Launch, memory: EmulatedMemory, footprint: Footprint | None = None) -> None:
@@ -68,7 +77,7 @@ def run(launch: Launch, memory: EmulatedMemory, footprint: Footprint | None = No
     Raises:
         EmulatedFault: the kernel did what it must not do.
     """
-    order = Synchronisation() if launch.module.synchronises else None
+    order = Synchronisation(launch.blocks) if launch.module.synchronises else None
     least = memory.begin_launch(order)
     chance = None if launch.seed is None else np.random.default_rng(launch.seed)
     with np.errstate(all="ignore"):
@@ -80,9 +89,8 @@ def run(launch: Launch, memory: EmulatedMemory, footprint: Footprint | None = No
 
 def _waves(launch: Launch, chance: np.random.Generator | None) -> Iterator[Ndarray]:
     """Blocks that run at the same time."""
-    count = int(np.prod(launch.grid, dtype=np.int64))
-    threads = int(np.prod(launch.extents, dtype=np.int64))
-    together = max(1, _MOST_LANES // threads)
+    count, threads = launch.blocks, int(np.prod(launch.extents, dtype=np.int64))
+    together = count if launch.is_cooperative else max(1, _MOST_LANES // threads)
     order = None if chance is None else chance.permutation(count)
     for begin in range(0, count, together):
         end = min(begin + together, count)
@@ -97,6 +105,8 @@ class Wave:
         blocks: of each lane, in the grid; ``block_rows``: within the wave.
         threads: of each lane, within its block; ``places``: within its warp.
         stamps: who and when, for races.
+        touched: blocks that have accessed global memory since their last barrier.
+        polled: lanes that have read a word to see what others wrote, and found nothing new since.
     """
 
     def __init__(
@@ -119,7 +129,7 @@ class Wave:
         self.places = self.threads % WARP
         self.warps = self.block_rows * -(-per_block // WARP) + self.threads // WARP
         self.warp_count = len(numbers) * -(-per_block // WARP)
-        self.least_stamp = least_stamp
+        self.least_stamp, self._device = least_stamp, memory
         self.stamps = stamps_of(least_stamp, self.blocks, self.threads)
         self.special = SpecialRegisters(launch, self)
         self.at = np.full(self.count, launch.function.first)
@@ -130,6 +140,10 @@ class Wave:
         self._returns = np.zeros((0, self.count), "i8")
         self._depth = np.zeros(self.count, "i8")
         self._others, self._unchanged = 0, 0
+        self.polled = np.zeros(self.count, "?")
+        self._is_polled, self._in_vain = False, 0
+        self._is_whole = len(numbers) == launch.blocks
+        self.touched = np.zeros(self.block_count, "?")
         self._prepare()
 
     def _prepare(self) -> None:
@@ -177,20 +191,50 @@ class Wave:
         """Lanes of warps have met."""
         self.stamps[lanes] = next_warp_interval(self.stamps[lanes])
 
+    def poll(self, lanes: Ndarray) -> None:
+        """Lanes read a word to see what others wrote."""
+        self.polled[lanes] = True
+        self._is_polled = True
+
+    def changed(self) -> None:
+        """Somebody wrote: who polls may find something new."""
+        if self._is_polled:
+            self.polled[:] = False
+            self._is_polled, self._in_vain = False, 0
+
     # -- the order
 
     def run(self) -> None:
         """Until all lanes are gone."""
         for step in range(_MOST_STEPS):
             running = np.flatnonzero(self.state == RUNNING)
+            if self._is_polled:
+                running = self._hopeful(running)
             if not len(running):
                 if (self.state == GONE).all():
                     return
-                self._meet()
+                if not self._meet():
+                    self._stuck()
                 continue
             block, lanes = self._choose(running, step)
             self._execute(block, None if len(lanes) == self.count else lanes)
         raise self.fault("deadlock", f"no end after {_MOST_STEPS} basic blocks", int(running[0]))
+
+    def _hopeful(self, running: Ndarray) -> Ndarray:
+        """Of lanes that may run, those that do not poll; if all do, and nobody who waits may go on, these again.
+
+        Raises:
+            EmulatedFault: all poll, again and again, and nothing changes.
+        """
+        others = running[~self.polled[running]]
+        if len(others) or not len(running) or self._meet():
+            return others if len(others) else np.flatnonzero((self.state == RUNNING) & ~self.polled)
+        self._in_vain += 1
+        if self._in_vain > _MOST_IN_VAIN:
+            detail = "blocks wait for what no block that runs will write: are more launched than run at once?"
+            raise self.fault("deadlock", detail, int(running[0]))
+        self.polled[:] = False
+        return running
 
     def _choose(self, running: Ndarray, step: int) -> tuple[int, Ndarray]:
         places = self.at[running]
@@ -265,16 +309,13 @@ class Wave:
 
     # -- meeting
 
-    def _meet(self) -> None:
-        """Nobody can run: let whole warps and whole blocks go on."""
+    def _meet(self) -> bool:
+        """Nobody can run: let whole warps and whole blocks go on; whether there were any."""
         waiting = np.flatnonzero(self.state == AT_WARP)
         moved = False
         for number in np.unique(self.at[waiting]):
             moved |= self._warps_go_on(int(number), waiting[self.at[waiting] == number])
-        if moved:
-            return
-        if not self._blocks_go_on():
-            self._stuck()
+        return moved or self._blocks_go_on()
 
     def _warps_go_on(self, number: int, lanes: Ndarray) -> bool:
         """Those groups of lanes at one warp operation go on of which all are there."""
@@ -322,10 +363,25 @@ class Wave:
         if not len(waiting):
             return False
         going = Barriers(self, waiting).going()
-        self.stamps[going] = next_interval(self.stamps[going])
+        if not len(going):
+            return False
+        if self._is_whole and len(going) == self.count and not self.touched.any():
+            self._end_epoch()
+        self.touched[self.block_rows[going]] = False
+        self.stamps[going] = next_interval(self.stamps[going], self.block_rows[going])
         self.state[going] = RUNNING
         self.at[going] += 1
-        return len(going) > 0
+        return True
+
+    def _end_epoch(self) -> None:
+        """All blocks are at a barrier, behind one of all: where each knows of all others, nobody meets the past."""
+        order = self.memory.order
+        if order is None or not order.know_all(self.stamps[:: self.threads_per_block]):
+            return
+        self.memory.order = Synchronisation(self.block_count)
+        self.least_stamp = self._device.begin_launch(self.memory.order)
+        self.memory.shared_begin(self.least_stamp)
+        self.stamps = stamps_of(self.least_stamp, self.blocks, self.threads)
 
     def _stuck(self) -> None:
         """Nobody will ever go on."""

@@ -66,6 +66,7 @@ class EmulatedMemory:
         content: the bytes.
         state: what is known of each.
         table: who touched each byte last in this launch.
+        reuses: how often released memory had to be used again before its time.
     """
 
     def __init__(self, device_bytes: int, pinned_bytes: int) -> None:
@@ -78,7 +79,7 @@ class EmulatedMemory:
         self._state, self._writers, self._readers = ZeroPages(size), ZeroPages(8 * size), ZeroPages(8 * size)
         self.state = self._state.content
         self.table = AccessTable(self._writers.content.view("i8"), self._readers.content.view("i8"))
-        self.launch = 0
+        self.launch = self.reuses = 0
         self._used_bytes = 0
         self._lock = new_lock()
         self._owned: dict[int, int] = {}
@@ -102,6 +103,7 @@ class EmulatedMemory:
                 raise self._exhausted("out of memory", size_bytes)
             begin = self._cut(self._free, rounded)
             if begin is None:
+                self.reuses += 1
                 while self._resting:
                     self._reuse(*self._resting.popleft())
                 begin = self._cut(self._free, rounded)

@@ -24,6 +24,7 @@ _address, _word, _size, _byte = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_
 _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuCtxSetCurrent": (_address,),
     "cuLaunchKernel": (_address, *[_word] * 6, _word, _address, _address, _address),
+    "cuLaunchCooperativeKernel": (_address, *[_word] * 6, _word, _address, _address),
     "cuGraphLaunch": (_address, _address),
     "cuGraphExecKernelNodeSetParams_v2": (_address, _address, ctypes.POINTER(KernelNodeParams)),
     "cuMemcpyHtoDAsync_v2": (_address, _address, _size, _address),
@@ -32,6 +33,8 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "cuMemsetD8Async": (_address, _byte, _size, _address),
     "cuStreamQuery": (_address,),
     "cuStreamSynchronize": (_address,),
+    "cuEventRecord": (_address, _address),
+    "cuStreamWaitEvent": (_address, _address, _word),
 }
 
 
@@ -55,6 +58,7 @@ class NativeInterface:
         self._bodies: dict[str, Callable[..., int | None]] = {
             "cuCtxSetCurrent": self._make_current,
             "cuLaunchKernel": self._launch,
+            "cuLaunchCooperativeKernel": self._launch_together,
             "cuGraphLaunch": driver.run_graph,
             "cuGraphExecKernelNodeSetParams_v2": self._set_parameters,
             "cuMemcpyHtoDAsync_v2": driver.copy_in,
@@ -63,6 +67,8 @@ class NativeInterface:
             "cuMemsetD8Async": driver.fill,
             "cuStreamQuery": self._query,
             "cuStreamSynchronize": driver.synchronize,
+            "cuEventRecord": driver.record,
+            "cuStreamWaitEvent": lambda stream, event, flags: driver.wait_for_event(stream, event),
         }
 
     def address(self, name: str) -> int:
@@ -126,6 +132,22 @@ class NativeInterface:
         self._driver.launch_extents(
             function, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes, parameters, stream
         )
+
+    def _launch_together(
+        self,
+        function: int,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        block_x: int,
+        block_y: int,
+        block_z: int,
+        shared_bytes: int,
+        stream: int,
+        parameters: int,
+    ) -> None:
+        blocks, threads = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+        self._driver.launch_extents(function, blocks, threads, shared_bytes, parameters, stream, is_cooperative=True)
 
     def _set_parameters(self, graph: int, node: int, parameters: ctypes._Pointer[KernelNodeParams]) -> None:
         given = parameters.contents

@@ -7,11 +7,13 @@ lanes of a warp", "several of a block", "several blocks". Stamps of earlier laun
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from autojit.ir.op import Ndarray
 
-_THREAD_BITS, _WARP_BITS, _INTERVAL_BITS, _BLOCK_BITS = 11, 5, 10, 24
+_THREAD_BITS, _WARP_BITS, _INTERVAL_BITS, _BLOCK_BITS = 11, 6, 18, 15
 _WARP_SHIFT = _THREAD_BITS
 _INTERVAL_SHIFT = _WARP_SHIFT + _WARP_BITS
 _BLOCK_SHIFT = _INTERVAL_SHIFT + _INTERVAL_BITS
@@ -29,6 +31,8 @@ _INTERVALS = (1 << _INTERVAL_BITS) - 1
 _TURNS = (1 << _WARP_BITS) - 1
 SEVERAL_BLOCKS = (1 << _BLOCK_BITS) - 1
 _READ_ONLY = SEVERAL_BLOCKS - 1
+MOST_BLOCKS = _READ_ONLY
+"""Blocks are told apart modulo this number."""
 _SEVERAL_OF_BLOCK = _THREADS
 _SEVERAL_OF_WARP = 1 << (_THREAD_BITS - 1)
 """Plus the warp's number; single threads are below."""
@@ -52,9 +56,14 @@ def read_only(stamps: Ndarray) -> Ndarray:
     return (stamps & ~np.int64((SEVERAL_BLOCKS << _BLOCK_SHIFT) | _THREADS)) | np.int64(_READ_ONLY << _BLOCK_SHIFT)
 
 
-def next_interval(stamps: Ndarray) -> Ndarray:
-    """Behind a barrier of the block."""
-    return _counted(stamps, _INTERVAL_SHIFT, _INTERVALS)
+def next_interval(stamps: Ndarray, blocks: Ndarray) -> Ndarray:
+    """Behind a barrier of the block: later than all that its threads, those with its number, did before."""
+    mask = np.int64(_INTERVALS)
+    latest = np.zeros(int(blocks.max()) + 1, "i8")
+    np.maximum.at(latest, blocks, (stamps >> _INTERVAL_SHIFT) & mask)
+    field = ((latest[blocks] + 1) & mask) << _INTERVAL_SHIFT
+    result: Ndarray = (stamps & ~(mask << _INTERVAL_SHIFT)) | field
+    return result
 
 
 def next_warp_interval(stamps: Ndarray) -> Ndarray:
@@ -68,8 +77,11 @@ def _counted(stamps: Ndarray, shift: int, most: int) -> Ndarray:
     return result
 
 
-def parts_of(stamp: int) -> tuple[int, int, int]:
-    """Block, modulo a number that no test reaches, interval and thread."""
+_Stamps = TypeVar("_Stamps", int, Ndarray)
+
+
+def parts_of(stamp: _Stamps) -> tuple[_Stamps, _Stamps, _Stamps]:
+    """Block, interval and thread."""
     return (stamp >> _BLOCK_SHIFT) & SEVERAL_BLOCKS, (stamp >> _INTERVAL_SHIFT) & _INTERVALS, stamp & _THREADS
 
 

@@ -1,0 +1,305 @@
+"""Which kernels of a run share a launch, and which blocks of it run which.
+
+A *joined kernel* runs several kernels, its *parts*. Parts that do not wait for each other run side by side, on blocks
+of their own as long as there are such; a part that waits for another is behind a *barrier*::
+
+    launch -> phases, all blocks meet in between -> parts -> virtual blocks, several side by side in a block (packs)
+
+The blocks of a launch can only meet if all of them run, so a joined kernel of several phases has at most a block for
+each processor, and is launched as such (cooperatively). What has more threads than these blocks is apart: more would
+run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put side by
+side in one launch all the same; nobody meets there, so any number of blocks will do.
+
+A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
+block's threads alone.
+
+How to read: `plan_launches` forms groups, `_placed` says who runs what in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from autojit.codegen.cuda.grid_function import WARP
+from autojit.core.records import record
+
+# None of these has been measured: a dependent launch in a graph is known to take about 1.2 us, a barrier of all blocks
+# 0.8 us (both are public figures for recent GPUs), one of a block 0.04 us.
+MOST_THREADS = 512
+"""Of a block of a joined kernel: a thread may then have 128 registers, which all kernels but large products do with."""
+MOST_SHARED_BYTES = 48 << 10
+"""Of a block, declared in its text, on every GPU."""
+MOST_PARTS = 96
+"""Of a launch: one module is compiled by one thread, in about 10 ms for a part."""
+MOST_WORDS = 480
+"""Of parameters: a launch takes 4096 bytes."""
+MOST_MEETING = 15
+"""Groups of threads of one block that wait for their own: a block has 16 barriers, one of which is for all."""
+
+
+@record
+class PartFacts:
+    """What is known of a kernel before it is bound.
+
+    Args:
+        threads: of one of its blocks.
+        blocks: of its grid.
+        shared_bytes: of one of its blocks.
+        words: of parameters.
+    """
+
+    threads: int
+    blocks: int
+    shared_bytes: int
+    words: int
+
+
+@record
+class PlacedPart:
+    """A kernel in a launch.
+
+    Args:
+        number: of the kernel.
+        phase: all blocks meet between two phases.
+        first: the block that runs its first ones.
+        spread: blocks that take part, from ``first`` on; behind the last one the first follows.
+        packs: virtual blocks that a block runs side by side.
+        waits: the threads of a block meet before it.
+    """
+
+    number: int
+    phase: int
+    first: int
+    spread: int
+    packs: int
+    waits: bool
+
+
+@record
+class JoinedGrid:
+    """One launch.
+
+    Args:
+        threads: of a block.
+        blocks: of the grid, along x.
+        parts: in the order in which a block goes through them.
+    """
+
+    threads: int
+    blocks: int
+    parts: tuple[PlacedPart, ...]
+
+    @property
+    def phases(self) -> int:
+        return self.parts[-1].phase + 1
+
+    @property
+    def meets(self) -> bool:
+        """Whether blocks wait for each other, so that all must run at once."""
+        return self.phases > 1 and self.blocks > 1
+
+    @property
+    def has_order(self) -> bool:
+        """Whether a part may read what another one wrote."""
+        return self.phases > 1 or any(part.waits for part in self.parts)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is the launch of one kernel as it is."""
+        return len(self.parts) == 1
+
+
+def alone(facts: Sequence[PartFacts]) -> list[JoinedGrid]:
+    """Every kernel is launched for itself."""
+    return [_side_by_side([number], facts) for number in range(len(facts))]
+
+
+def plan_launches(
+    facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int = MOST_PARTS
+) -> list[JoinedGrid]:
+    """The launches of a run, in an order that is right.
+
+    Args:
+        facts: of its kernels, in an order that is right.
+        after: of each, those that it waits for, without those that these wait for.
+        processors: of the device.
+        most_parts: of a launch.
+
+    Of the two ways to begin, with what is joined or with what is apart, the one of fewer launches.
+    """
+    ways = [_Grouping(facts, after, processors, most_parts).run(begins_apart=flag) for flag in (False, True)]
+    return min(ways, key=len)
+
+
+class _Grouping:
+    """Forms groups of kernels: what can be reached by joined ones, then what is apart, and so on."""
+
+    def __init__(
+        self, facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int, most_parts: int
+    ) -> None:
+        self.facts, self.after, self.processors, self.most_parts = facts, after, processors, most_parts
+        self.left = dict.fromkeys(range(len(facts)))
+
+    def run(self, *, begins_apart: bool) -> list[JoinedGrid]:
+        found: list[JoinedGrid] = []
+        takes_apart = begins_apart
+        while self.left:
+            groups = self._apart() if takes_apart else self._joined()
+            found += groups
+            takes_apart = not takes_apart
+        return found
+
+    def _joined(self) -> Iterator[JoinedGrid]:
+        """All that can be done without what is apart."""
+        while True:
+            group = list(self._reached())
+            if not group:
+                return
+            self._take(group)
+            yield _placed(group, self.facts, self.after, self.processors)
+
+    def _reached(self) -> Iterator[int]:
+        """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
+        open_ones, words, count = set(self.left), 0, 0
+        for number in self.left:
+            facts = self.facts[number]
+            if not _joins(facts, self.processors) or not open_ones.isdisjoint(self.after[number]):
+                continue
+            if count and (count == self.most_parts or words + facts.words > MOST_WORDS):
+                return
+            open_ones.remove(number)
+            words, count = words + facts.words, count + 1
+            yield number
+
+    def _apart(self) -> Iterator[JoinedGrid]:
+        """All that is apart and waits for nothing that is left, in launches of those that are alike."""
+        ready = [n for n in self.left if not any(k in self.left for k in self.after[n])]
+        ready = [n for n in ready if not _joins(self.facts[n], self.processors)]
+        self._take(ready)
+        while ready:
+            first = self.facts[ready[0]]
+            group, words = list[int](), 0
+            for number in ready:
+                facts = self.facts[number]
+                is_alike = facts.threads == first.threads and facts.shared_bytes == first.shared_bytes
+                if is_alike and (not group or (len(group) < self.most_parts and words + facts.words <= MOST_WORDS)):
+                    group.append(number)
+                    words += facts.words
+            ready = [number for number in ready if number not in group]
+            yield _side_by_side(group, self.facts)
+
+    def _take(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self.left[number]
+
+
+def _joins(facts: PartFacts, processors: int) -> bool:
+    """Whether a kernel runs as fast on a block for each processor as in a launch of its own."""
+    return facts.threads <= MOST_THREADS and facts.blocks <= processors * _most_packs(facts, MOST_THREADS)
+
+
+def _most_packs(facts: PartFacts, threads: int) -> int:
+    """How many virtual blocks a block can run side by side."""
+    if facts.threads % WARP:
+        return 1
+    packs = threads // facts.threads
+    if facts.threads > WARP:
+        packs = min(packs, MOST_MEETING)
+    if facts.shared_bytes:
+        packs = min(packs, max(1, MOST_SHARED_BYTES // facts.shared_bytes))
+    return max(packs, 1)
+
+
+def _side_by_side(group: Sequence[int], facts: Sequence[PartFacts]) -> JoinedGrid:
+    """One phase of as many blocks as there are."""
+    parts, first = list[PlacedPart](), 0
+    for number in group:
+        parts.append(PlacedPart(number, 0, first, facts[number].blocks, 1, waits=False))
+        first += facts[number].blocks
+    return JoinedGrid(facts[group[0]].threads, first, tuple(parts))
+
+
+def _placed(
+    group: Sequence[int], facts: Sequence[PartFacts], after: Sequence[Sequence[int]], processors: int
+) -> JoinedGrid:
+    """Who runs what; of a kernel that is alone, all as it is."""
+    if len(group) == 1:
+        return _side_by_side(group, facts)
+    members = set(group)
+    before = {number: [k for k in after[number] if k in members] for number in group}
+    chains = _chains(group, before, facts)
+    by_phase = [[c for c in chains if c.phase == phase] for phase in range(max(c.phase for c in chains) + 1)]
+    threads = -(-max(facts[number].threads for number in group) // WARP) * WARP
+    while True:
+        shapes = [_shapes([facts[chain.numbers[0]] for chain in mine], threads, processors) for mine in by_phase]
+        blocks = max(sum(spread for spread, _ in shaped) for shaped in shapes)
+        if blocks <= processors or threads == MOST_THREADS:
+            break
+        threads = min(2 * threads, MOST_THREADS)
+    blocks = min(blocks, processors)
+    parts = [
+        part
+        for mine, shaped in zip(by_phase, shapes, strict=True)
+        for part in _phase(mine, shaped, blocks, before, facts)
+    ]
+    return JoinedGrid(threads, blocks, tuple(parts))
+
+
+@record(eq=False)
+class _Chain:
+    """Parts of a phase that one block runs one after the other; or one part, on many blocks."""
+
+    phase: int
+    numbers: list[int]
+
+
+def _chains(group: Sequence[int], before: Mapping[int, list[int]], facts: Sequence[PartFacts]) -> list[_Chain]:
+    """Chains in the order of their first parts; phases by what they wait for."""
+    if all(facts[number].blocks == 1 for number in group) and 2 * sum(map(bool, before.values())) >= len(group):
+        return [_Chain(0, list(group))]  # most wait for others: no second block is worth meeting it
+    chain_of: dict[int, _Chain] = {}
+    chains: list[_Chain] = []
+    for number in group:
+        phase = max((chain_of[k].phase for k in before[number]), default=0)
+        latest = {id(chain_of[k]): chain_of[k] for k in before[number] if chain_of[k].phase == phase}
+        chain = next(iter(latest.values()), None)
+        if chain is None or len(latest) > 1 or facts[number].blocks > 1 or facts[chain.numbers[0]].blocks > 1:
+            chain = _Chain(phase + bool(latest), [])
+            chains.append(chain)
+        chain.numbers.append(number)
+        chain_of[number] = chain
+    return chains
+
+
+def _phase(
+    chains: Sequence[_Chain],
+    shapes: Sequence[tuple[int, int]],
+    blocks: int,
+    before: Mapping[int, list[int]],
+    facts: Sequence[PartFacts],
+) -> Iterator[PlacedPart]:
+    """The parts of a phase, side by side as far as there are blocks; they have a block's shared memory in turn."""
+    first, users = 0, set[int]()
+    for chain, (spread, packs) in zip(chains, shapes, strict=True):
+        mine = {(first + k) % blocks for k in range(spread)}
+        for number in chain.numbers:
+            uses_shared = facts[number].shared_bytes > 0
+            is_behind = any(k in chain.numbers for k in before[number])
+            waits = is_behind or (uses_shared and not users.isdisjoint(mine))
+            yield PlacedPart(number, chain.phase, first % blocks, spread, packs, waits)
+            users |= mine if uses_shared else set()
+        first += spread
+
+
+def _shapes(parts: Sequence[PartFacts], threads: int, processors: int) -> list[tuple[int, int]]:
+    """(blocks, packs) of parts that run at once: spread over all processors, packed as far as there are more."""
+
+    def shape(facts: PartFacts, processors_of_it: int) -> tuple[int, int]:
+        packs = min(_most_packs(facts, threads), -(-facts.blocks // processors_of_it))
+        return min(processors, -(-facts.blocks // packs)), packs
+
+    found = [shape(facts, processors) for facts in parts]
+    total = sum(blocks for blocks, _ in found)
+    if total <= processors:
+        return found
+    return [shape(one, max(1, processors * blocks // total)) for one, (blocks, _) in zip(parts, found, strict=True)]

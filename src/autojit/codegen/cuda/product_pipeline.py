@@ -1,0 +1,138 @@
+"""The loop over a product's contracted axis: while a part of the operands is multiplied, others are on their way.
+
+Shared memory has room for some parts, its stages. A turn waits until its part is there for all threads, begins to bring
+one into the stage that was multiplied in the turn before, and multiplies. One barrier a turn is enough: who has passed
+it knows that nobody reads that stage any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autojit.codegen.cuda.grid_function import CudaKernel
+from autojit.codegen.cuda.product_operands import Brought, Supply
+from autojit.codegen.cuda.product_steps import SplitSteps, Steps, Totals
+from autojit.codegen.function_text import Operand
+from autojit.core.sizes import surely_less
+
+Slots = list[str]
+"""The slots of elements on their way through registers."""
+
+
+class Pipeline:
+    """The loop of one kernel.
+
+    Args:
+        supplies: bring both operands.
+        stages: parts that are in shared memory.
+        matrices: where the block's matrices begin in the operands.
+        lines: with which lines of them the block's tile begins.
+    """
+
+    def __init__(
+        self,
+        kernel: CudaKernel,
+        supplies: tuple[Supply, Supply],
+        stages: int,
+        matrices: tuple[str, str],
+        lines: tuple[str, str],
+    ) -> None:
+        self.kernel, self.supplies, self.stages = kernel, supplies, stages
+        self.matrices, self.lines = matrices, lines
+        self.depth = supplies[0].depth
+        self.is_copied = any(supply.is_copied for supply in supplies)
+
+    def run(self, steps: Steps, totals: Totals, first: Operand, stop: Operand) -> None:
+        """Multiply from one depth up to another, which is more."""
+        kernel = self.kernel
+        if self.stages == 1:
+            self._put(0, self._bring(0, first))
+            self._end_copies()
+            self._meet(steps, 0, left=0)
+            steps.multiply((0, 0), totals)
+            return
+        for stage in range(self.stages - 1):
+            self._begin(stage, kernel.offset(first, stage * self.depth), stop)
+            self._end_copies()
+        reading, writing = (kernel.local("i64") for _ in range(2))
+        kernel.store("i64", 0, reading)
+        kernel.store("i64", self.stages - 1, writing)
+        with kernel.loop(first, stop, self.depth, stem="depth") as depth:
+            self._turn(steps, totals, (kernel.load("i64", reading), kernel.load("i64", writing)), depth, stop)
+            for slot in (reading, writing):
+                following = kernel.offset(kernel.load("i64", slot), 1)
+                kernel.store("i64", kernel.choose(kernel.test("eq", following, self.stages), 0, following), slot)
+
+    def _turn(self, steps: Steps, totals: Totals, stages: tuple[str, str], depth: str, stop: Operand) -> None:
+        kernel = self.kernel
+        reading, writing = stages
+        self._meet(steps, reading, left=self.stages - 2)
+        ahead = kernel.offset(depth, (self.stages - 1) * self.depth)
+        is_more = kernel.test("slt", ahead, stop)
+        with kernel.when(is_more):
+            waiting = self._keep(self._bring(writing, ahead))
+        self._end_copies()
+        steps.multiply(self._parts(reading), totals)
+        if any(waiting):
+            with kernel.when(is_more):
+                self._put(writing, self._kept(waiting))
+
+    def _begin(self, stage: int, depth: str, stop: Operand) -> None:
+        """Bring the part of a stage before the loop, if there is one."""
+        kernel = self.kernel
+        is_sure = isinstance(stop, int) and surely_less(stage * self.depth, stop)
+        with kernel.perhaps(None if is_sure else kernel.test("slt", depth, stop)):
+            self._put(stage, self._bring(stage, depth))
+
+    def _parts(self, stage: Operand) -> tuple[Operand, Operand]:
+        """Where the parts of a stage begin on both shelves."""
+        a, b = (self._part(supply, stage) for supply in self.supplies)
+        return a, b
+
+    def _part(self, supply: Supply, stage: Operand) -> Operand:
+        size = supply.shelf.size
+        return stage * size if isinstance(stage, int) else self.kernel.scaled(stage, size)
+
+    def _bring(self, stage: Operand, depth: Operand) -> list[Brought]:
+        """What is not copied of a part, in registers."""
+        return [
+            supply.bring(self._part(supply, stage), matrix, line, depth)
+            for supply, matrix, line in zip(self.supplies, self.matrices, self.lines, strict=True)
+        ]
+
+    def _put(self, stage: Operand, brought: Sequence[Brought]) -> None:
+        for supply, elements in zip(self.supplies, brought, strict=True):
+            supply.put(self._part(supply, stage), elements)
+
+    def _keep(self, brought: Sequence[Brought]) -> list[Slots]:
+        """Elements in slots, for they are known in this branch alone."""
+        kernel, found = self.kernel, list[Slots]()
+        for supply, elements in zip(self.supplies, brought, strict=True):
+            slots: Slots = []
+            for bits in elements:
+                slots.append(kernel.local(supply.kind))
+                kernel.store(supply.kind, bits, slots[-1])
+            found.append(slots)
+        return found
+
+    def _kept(self, waiting: Sequence[Slots]) -> list[Brought]:
+        kernel = self.kernel
+        return [
+            [kernel.load(supply.kind, slot) for slot in slots]
+            for supply, slots in zip(self.supplies, waiting, strict=True)
+        ]
+
+    def _end_copies(self) -> None:
+        if self.is_copied:
+            self.kernel.end_copies()
+
+    def _meet(self, steps: Steps, stage: Operand, *, left: int) -> None:
+        """Wait until the part of a stage is there; who has to see all elements looks at those that it brought."""
+        kernel = self.kernel
+        if self.is_copied:
+            kernel.wait_for_copies(left)
+        if not isinstance(steps, SplitSteps):
+            kernel.barrier()
+            return
+        words = [word for supply in self.supplies for word in supply.own_words(self._part(supply, stage))]
+        steps.met = kernel.barrier_any(steps.cannot_split(words))

@@ -1,0 +1,124 @@
+"""A launch of a run: one kernel, or several that share it, with what the driver is passed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from math import prod
+
+import numpy as np
+
+from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.host_records import LaunchWords
+from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
+from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, PlacedPart, alone, plan_launches
+from autojit.ir.graph import Node
+from autojit.runtime.gpu.bound_kernel import BoundKernel
+from autojit.runtime.gpu.driver import KernelNode
+from autojit.runtime.gpu.moving import WORD_BYTES
+from autojit.runtime.gpu.order import Access, predecessors
+from autojit.runtime.gpu.run_memory import RunMemory
+from autojit.runtime.gpu.works import Work
+
+_FURTHER_WORDS = 4  # of a kernel's parameters, besides its buffers
+
+
+def plan_grids(
+    works: Sequence[Work], footprints: Sequence[Sequence[Access]], processors: int, *, joins: bool
+) -> list[JoinedGrid]:
+    """The launches of a run.
+
+    Args:
+        works: its kernels.
+        footprints: the memory that each touches.
+        processors: of the device.
+        joins: whether kernels share launches.
+    """
+    facts = [_facts(work) for work in works]
+    return plan_launches(facts, predecessors(footprints), processors) if joins else alone(facts)
+
+
+def _facts(work: Work) -> PartFacts:
+    kernel = work.widest
+    words = len(work.buffers) + _FURTHER_WORDS
+    return PartFacts(kernel.threads, prod(kernel.blocks), shared_bytes(kernel), words)
+
+
+class BoundLaunch:
+    """See the module.
+
+    Args:
+        memory: that of the run.
+        kernels: of the run, all of them.
+        grid: which of them it launches, and how.
+    """
+
+    def __init__(self, memory: RunMemory, kernels: Sequence[BoundKernel], grid: JoinedGrid) -> None:
+        self.grid = grid
+        self.kernels = [kernels[part.number] for part in grid.parts]
+        self.function = 0
+        self._meeting = memory.meeting_word() if grid.meets else None
+        self._memory = memory
+        self._word = np.array([0 if self._meeting is None else self._meeting.address], np.uint64)
+        pointers = list(chain.from_iterable(kernel.parameters for kernel in self.kernels))
+        if self._meeting is not None:
+            pointers.append(int(self._word.__array_interface__["data"][0]))
+        self._pointers = np.array([*pointers, 0], np.uint64)
+        self.parameters = int(self._pointers.__array_interface__["data"][0])
+        self._blocks = (grid.blocks, 1, 1)
+
+    @property
+    def label(self) -> str:
+        """Its name for users."""
+        return "; ".join(kernel.work.label for kernel in self.kernels)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What it computes."""
+        return tuple(chain.from_iterable(kernel.work.nodes for kernel in self.kernels))
+
+    def text(self) -> str:
+        """The module of the launch for the present addresses."""
+        parts = [kernel.part() for kernel in self.kernels]
+        if self.grid.is_alone:
+            (part,) = parts
+            self._blocks = part.kernel.blocks
+            return entry_text(part.kernel, part.alignments, part.moving, guarded=part.is_guarded)
+        placed = tuple(replace(part, number=k) for k, part in enumerate(self.grid.parts))
+        return joined_text(replace(self.grid, parts=placed), parts)
+
+    def row(self) -> LaunchWords:
+        """The launch as native code reads it."""
+        x, y, z = self._blocks
+        return LaunchWords(
+            function=self.function,
+            blocks_x=x,
+            blocks_y=y,
+            blocks_z=z,
+            threads=self.grid.threads,
+            parameters=self.parameters,
+            is_cooperative=int(self.grid.meets),
+        )
+
+    def node(self, after: tuple[int, ...]) -> KernelNode:
+        """The launch in a graph."""
+        return KernelNode(self.function, self._blocks, self.grid.threads, self.parameters, after, self.grid.meets)
+
+    def accesses(self) -> list[Access]:
+        """The memory it touches."""
+        found = [access for kernel in self.kernels for access in kernel.accesses()]
+        if self._meeting is not None:
+            found.append(Access("own", "writes", self._meeting.address, self._meeting.address + WORD_BYTES))
+        return found
+
+    def begin_anew(self) -> None:
+        """A launch did not come to its end: its blocks have counted how many of them met, not all."""
+        if self._meeting is not None:
+            self._memory.device.driver.fill(self._meeting.address, 0, WORD_BYTES, self._memory.device.stream)
+
+
+def shown(part: PlacedPart, label: str) -> str:
+    """A part as users see it."""
+    side = f", {part.packs} side by side" if part.packs > 1 else ""
+    return f"{label}: {part.spread} blocks{side}"
