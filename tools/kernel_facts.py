@@ -6,7 +6,8 @@ Programs are the workloads of ``benchmarks``, the ``examples`` that take ``--dev
 folder; a NAME chooses those that contain it. They are compiled for no device (`tools.kernel_programs`),
 by the runtime's own way, and assembled by NVIDIA's assembler (``nvidia-cuda-nvcc``). A few blocks of each are run to
 see their accesses (`tools.idle_device`): bytes by width, and the part of the 32-byte sectors that is used; of kernels
-that were not launched the text tells (`tools.ptx_accesses`).
+that were not launched the text tells (`tools.ptx_accesses`). Kernels have launches of their own, so that each is seen;
+with --joined as they are.
 
 It ends with the bars, no spills, at most 168 registers, 9 of 10 global bytes in accesses of 16, and the kernels that
 miss one. Of a kernel whose buffers have fewer than 64 KiB in all the widths are told and not judged: a GPU moves as
@@ -37,6 +38,8 @@ PROCESSES = 2
 MOST_REGISTERS = 168
 WIDE_SHARE = 0.9
 JUDGED_BYTES = 64 << 10
+OTHER_ROOMS = ("matmul", "convolution", "index_update", "sort", "cumulative")
+"""How the names of kernels begin that are not printed from loop programs."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,13 @@ class Facts:
 HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid            kernel [bytes by width]"
 
 
-def kernels_for(architecture: str, names: Sequence[str], bench: Path | None) -> tuple[list[Kernel], list[str]]:
+def kernels_for(
+    architecture: str, names: Sequence[str], bench: Path | None, *, joins: bool
+) -> tuple[list[Kernel], list[str]]:
     """The kernels of programs, and which programs stopped early."""
     command = [sys.executable, "-m", "tools.kernel_programs", *names, *(["--bench", str(bench)] if bench else [])]
-    environment = {**os.environ, "AUTOJIT_CUDA": f"emulate,{architecture}", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "AUTOJIT_CUDA": f"emulate,{architecture}{'' if joins else ',apart'}"}
+    environment["PYTHONWARNINGS"] = "ignore"
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     stopped = [f"{row['program']}: {row['stopped']}" for row in rows if "stopped" in row]
@@ -183,6 +189,7 @@ def report(architecture: str, facts: Sequence[Facts], stopped: Sequence[str], *,
         share = sum(each.kernel.widths.values()) or 1
         for width, count in each.kernel.widths.items():
             widths[width] += round(each.kernel.buffer_bytes * each.kernel.launches * count / share)
+    loops = [f for f in judged if not f.kernel.label.startswith(OTHER_ROOMS)]
     spilling = sum(bool(f.found.spilled_bytes or f.found.stack_bytes) for f in facts)
     narrow = sum(f.wide < WIDE_SHARE for f in judged)
     print(
@@ -191,6 +198,8 @@ def report(architecture: str, facts: Sequence[Facts], stopped: Sequence[str], *,
         f"{len(judged)} judged are less than {WIDE_SHARE:.0%} wide; {wide_share(widths):.1%} of the bytes of all "
         f"launches are {WIDEST} at once"
     )
+    wide = sum(f.wide >= WIDE_SHARE for f in loops)
+    print(f"{architecture}: of {len(loops)} kernels of loops {wide} reach {WIDE_SHARE:.0%}")
     return sum(bool(f.misses) for f in facts)
 
 
@@ -200,12 +209,13 @@ def main() -> int:
     parser.add_argument("--bench", type=Path, help="a folder with a package ``workloads`` besides")
     parser.add_argument("--arch", nargs="+", default=list(ARCHITECTURES), choices=ARCHITECTURES)
     parser.add_argument("--list", action="store_true", help="every kernel, not only those that miss a bar")
+    parser.add_argument("--joined", action="store_true", help="launches of several kernels as they are")
     options = parser.parse_args()
     if ptxas() is None:
         parser.error("there is no assembler: pip install nvidia-cuda-nvcc")
     missed = 0
     for architecture in options.arch:
-        kernels, stopped = kernels_for(architecture, options.names, options.bench)
+        kernels, stopped = kernels_for(architecture, options.names, options.bench, joins=options.joined)
         missed += report(architecture, list(facts_for(kernels, architecture)), stopped, lists_all=options.list)
     return 1 if missed else 0
 
