@@ -69,10 +69,11 @@ class _CountingMemory(LaneMemory):
 
 
 class IdleDriver(EmulatedDriver):
-    """See the module. ``accesses`` are those of kernels by their PTX."""
+    """See the module. ``accesses`` are those of kernels by their PTX, if blocks are run at all (``samples``)."""
 
-    def __init__(self, architecture: str) -> None:
+    def __init__(self, architecture: str, *, samples: bool) -> None:
         super().__init__(architecture)
+        self._samples = samples
         self.accesses: dict[str, Accesses] = {}
         self._texts: dict[int, str] = {}
 
@@ -100,7 +101,7 @@ class IdleDriver(EmulatedDriver):
     ) -> None:
         module, text = self._functions[function]
         ptx, is_single = self._texts[module], blocks == threads == (1, 1, 1)  # those that write a table of addresses
-        if ptx in self.accesses and not is_single:
+        if not is_single and (ptx in self.accesses or not self._samples):
             return
         parsed, variables = self._modules[module]
         if parsed.synchronises and np.prod(blocks) > MOST_BLOCKS:

@@ -6,8 +6,8 @@ Programs are the workloads of ``benchmarks``, the ``examples`` that take ``--dev
 folder; a NAME chooses those that contain it. They are compiled for no device (`tools.kernel_programs`),
 by the runtime's own way, and assembled by NVIDIA's assembler (``nvidia-cuda-nvcc``). A few blocks of each are run to
 see their accesses (`tools.idle_device`): bytes by width, and the part of the 32-byte sectors that is used; of kernels
-that were not launched the text tells (`tools.ptx_accesses`). Kernels have launches of their own, so that each is seen;
-with --joined as they are.
+that were not launched the text tells (`tools.ptx_accesses`). Blocks are run for the first architecture alone.
+Kernels have launches of their own, so that each is seen; with --joined as they are.
 
 It ends with the bars, no spills, at most 168 registers, 9 of 10 global bytes in accesses of 16, and the kernels that
 miss one. Of a kernel whose buffers have fewer than 64 KiB in all the widths are told and not judged: a GPU moves as
@@ -66,8 +66,8 @@ class Facts:
 
     @property
     def is_judged(self) -> bool:
-        """Whether it moves enough for the width of its accesses to matter."""
-        return self.kernel.buffer_bytes >= JUDGED_BYTES
+        """Whether it moves enough for the width of its accesses to matter, and blocks of it were run."""
+        return self.kernel.buffer_bytes >= JUDGED_BYTES and self.kernel.sector_bytes > 0
 
     @property
     def wide(self) -> float:
@@ -107,10 +107,11 @@ HEAD = f"{'program':26s} regs spil shared  wide  used     KiB        grid       
 
 
 def kernels_for(
-    architecture: str, names: Sequence[str], bench: Path | None, *, joins: bool
+    architecture: str, names: Sequence[str], bench: Path | None, *, joins: bool, samples: bool
 ) -> tuple[list[Kernel], list[str]]:
     """The kernels of programs, and which programs stopped early."""
     command = [sys.executable, "-m", "tools.kernel_programs", *names, *(["--bench", str(bench)] if bench else [])]
+    command += ["--texts"] * (not samples)
     environment = {**os.environ, "AUTOJIT_CUDA": f"emulate,{architecture}{'' if joins else ',apart'}"}
     environment["PYTHONWARNINGS"] = "ignore"
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
@@ -214,8 +215,10 @@ def main() -> int:
     if ptxas() is None:
         parser.error("there is no assembler: pip install nvidia-cuda-nvcc")
     missed = 0
-    for architecture in options.arch:
-        kernels, stopped = kernels_for(architecture, options.names, options.bench, joins=options.joined)
+    for number, architecture in enumerate(options.arch):
+        kernels, stopped = kernels_for(
+            architecture, options.names, options.bench, joins=options.joined, samples=not number
+        )
         missed += report(architecture, list(facts_for(kernels, architecture)), stopped, lists_all=options.list)
     return 1 if missed else 0
 

@@ -120,9 +120,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names; default: all")
     parser.add_argument("--bench", type=Path, help="a folder with a package ``workloads``")
+    parser.add_argument("--texts", action="store_true", help="run no blocks: accesses stay unknown")
     options = parser.parse_args()
     assert devices.settings().emulates, "AUTOJIT_CUDA=emulate says so"
-    driver = IdleDriver(devices.settings().architecture)
+    driver = IdleDriver(devices.settings().architecture, samples=not options.texts)
     devices.set_driver(driver)
     for name, run in programs(options.bench).items():
         if not options.names or any(part in name for part in options.names):

@@ -37,6 +37,10 @@ from autojit.schedule.loops import LoopProgram
 
 # None of these numbers has been measured on hardware yet; the reasons are those of its public description.
 FLAT_THREADS = 256  # of a block
+# Vectors of a buffer that a lane reads before it waits. Little's law: 4.3 TB/s over 132 processors, for the 700 ns that
+# memory takes, is 23 KiB in flight on each. Two vectors of 16 bytes are that for 736 threads, half of what fits with 40
+# registers; one would need all 1,472, and four keep registers from programs that read several buffers.
+IN_FLIGHT = 2
 ROW_THREADS = 128  # of a block, where rows take no more
 COLUMN_THREADS = 256
 FEWEST_COLUMNS = 8  # lanes side by side: of 16 bytes each they take a whole line of the cache
@@ -136,9 +140,9 @@ def _flat(walk: Walk, processors: int) -> GridPlan:
         vector //= 2
     count = walk.inner_count // vector * vector  # what is left is a last, shorter turn
     threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
-    is_even = folds or count % (2 * threads * vector) == 0
-    is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= most_elements(walk)
-    slots = 2 if is_even and is_large else 1
+    is_even = folds or count % (IN_FLIGHT * threads * vector) == 0
+    is_large = count >= MOST_ELEMENTS * threads * processors
+    slots = IN_FLIGHT if is_even and is_large and IN_FLIGHT * vector <= most_elements(walk) else 1
     tiles = max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
     if folds:
