@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autojit.codegen.cuda.copies import access_bytes
-from autojit.codegen.cuda.entry_point import Part
+from autojit.codegen.cuda.entry_point import Part, alignment_of
 from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
 from autojit.codegen.lowered import Scratch
 from autojit.core.sizes import evaluate
@@ -86,19 +85,12 @@ class BoundKernel:
     # -- its code
 
     def _alignments(self) -> list[int]:
-        """What the address of each buffer is a multiple of, as far as accesses can use it.
-
-        LLVM reads whole aligned pieces of 16 bytes for some of their elements. So that none is read behind a buffer,
-        no more is said of one than divides its size.
-        """
+        """What the address of each buffer is a multiple of, as far as accesses can use it (`alignment_of`)."""
         found = []
-        for k, argument in enumerate(self.work.buffers):
-            if k not in self._moving:
-                found.append(access_bytes(size_of(argument), self._alignment(k)))
-                continue
+        for k, (argument, buffer) in enumerate(zip(self.work.buffers, self.work.widest.buffers, strict=True)):
+            address = self._alignment(k) if k not in self._moving else self._memory.moving_alignment(self._moving[k])
             behind = offset_of(argument) if k in self._slots else 0
-            alignment = self._memory.moving_alignment(self._moving[k])
-            found.append(access_bytes(size_of(argument), alignment, behind))
+            found.append(alignment_of(buffer, size_of(argument), address, behind))
         return found
 
     def _alignment(self, k: int) -> int:
