@@ -249,7 +249,7 @@ def test_memory_that_cannot_be_had_is_an_error_and_the_next_call_runs(monkeypatc
         raise MemoryError(f"no {size_bytes} bytes")
 
     with monkeypatch.context() as patched:
-        patched.setattr("autojit.runtime.size_program.Arena", refuse)
+        patched.setattr("autojit.runtime.memory.Arena", refuse)
         with pytest.raises(MemoryError, match="bytes"):
             executable.run(draw(concrete(graph, {"s0": 4000})))
     for found, before in zip(executable.run(draw(concrete(graph, {"s0": 4}))), expected, strict=True):
