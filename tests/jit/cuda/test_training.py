@@ -29,7 +29,10 @@ def test_a_step_has_the_results_of_the_cpu(name: str) -> None:
     assert_same(found, expected)
     stats = found[2].stats()
     assert (stats["captures"], stats["native_calls"], stats["fallbacks"]) == (1, CALLS - 1, 0)
-    assert (stats["device_entries"], stats["graphs"], stats["graph_launches"]) == (1, 1, CALLS - 1)
+    assert stats["device_entries"] == 1
+    # one launch as it is, more as a graph; the kernels are many more
+    assert (stats["graphs"], stats["graph_launches"]) == ((1, CALLS - 1) if stats["launches"] > 1 else (0, 0))
+    assert stats["launches"] <= 3 and stats["device_bytes"] > 0
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -145,7 +145,7 @@ def test_what_is_guarded_and_reported_is_the_same(seed: int, monkeypatch: pytest
 
 def test_parts_of_a_few_launches_are_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """More kernels than one launch takes: each launch meets by a word of its own."""
-    monkeypatch.setattr("autojit.codegen.cuda.joined_plan.MOST_WORDS", 40)
+    monkeypatch.setattr("autojit.codegen.cuda.joined_plan.MOST_WORDS", 12)
     program, world = Program(1, 20), World(1)
     apart = program.run(world, CALLS, monkeypatch, joins=False)
     joined = program.run(world, CALLS, monkeypatch, joins=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -54,21 +54,13 @@ class BoundKernel:
                 self._moving[k] = memory.expect(here, argument)
             self._places[k] = len(words)
             words.append(memory.address(argument, here))
-        words += self._further_parameters()
+        further = _further_parameters(memory, self.work, self._number, self.is_guarded)
+        words += [word for _, word in further]
         self._words[: len(words)] = words
         self.parameters = [base + WORD_BYTES * k for k in range(len(words))]
-
-    def _further_parameters(self) -> list[int]:
-        memory = self._memory
-        words = [] if self._partials is None else [self._partials]
-        errors = memory.errors
-        if errors is not None and (self.kernel.reports or self.kernel.tells or self.is_guarded):
-            words.append(errors.address)
-        if self.kernel.tells and memory.told is not None:
-            words.append(memory.told.address)
-        if self.kernel.reports:
-            words.append(self.work.code)
-        return words
+        self.keys: list[Hashable] = ["table"] if self._slots else []
+        self.keys += [buffer_key(memory, b) for k, b in enumerate(buffers) if k not in self._slots]
+        self.keys += [key for key, _ in further]
 
     def _address(self, buffer: int) -> int:
         return int(self._words[self._places[buffer]])
@@ -92,7 +84,7 @@ class BoundKernel:
         alignments = self._alignments()
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
-        return Part(self.kernel, enough, self._slots, self.is_guarded)
+        return Part(self.kernel, enough, self._slots, self.is_guarded, self.keys)
 
     # -- memory
 
@@ -118,6 +110,33 @@ class BoundKernel:
 
     def _address_of(self, argument: BufferArgument) -> int:
         return self._address(self.work.buffers.index(argument))
+
+
+def buffer_key(memory: RunMemory, argument: BufferArgument) -> Hashable:
+    """Of the parameter that is a buffer's address: kernels that have the same buffer take one parameter."""
+    if isinstance(argument, Scratch):
+        return argument
+    value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
+    return memory.binding.home(value), offset, _size_bytes(argument), value.type.device
+
+
+def _further_parameters(memory: RunMemory, work: Work, number: int, is_guarded: bool) -> list[tuple[Hashable, int]]:
+    """The parameters behind a kernel's buffers, with their keys."""
+    kernel, errors, partials = work.widest, memory.errors, memory.scratch.partials(number)
+    found: list[tuple[Hashable, int]] = [] if partials is None else [(("partials", partials), partials)]
+    if errors is not None and (kernel.reports or kernel.tells or is_guarded):
+        found.append(("errors", errors.address))
+    if kernel.tells and memory.told is not None:
+        found.append(("told", memory.told.address))
+    if kernel.reports:
+        found.append((None, work.code))
+    return found
+
+
+def parameter_keys(memory: RunMemory, work: Work, number: int, is_guarded: bool) -> tuple[Hashable, ...]:
+    """Of all parameters that a kernel of a run may have."""
+    further = [key for key, _ in _further_parameters(memory, work, number, is_guarded)]
+    return ("table", *(buffer_key(memory, argument) for argument in work.buffers), *further)
 
 
 def footprint(
