@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from autojit.codegen.lowered import Callback, DeviceCopy, DeviceFill, Entry, Launch, LoweredStep, Transfer
+from autojit.codegen.lowered import Callback, Entry, LoweredStep, Transfer
 from autojit.core.device import CPU
 from autojit.ir.graph import Value
 
@@ -33,12 +33,12 @@ def device_lines(lowered: LoweredStep) -> list[str]:
 _WORDS = {"Launch": "kernels", "DeviceCopy": "copies", "DeviceFill": "fills"}
 
 
-def grid_lines(lowered: LoweredStep) -> list[str]:
-    """What devices are told, in order, with the grid of each kernel."""
+def grid_lines(lowered: LoweredStep, launches: Sequence[Sequence[str]]) -> list[str]:
+    """What devices are told, in order, with the grid of each kernel, by the launches of each run."""
     lines: list[str] = []
-    for run in lowered.device_runs():
+    for run, its_lines in zip(lowered.device_runs(), launches, strict=True):
         lines.append(f"{run.device} is told")
-        lines += [f"  {_shown(part)}" for part in run.work]
+        lines += [f"  {line}" for line in its_lines]
     return lines
 
 
@@ -66,13 +66,6 @@ def _transfers(lowered: LoweredStep) -> list[str]:
 
 def _arguments(entries: Iterable[Entry]) -> Iterable[object]:
     return (argument for entry in entries for argument in entry.arguments)
-
-
-def _shown(part: Launch | DeviceCopy | DeviceFill) -> str:
-    if isinstance(part, Launch):
-        blocks = "x".join(str(n) for n in part.kernel.blocks if n != 1) or "1"
-        return f"{part.label}: {blocks} blocks of {part.kernel.threads} threads"
-    return f"{'copy' if isinstance(part, DeviceCopy) else 'zeros'}: {part.size_bytes} bytes"
 
 
 def _counted(number: int, one: str, more: str) -> str:

@@ -87,6 +87,16 @@ class BoundLaunch:
         """Its name for users."""
         return "; ".join(kernel.work.label for kernel in self.kernels)
 
+    def lines(self) -> list[str]:
+        """What it is, for users: a line for each kernel, and one for a launch that several share."""
+        rows = [f"{kernel.work.label}: {_extent(kernel)}" for kernel in self.kernels]
+        if self.grid.is_alone:
+            return rows
+        grid = self.grid
+        meeting = f", {grid.phases} phases" if grid.phases > 1 else ""
+        head = f"one launch, {grid.blocks} x {grid.threads}{meeting}"
+        return [head, *(f"  {part.phase}  {row}" for part, row in zip(grid.parts, rows, strict=True))]
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         """What it computes."""
@@ -130,3 +140,8 @@ class BoundLaunch:
         """A launch did not come to its end: its blocks have counted how many of them met, not all."""
         if self._meeting is not None:
             self._memory.device.driver.fill(self._meeting.address, 0, WORD_BYTES, self._memory.device.stream)
+
+
+def _extent(kernel: BoundKernel) -> str:
+    blocks = "x".join(str(n) for n in kernel.kernel.blocks if n != 1) or "1"
+    return f"{blocks} blocks of {kernel.kernel.threads} threads"

@@ -192,6 +192,10 @@ class DevicePlan:
             words[Run.launches.place], words[Run.n_launches.place] = launches, count
             words[Run.mode.place], words[Run.runs.place] = mode, runs + 1
 
+    def lines(self) -> list[str]:
+        """Its launches and their kernels, for users."""
+        return [line for launch in self._launches for line in launch.lines()]
+
     def ptx(self) -> list[str]:
         """The kernels as the driver gets them."""
         return self._device.kernels.ptx(self.texts())
