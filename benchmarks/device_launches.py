@@ -2,10 +2,10 @@
 
     python -m benchmarks.device_launches [--workloads mlp_mnist,gpt] [--folder DIRECTORY] [--apart] [--verbose]
 
-No GPU is needed: the emulated device takes all work and does none (``AUTOJIT_CUDA=emulate,idle``). So full sizes are
-compiled, planned and counted in seconds. ``--folder`` has other programs than `benchmarks.workloads`: each module
-``workloads/NAME.py`` there has ``build(namespace, device, size)``, which gives a function and its arguments. ``--apart``
-counts a launch for each kernel; ``--verbose`` lists the launches with their parts.
+No GPU is needed: the emulated device takes all work and does none (``AUTOJIT_CUDA=emulate,idle``). So full sizes
+are compiled, planned and counted in seconds. ``--folder`` has other programs than `benchmarks.workloads`: each
+module ``workloads/NAME.py`` there has ``build(namespace, device, size)``, which gives a function and its arguments.
+``--apart`` counts a launch for each kernel; ``--verbose`` lists the launches with their parts.
 """
 
 from __future__ import annotations
