@@ -10,6 +10,7 @@ import numpy as np
 
 from autojit.core.device import Device
 from autojit.core.device_array import Array, DeviceArray, first_address, share_memory
+from autojit.core.errors import OutOfMemoryError
 from autojit.core.user_warnings import warn
 from autojit.dispatch.device_kernels import DeviceKernels, are_alike, is_packed
 from autojit.ir.op import Op
@@ -86,8 +87,16 @@ class CudaSpace:
         return DeviceArray(array_at(memory.address, shape, dtype, memory, order), self)
 
     def arena(self, size_bytes: int) -> Held:
-        """See `Space`."""
-        return self.gpu.memory.hold(size_bytes, self.gpu.stream)
+        """See `Space`.
+
+        Raises:
+            OutOfMemoryError: the device has no more; it says that this is what a step was to have.
+        """
+        try:
+            return self.gpu.memory.hold(size_bytes, self.gpu.stream)
+        except OutOfMemoryError as error:
+            told = f"the temporaries of a compiled step, one block of {size_bytes:,} bytes (see its memory())"
+            raise error.with_facts({"wanted for": told}) from None
 
     def copied_in(self, array: NDArray[Any]) -> DeviceArray:
         """See `Space`. The array may be changed as soon as this returns."""

@@ -99,6 +99,8 @@ class PickleWriter(_Pickler):  # type: ignore[misc]
         warn_of_hooks(t)
         if t.layout is not aj.strided:
             return self._sparse(t)
+        if isinstance(t, aj.nn.parameter.UninitializedTensorMixin):
+            return name_of("torch.nn.parameter", type(t).__name__), (t.requires_grad, t.device, t.dtype)
         if isinstance(t, aj.nn.Parameter):
             return name_of("torch._utils", "_rebuild_parameter"), (
                 t.detach(),

@@ -152,6 +152,17 @@ def parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = Non
     return aj.nn.Parameter(data, requires_grad is True)
 
 
+def uninitialized(kind: type[Any]) -> Callable[..., Any]:
+    """A parameter or buffer of a lazy module that has not met a batch yet."""
+
+    def make(requires_grad: Any, device: Any, dtype: Any) -> Any:
+        is_made = isinstance(device, Device) and isinstance(dtype, DType) and isinstance(requires_grad, bool)
+        refuse(not is_made, "an uninitialized parameter is malformed")
+        return kind(requires_grad, device, dtype)
+
+    return make
+
+
 def sparse(layout: Any, data: Any) -> Tensor:
     """torch's ``_rebuild_sparse_tensor``; the places are checked."""
     try:
@@ -253,6 +264,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     _REBUILD + "_rebuild_parameter": parameter,
     _REBUILD + "_rebuild_parameter_with_state": parameter,
     _REBUILD + "_rebuild_sparse_tensor": sparse,
+    "torch.nn.parameter.UninitializedParameter": uninitialized(aj.nn.UninitializedParameter),
+    "torch.nn.parameter.UninitializedBuffer": uninitialized(aj.nn.UninitializedBuffer),
     "torch._tensor._rebuild_from_type_v2": tensor_of_type,
     "torch.serialization._get_layout": layout_of,
     "torch.Size": size_of,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from autojit.codegen.lowered import Callback, Entry, LoweredStep, Transfer
+from autojit.codegen.lowered import Callback, DeviceCopy, DeviceFill, Entry, Launch, LoweredStep, Transfer
 from autojit.core.device import CPU
 from autojit.ir.graph import Value
 
@@ -16,8 +17,25 @@ def kernel_count(lowered: LoweredStep) -> int:
     return len(lowered.entries) - len(runs) + sum(len(run.work) for run in runs)
 
 
+def device_entries(lowered: LoweredStep) -> int:
+    """What devices are told in one go each: by the step, and by a turn of each of its loops and branches."""
+    return len(lowered.device_runs()) + sum(map(device_entries, lowered.plans_inside()))
+
+
 def device_lines(lowered: LoweredStep) -> list[str]:
-    """One line for all that devices are told, and one for each thing that the host waits for; none without devices."""
+    """One line for all that devices are told, and one for each thing that the host waits for; none without devices.
+
+    Those of branches and of loops that the host turns follow, each further to the right than what is around it.
+    """
+    lines = _own_lines(lowered)
+    for entry in lowered.single_entries():
+        inner = [line for plan in replace(lowered, entries=(entry,)).plans_inside() for line in device_lines(plan)]
+        if inner:
+            lines += [f"  {entry.label:10s} each time it runs", *(f"  {line}" for line in inner)]
+    return lines
+
+
+def _own_lines(lowered: LoweredStep) -> list[str]:
     runs, transfers, called = lowered.device_runs(), _transfers(lowered), called_back(lowered)
     lines: list[str] = []
     if runs:
@@ -39,7 +57,16 @@ def grid_lines(lowered: LoweredStep, launches: Sequence[Sequence[str]]) -> list[
     for run, its_lines in zip(lowered.device_runs(), launches, strict=True):
         lines.append(f"{run.device} is told")
         lines += [f"  {line}" for line in its_lines]
-    return lines
+    return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in _told(plan))]
+
+
+def _told(lowered: LoweredStep) -> list[str]:
+    """What devices are told in a plan inside, by which kernels it is made of."""
+    lines: list[str] = []
+    for run in lowered.device_runs():
+        lines.append(f"{run.device} is told")
+        lines += [f"  {_shown(part)}" for part in run.work]
+    return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in _told(plan))]
 
 
 def called_back(lowered: LoweredStep) -> list[tuple[str, str]]:
@@ -66,6 +93,13 @@ def _transfers(lowered: LoweredStep) -> list[str]:
 
 def _arguments(entries: Iterable[Entry]) -> Iterable[object]:
     return (argument for entry in entries for argument in entry.arguments)
+
+
+def _shown(part: Launch | DeviceCopy | DeviceFill) -> str:
+    if isinstance(part, Launch):
+        blocks = "x".join(str(n) for n in part.kernel.blocks if n != 1) or "1"
+        return f"{part.label}: {blocks} blocks of {part.kernel.threads} threads"
+    return f"{'copy' if isinstance(part, DeviceCopy) else 'zeros'}: {part.size_bytes} bytes"
 
 
 def _counted(number: int, one: str, more: str) -> str:

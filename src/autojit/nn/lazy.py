@@ -49,8 +49,23 @@ class LazyModuleMixin(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._add_hooks()
+
+    def _add_hooks(self) -> None:
         self._load_hook = self.register_load_state_dict_pre_hook(_materialize_loaded)
         self._initialize_hook = self.register_forward_pre_hook(_infer_parameters, with_kwargs=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The hooks of its own are made again with the copy: a file holds no functions."""
+        state = super().__getstate__()
+        for kind, handle in (("_load_state_dict_pre_hooks", "_load_hook"), ("_forward_pre_hooks", "_initialize_hook")):
+            own = state.pop(handle, None)
+            state[kind] = {key: hook for key, hook in state[kind].items() if own is None or key != own.id}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._add_hooks()
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         kept = [*self._parameters.items(), *self._persistent_buffers()]

@@ -9,12 +9,12 @@ import functools
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 import autojit as aj
+from autojit.core.device import CPU
 from autojit.core.epoch import hooks_of_all
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
@@ -237,36 +237,35 @@ class Optimizer:
                         self._accept(grad)
                         moving.append((p, grad, self.state[p], group))
             self._make_ready(moving)
-            with self._perhaps([p for p, *_ in moving]):
-                for p, grad, known, group in _in_turn(moving):
-                    if type_of(p).dtype.is_complex:
-                        self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
-                    else:
-                        update(self, p, grad, known, group)
+            before = self._before_update([p for p, *_ in moving])
+            for p, grad, known, group in _in_turn(moving):
+                if type_of(p).dtype.is_complex:
+                    self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
+                else:
+                    update(self, p, grad, known, group)
+            for skip, t, version, old in before:
+                if storage_of(t).version != version:
+                    t.copy_(aj.where(skip.to(t.device), old, t))
         return loss
 
     step = _with_hooks(step)
     takes_sparse = False  # whether ``_update`` knows sparse gradients
     _zeros: tuple[str, ...] = ()  # state that begins as zeros in the likeness of the parameter
 
-    @contextmanager
-    def _perhaps(self, params: Sequence[Tensor]) -> Iterator[None]:
-        """What is done inside has been done, unless ``stepping.skip`` says of the whole call that it has not."""
+    def _before_update(self, params: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, int, Tensor]]:
+        """Where ``stepping.skip`` says of the call whether it shall have changed nothing: that, and what it may change.
+
+        Of each tensor its version and its value.
+        """
         skip, stepping.skip = stepping.skip, None
         if skip is None:
-            yield
-            return
-        watched = [*params, *self.followed()[0].values()]
-        known = {id(t): t for t in watched}
-        before = [(t, storage_of(t).version, t.clone()) for t in known.values()]
-        yield
-        for t, version, old in before:
-            if storage_of(t).version != version:
-                t.copy_(aj.where(skip.to(t.device), old, t))
+            return []
+        watched = {id(t): t for t in (*params, *self.followed()[0].values())}
+        return [(skip, t, storage_of(t).version, t.clone()) for t in watched.values()]
 
     @property
     def can_be_skipped(self) -> bool:
-        """Whether all that ``step`` changes is what `_perhaps` puts back: dense parameters and tensors of its state."""
+        """Whether all that ``step`` changes is what `step` puts back: dense parameters and tensors of its state."""
         if not self._is_followed or type(self).step is not Optimizer.step or self.defaults.get("differentiable"):
             return False
         gradients = [p.grad for group in self.param_groups for p in group["params"]]
@@ -406,7 +405,7 @@ class Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over state and options of a ``state_dict``; ValueError when its groups do not match.
 
-        Tensors are copied, and cast to the dtype of their parameter (``step`` excepted).
+        Tensors are copied, and cast to the dtype of their parameter and moved to its device (``step`` excepted).
         """
         count_change(self._made_in, "state")
         state_dict = dict(state_dict)
@@ -474,13 +473,15 @@ def _in_parts(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copied(value: Any, p: Tensor | None, copies: dict[Any, Tensor], name: str = "") -> Any:
-    """A copy of loaded state, tensors in the dtype of their parameter."""
+    """A copy of loaded state: tensors in the dtype and on the device of their parameter, counters on the CPU."""
     if isinstance(value, Tensor):
-        dtype = p.dtype if p is not None and name != "step" and p.is_floating_point() else value.dtype
-        if (id(value), dtype) not in copies:
+        is_counter = name == "step"
+        dtype = p.dtype if p is not None and not is_counter and p.is_floating_point() else value.dtype
+        place = CPU if is_counter else value.device if p is None else p.device
+        if (id(value), dtype, place) not in copies:
             with aj.no_grad():
-                copies[id(value), dtype] = value.detach().clone().to(dtype)
-        return copies[id(value), dtype]
+                copies[id(value), dtype, place] = value.detach().clone().to(place, dtype)
+        return copies[id(value), dtype, place]
     if isinstance(value, dict):
         return {key: _copied(item, p, copies, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):

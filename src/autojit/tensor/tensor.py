@@ -304,7 +304,9 @@ def has_own_memory(t: Tensor) -> bool:
 
 
 def counted_with(made: Tensor, source: Tensor) -> Tensor:
-    """``made``, fresh and traced, which stands for ``source``: a change of that spoils a history that has kept it."""
+    """``made``, which is fresh and stands for ``source``: a change of that spoils a history that has kept it."""
+    if made._array is not None and made._storage is None:
+        made._storage = SameMemory(storage_of(made), storage_of(source))
     if made._array is None and made._storage is None and made._value is not None:
         storage = made._storage = storage_of(source)
         made._view = View(None, (), None, storage)  # its own: it remembers when its value held

@@ -17,8 +17,8 @@ def test_kernels_are_listed_with_grids_and_as_ptx() -> None:
         step(*(aj.tensor(a, device="cuda") for a in batch))
     kernels = int(re.findall(r"cuda:0: (\d+) kernels, told in 1 go", step.explain())[0])
     shown = step.show("schedule")
-    grids = re.findall(r"blocks of (\d+) threads", shown)  # with the one that tells the host what was reported
-    assert len(grids) == kernels + 1 == len(re.findall("blocks of", step.explain(verbose=True)))
+    grids = re.findall(r"blocks of (\d+) threads", shown)  # copies, too, and who tells the host what was reported
+    assert kernels < len(grids) == len(re.findall("blocks of", step.explain(verbose=True)))
     assert re.search(r"one launch, \d+ x \d+, \d+ phases\n +0  ", shown)
     ptx, texts = step.show("ptx"), step.show("llvm")
     entries = re.findall(r"\.visible \.entry kernel", ptx)

@@ -252,7 +252,7 @@ class _Bodies:
 
     def _add(self, part: Part, symbol: str, *, is_called: bool) -> str:
         """Take over the definitions of a kernel under names that nothing else has; of equal ones there is one."""
-        found = _DEFINITIONS.split(part.kernel.text.strip("\n"))
+        found = _DEFINITIONS.split(part.text.strip("\n"))
         renamed = {"@body": f"@{symbol}", "@meet": f"@{self.meet(part.kernel.threads)}"}
         renamed |= {name: f"{name}.{symbol}" for name in self._others(found)}
         nodes = sum(definition.startswith("!") for definition in found)

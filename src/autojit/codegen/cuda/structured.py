@@ -50,6 +50,8 @@ def print_structured(kernel: StructuredKernel, target: CudaTarget) -> GridText |
     node = kernel.node
     if any(v.type.dtype.kind in ("complex", "float8") for v in (*node.inputs, *node.outputs)):
         return None
+    if kernel.epilogue is not None:
+        return print_convolution(node, target, kernel.epilogue)
     printer = next((PRINTERS[cls] for cls in type(node.op).__mro__ if cls in PRINTERS), None)
     return None if printer is None else printer(node, target)
 

@@ -149,6 +149,7 @@ class _Process:
         self.was_looked_for = False
         self.refusal: DeviceError | None = None  # why there is none although a library is installed
         self.devices: dict[tuple[Driver, int], CudaDevice] = {}
+        self.lost = 0  # how many devices the process had that this one was forked from
 
     def use(self, driver: Driver | None) -> None:
         """Have this driver, or look for one (None); devices stay those of their drivers."""
@@ -194,6 +195,8 @@ def require_driver() -> Driver:
     found = find_driver()
     if found is not None:
         return found
+    if _process.lost:
+        raise _forked()
     if _process.refusal is not None:
         raise _process.refusal
     library()  # raises where it is not installed
@@ -217,7 +220,7 @@ def set_driver(driver: Driver | None) -> Driver | None:
 def device_count() -> int:
     """How many CUDA devices there are."""
     driver = find_driver()
-    return 0 if driver is None else driver.count()
+    return _process.lost if driver is None else driver.count()
 
 
 def cuda_device(number: int) -> CudaDevice:
@@ -264,13 +267,19 @@ def target_of(properties: DeviceProperties) -> CudaTarget:
 
 @in_forked_child
 def _refuse_in_child() -> None:
-    """The driver's contexts do not survive a fork; the emulator's are plain memory."""
+    """The driver's contexts do not survive a fork. The emulator's would, but what it lets pass has to run elsewhere."""
     driver = _process.driver
-    if driver is None or driver.is_emulated or not _process.devices:
+    if driver is None or not _process.devices:
         return
+    count = driver.count()
+    driver.lose(_forked)
     _process.forget()
-    _process.was_looked_for = True
-    _process.refusal = DeviceError(
-        "Cannot re-initialize CUDA in forked subprocess",
-        fix="To use CUDA with multiprocessing, you must use the 'spawn' start method",
+    _process.was_looked_for, _process.lost = True, count
+
+
+def _forked() -> DeviceError:
+    return DeviceError(
+        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+        "start method",
+        fix="multiprocessing.get_context('spawn'), or compute on the CPU in children",
     )

@@ -6,9 +6,10 @@ driver's own default stream. Every call but `count` and `properties` speaks of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from autojit.core.errors import DeviceError
 from autojit.core.records import record
 
 
@@ -117,6 +118,9 @@ class Driver(Protocol):
 
     def use(self, device: int) -> None:
         """Let the calls of this thread be for a device, in the context that libraries of a process share."""
+
+    def lose(self, why: Callable[[], DeviceError]) -> None:
+        """Raise this from now on, whatever is asked: the process is a fork of the one whose device it was."""
 
     def context(self, device: int) -> int:
         """What native code makes current by ``cuCtxSetCurrent`` before it calls; 0 where threads need nothing."""

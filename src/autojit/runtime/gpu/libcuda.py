@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import Any
 
@@ -101,6 +101,7 @@ class LibCuda:
     def __init__(self, library: Any) -> None:
         self._functions: dict[str, Any] = {}
         self._library = library
+        self._lost: Callable[[], DeviceError] | None = None
         self.call("cuInit", 0)
         version = c_int(0)
         self.call("cuDriverGetVersion", byref(version))
@@ -139,6 +140,8 @@ class LibCuda:
 
     def result(self, name: str, *arguments: Any) -> int:
         """What a function of the library reports: 0 is success."""
+        if self._lost is not None:
+            raise self._lost()
         return int(self._function(name)(*arguments))
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -164,7 +167,11 @@ class LibCuda:
 
     def take_failure(self) -> BaseException | None:
         """See `Driver`."""
-        return None
+        return None if self._lost is None else self._lost()
+
+    def lose(self, why: Callable[[], DeviceError]) -> None:
+        """See `Driver`."""
+        self._lost = why
 
     # -- devices
 

@@ -201,7 +201,7 @@ class DeviceMemory:
     def release(self, reservation: Reservation) -> None:
         """Give memory back to the driver. Finalisers call this: it waits for nobody and raises nothing."""
         self._released.append(reservation.size_bytes)
-        if is_at_its_end() or (os.getpid() != self._process and not self.driver.is_emulated):
+        if is_at_its_end() or (os.getpid() != self._process):
             return  # the system takes it; or it is the parent process's
         with suppress(DeviceError):  # the process or the device is at its end
             self.driver.use(self.number)

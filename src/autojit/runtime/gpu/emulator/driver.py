@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class EmulatedDriver:
         self._graphs: dict[int, EmulatedGraph] = {}
         self._node_arguments: dict[int, bytes] = {}
         self.streams = StreamOrder()
+        self._lost: Callable[[], DeviceError] | None = None
         self._native = NativeInterface(self)
         self._lock = new_lock()  # one launch or copy at a time, whoever asks
 
@@ -88,7 +89,17 @@ class EmulatedDriver:
 
     def use(self, device: int) -> None:
         """There is only one."""
+        self.require_own()
         self._known_device(device)
+
+    def lose(self, why: Callable[[], DeviceError]) -> None:
+        """Raise this from now on, as a GPU would be lost to a forked process."""
+        self._lost = why
+
+    def require_own(self) -> None:
+        """Raise why the device is not this process's, if it is not."""
+        if self._lost is not None:
+            raise self._lost()
 
     def context(self, device: int) -> int:
         """None: threads need nothing."""

@@ -98,6 +98,7 @@ class NativeInterface:
     def _guarded(self, body: Callable[..., int | None]) -> Callable[..., int]:
         def callback(*arguments: object) -> int:
             try:
+                self._driver.require_own()
                 return body(*arguments) or SUCCESS
             except BaseException as error:
                 self._failure = error
