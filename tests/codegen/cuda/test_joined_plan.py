@@ -86,6 +86,7 @@ def test_blocks_that_meet_all_run_at_once_and_have_room(seed: int) -> None:
         for part in grid.parts:
             one = facts[part.number]
             assert part.packs * one.threads <= grid.threads and part.spread <= grid.blocks
+            assert not grid.has_order or grid.threads <= one.most_threads
             assert part.packs == 1 or part.packs * one.shared_bytes <= MOST_SHARED_BYTES
             assert one.threads == 32 or part.packs < 16  # a block has 16 barriers
             assert part.spread * part.packs <= one.blocks + part.packs - 1  # no block is there for nothing

@@ -31,14 +31,14 @@ MOST_HEAVY_THREADS = 256
 """Of one with a part that takes more: products' tiles, folds of many columns."""
 MOST_REGISTERS = 168
 """Of a thread, where a block has no more threads than that."""
-HEAVY_BYTES = 32
+HEAVY_BYTES = 16
 """Of shared memory for each thread. What holds more there holds much in registers: of the kernels of fourteen training
 steps all that take more than 100 registers do, by NVIDIA's assembler."""
 MOST_TURNS, MOST_HEAVY_TURNS = 4, 2
 """Virtual blocks of a kernel that a block runs one after the other, so that it joins. A turn of a small kernel takes
 about as long as its launch is dearer than a barrier."""
-MOST_SHARED_BYTES = 48 << 10
-"""Of a block, declared in its text, on every GPU."""
+MOST_SHARED_BYTES = (48 << 10) - 16
+"""Of a block, declared in its text, on every GPU; with room for the word of guarded parts."""
 MOST_PARTS = 96
 """Of a launch: one module is compiled by one thread, in about 10 ms for a part."""
 MOST_WORDS = 480
@@ -188,10 +188,14 @@ class _Grouping:
     def _reached(self) -> Iterator[int]:
         """Kernels that join, as many as one launch takes: each waits for earlier launches and for each other only."""
         open_ones, known, words, count = set(self.left), set[Hashable](), 0, 0
+        widest, most = 0, MOST_THREADS
         for number in self.left:
             facts = self.facts[number]
             if not _joins(facts, self.processors) or not open_ones.isdisjoint(self.after[number]):
                 continue
+            if max(widest, facts.threads) > min(most, facts.most_threads):
+                continue  # the threads that one needs would leave another too few registers
+            widest, most = max(widest, facts.threads), min(most, facts.most_threads)
             fresh = [key for key in facts.parameters if key is None or key not in known]
             if count and (count == self.most_parts or words + len(fresh) > MOST_WORDS):
                 return
@@ -228,7 +232,7 @@ def _joins(facts: PartFacts, processors: int) -> bool:
     turns = MOST_HEAVY_TURNS if facts.is_heavy else MOST_TURNS
     most = turns * processors * _most_packs(facts, facts.most_threads)
     fits = facts.threads <= facts.most_threads and len(facts.parameters) <= MOST_BUFFERS
-    return fits and facts.blocks <= most
+    return fits and facts.blocks <= most and facts.shared_bytes <= MOST_SHARED_BYTES
 
 
 def _most_packs(facts: PartFacts, threads: int) -> int:
