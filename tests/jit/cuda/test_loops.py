@@ -264,3 +264,14 @@ def test_state_is_written_in_turns() -> None:
 
     for a, b in zip(found("cuda"), found("cpu"), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_body_that_counts_sizes_is_called_back() -> None:
+    def f(x: aj.Tensor) -> aj.Tensor:
+        return aj.scan(lambda c, row: (c + row[row > 0].sum(), c), x[0, 0], x)[0]
+
+    step = aj.jit(f)
+    for shift in (0.0, 0.3):
+        found, expected = (step(rows(device, 3) + shift).cpu().numpy() for device in ("cuda", "cpu"))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert "call-back  scan" in step.explain()
