@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from autojit.codegen.cpu.lower import lower
+from autojit.codegen.cpu.lower import lower, lower_some
 from autojit.codegen.cpu.machine import CPU_MACHINE
-from autojit.codegen.lowered import LoweredStep
+from autojit.codegen.lowered import LoweredStep, LowerInner, Shared
 from autojit.core.device import CPU
 from autojit.core.errors import DeviceError
 from autojit.core.machine import Machine
+from autojit.core.product_precision import may_round_operands
 from autojit.core.records import record
 from autojit.ir.graph import Graph, values_of
 from autojit.runtime.bodies import begin_products
@@ -55,13 +57,16 @@ def cuda_backend() -> Backend:
     from autojit.codegen.cuda.target import CudaTarget
     from autojit.runtime.gpu.devices import cuda_device
 
-    def on_host(schedule: Schedule, kernels: Sequence[Kernel]) -> LoweredStep:
-        return lower(schedule, cached_host_target(), kernels)
+    def on_host(schedule: Schedule, kernels: Sequence[Kernel], shared: Shared, lower_inner: LowerInner) -> LoweredStep:
+        return lower_some(schedule, cached_host_target(), kernels, shared, lower_inner)
 
     def lowered(schedule: Schedule, target: CudaTarget) -> LoweredStep:
         return lower_for_devices(schedule, target, on_host)
 
-    return Backend(CUDA_MACHINE, lambda: cuda_device(0).target, lambda dtypes: None, lowered, build_executable)
+    def target() -> CudaTarget:
+        return replace(cuda_device(0).target, rounds_operands=may_round_operands())
+
+    return Backend(CUDA_MACHINE, target, lambda dtypes: None, lowered, build_executable)
 
 
 _BACKENDS: dict[str, Backend] = {CPU.type: cpu_backend()}

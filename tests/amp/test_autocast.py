@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import autojit as aj
 from autojit import nn
 from autojit.nn import functional as F
+from tests.emulated import emulated_cuda
 
 
 def draws(*shape: int, seed: int = 0) -> aj.Tensor:
@@ -268,3 +270,33 @@ def test_recurrent_layers_take_what_products_give(layer: Any) -> None:
     assert net.weight_ih_l0.grad.dtype is aj.float32
     with pytest.raises(ValueError, match="dtype"):
         net(B.bfloat16())
+
+
+FULL_ON_DEVICES: dict[str, Callable[[aj.Tensor], aj.Tensor]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: aj.nn.functional.log_softmax(x, dim=-1),
+    "softmin": lambda x: aj.nn.functional.softmin(x, dim=-1),
+    "softplus": aj.nn.functional.softplus,
+    "layer_norm": lambda x: aj.nn.functional.layer_norm(x, (4,), aj.ones(4, device=x.device)),
+    "group_norm": lambda x: aj.nn.functional.group_norm(x, 2),
+    "normalize": aj.nn.functional.normalize,
+    "cosine_similarity": lambda x: aj.nn.functional.cosine_similarity(x, x),
+}
+
+
+@pytest.mark.parametrize("name", FULL_ON_DEVICES)
+def test_what_torch_computes_in_full_precision_on_cuda_alone_is_so(name: str) -> None:
+    function = FULL_ON_DEVICES[name]
+    with emulated_cuda():
+        x = aj.linspace(-1, 1, 12, device="cuda").reshape(3, 4)
+        half = x.half()
+        expected = function(half.float())
+        with aj.autocast("cuda"):
+            found = function(half)
+            compiled = aj.jit(function)(half)
+        assert found.dtype is compiled.dtype is aj.float32
+        assert aj.allclose(found, expected, atol=1e-6) and aj.allclose(compiled, expected, atol=1e-6)
+        on_host = half.cpu()
+    if name != "layer_norm":  # whose parameters must have the dtype of its input there
+        with aj.autocast("cpu", dtype=aj.float16):
+            assert function(on_host).dtype is aj.float16

@@ -48,6 +48,7 @@ def test_other_libraries_answer_too() -> None:
     assert not aj.backends.openmp.is_available()
     assert not aj.backends.cuda.is_built()
     aj.backends.cuda.matmul.allow_tf32 = True
+    aj.backends.cuda.matmul.allow_tf32 = False
     aj.backends.cuda.enable_flash_sdp(False)
     assert aj.backends.cuda.math_sdp_enabled()
     assert not aj.backends.cuda.flash_sdp_enabled()

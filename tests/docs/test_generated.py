@@ -39,3 +39,9 @@ def test_the_gallery_shows_every_example() -> None:
 @pytest.mark.parametrize("marker", ["<!-- counts -->", "<!-- end of counts -->"])
 def test_the_coverage_page_has_room_for_its_counts(marker: str) -> None:
     assert (DOCS / "coverage.md").read_text(encoding="utf-8").count(marker) == 1
+
+
+def test_the_page_of_devices_lists_what_is_called_back() -> None:
+    """It grows only where somebody writes it down."""
+    page = (DOCS / "cuda.md").read_text(encoding="utf-8")
+    assert page == tool("make_callbacks").page(page), "python tools/make_callbacks.py"

@@ -14,7 +14,7 @@ from typing import Any
 
 from autojit.backend import compiling_by, cpu_backend
 from autojit.codegen.cpu.lower import lower
-from autojit.codegen.lowered import Callback, Counter, LoweredStep, Nested, Scratch, Tape, Word
+from autojit.codegen.lowered import Callback, Counter, LoweredStep, Nested, Offset, Scratch, Tape, Word
 from autojit.codegen.target import HostTarget
 from autojit.core.device import Device
 from autojit.ir.graph import Graph, Node, Value
@@ -90,7 +90,7 @@ class Printer:
         shown = [
             f"{field.name}={self.show(getattr(thing, field.name))}"
             for field in dataclasses.fields(thing)
-            if not (isinstance(thing, Nested) and field.name == "lowered")
+            if not (isinstance(thing, Nested) and field.name == "lowered") and not _says_nothing(thing, field)
         ]
         if isinstance(thing, _SHARED):
             mark = self._marks.setdefault(id(thing), f"#{len(self._marks)}")
@@ -101,6 +101,11 @@ class Printer:
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         self.kernels[digest] = text
         return f"kernel:{digest}"
+
+
+def _says_nothing(thing: Any, field: Any) -> bool:
+    """Whether a field that only devices and their runs need has its default."""
+    return isinstance(thing, Scratch | Tape | Offset) and getattr(thing, field.name) == field.default
 
 
 def lowered_for_target(graph: Graph) -> LoweredStep:

@@ -1,20 +1,34 @@
-"""Whether autojit computes on CUDA devices; switches of CUDA libraries: remembered, and without effect."""
+"""Whether autojit computes on CUDA devices; switches of CUDA libraries, most of them remembered and without effect."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from autojit import cuda
+from autojit.core.product_precision import may_round_operands, set_product_precision
 
 __all__ = [
     "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
     "is_built", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
 ]  # fmt: skip
 
-matmul = SimpleNamespace(
-    allow_tf32=False, allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True
-)
-"""Attributes that programs set; products are computed in the precision of their operands."""
+
+class _ProductSettings:
+    """How products on CUDA devices are computed. ``allow_tf32`` is the float32 matmul precision by another name."""
+
+    def __init__(self) -> None:
+        self.allow_fp16_reduced_precision_reduction = True  # without effect: sums of halves are float32
+        self.allow_bf16_reduced_precision_reduction = True
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether operands of float32 may be rounded to 11 bits."""
+        return may_round_operands()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        set_product_precision("high" if allowed else "highest")
+
+
+matmul = _ProductSettings()
 
 
 def is_built() -> bool:
@@ -23,6 +37,9 @@ def is_built() -> bool:
     Example:
         >>> import autojit as aj
         >>> aj.backends.cuda.matmul.allow_tf32 = True
+        >>> aj.get_float32_matmul_precision()
+        'high'
+        >>> aj.backends.cuda.matmul.allow_tf32 = False
         >>> aj.backends.cuda.is_built() == aj.cuda.is_available()
         True
     """

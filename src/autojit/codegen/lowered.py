@@ -6,6 +6,7 @@ Entries name a body (the text of a kernel, or a built-in of the plan runner) and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 
 from autojit.codegen.grid_text import GridText
@@ -26,18 +27,20 @@ class Words:
 
 @record
 class Offset:
-    """A buffer's address plus bytes."""
+    """A buffer's address plus bytes: so many bytes of it from there, or all that follow (None)."""
 
-    value: Value
+    value: Value | Scratch
     offset_bytes: int
+    size_bytes: int | None = None
 
 
 @record(eq=False)
 class Scratch:
-    """Memory of one entry: ``size_bytes``, times the number of workers if ``per_worker``."""
+    """Memory of one entry on a device: ``size_bytes``, times the number of workers if ``per_worker``."""
 
     size_bytes: int
     per_worker: bool
+    device: Device = CPU
 
 
 @record(eq=False)
@@ -83,9 +86,22 @@ class Counter:
 
 @record(eq=False)
 class Tape:
-    """The address of a growing tape's words (see `plan.control`); ``record_bytes`` are pushed per step."""
+    """The address of a growing tape's words (see `plan.control`); ``record_bytes`` are pushed per step.
+
+    The tapes ``beside`` it, in the memory of other devices, grow with it.
+    """
 
     record_bytes: int
+    device: Device = CPU
+    beside: tuple[Tape, ...] = ()
+
+
+@record(eq=False)
+class Mover:
+    """The address of what copies so many bytes within a device's memory (see `plan.control`)."""
+
+    device: Device
+    size_bytes: int
 
 
 @record(eq=False)
@@ -118,7 +134,8 @@ class Recount:
 class Launch:
     """A kernel on a device: its buffers, whole values, rows of them or scratch there; numbers of the host go by value.
 
-    ``commits``: it writes what lasts after the step, so it does nothing once an error was reported.
+    ``commits``: it writes what lasts after the step, so it does nothing once an error was reported. ``partials``:
+    where its partial results are; None: in memory of its own.
     """
 
     kernel: GridText
@@ -127,6 +144,7 @@ class Launch:
     code: int = 0  # of its reports, where it has any
     commits: bool = False
     nodes: tuple[Node, ...] = ()  # that it computes, for profiles
+    partials: Scratch | None = None
 
 
 @record(eq=False)
@@ -183,6 +201,7 @@ Argument = (
     | Word
     | Counter
     | Tape
+    | Mover
     | Nested
     | Count
     | Recount
@@ -220,6 +239,15 @@ class Reporter:
     nodes: tuple[Node, ...]
     lookups: tuple[Node, ...]
     failing: tuple[Op, ...] = ()
+
+
+@record(eq=False)
+class Shared:
+    """What a step and the plans inside it gather together while they are lowered; see `LoweredStep`."""
+
+    reporters: list[Reporter] = field(default_factory=list)
+    fallbacks: list[str] = field(default_factory=list)
+    gemms: set[str] = field(default_factory=set)
 
 
 @record(eq=False)
@@ -262,3 +290,7 @@ class LoweredStep:
         mine = [a.name for e in self.single_entries() for a in e.arguments if isinstance(a, Recount)]
         inner = (name for plan in self.plans_inside() for name in plan.counted_sizes())
         return tuple(dict.fromkeys([*mine, *inner]))
+
+
+LowerInner = Callable[[Schedule], LoweredStep]
+"""What lowers the schedule of a branch's or loop's body."""

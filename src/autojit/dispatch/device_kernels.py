@@ -21,6 +21,7 @@ from numpy.lib.stride_tricks import as_strided
 from autojit.core.device_array import Array, DeviceArray, Space, host_copy, layout_in_memory, on_layout, share_memory
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import CompileError, UsageError
+from autojit.core.product_precision import may_round_operands
 from autojit.core.size_recorder import recording
 from autojit.core.types import TensorType
 from autojit.core.undivided_work import undivided
@@ -114,7 +115,7 @@ class DeviceKernels:
                 found = op.eager(*map(host_copy, arrays))
             return [self._space.copied_in(np.asarray(one)) for one in (found if op.n_outputs != 1 else [found])]
         memories = tuple([memory_of(array) for array in arrays])
-        kernel = self._of_op(op, memories) if _has_hash(op) else _op_kernel(op, memories)
+        kernel = self._of_op(op, memories, may_round_operands()) if _has_hash(op) else _op_kernel(op, memories)
         made = [self._space.allocate(result.shape, result.dtype.numpy) for result in kernel.results]
         if any(array.size for array in made) or op.may_fail(*[memory.type for memory in memories]):
             kernel.run([base_of(array, memory) for array, memory in zip(arrays, memories, strict=True)], made)
@@ -240,7 +241,8 @@ def _has_hash(op: Op) -> bool:
 # -- graphs
 
 
-def _op_kernel(op: Op, memories: tuple[Memory, ...]) -> Kernel:
+def _op_kernel(op: Op, memories: tuple[Memory, ...], may_round: bool = False) -> Kernel:
+    """The kernel of an op. ``may_round`` tells those apart that are compiled under other precisions of products."""
     builder = GraphBuilder()
     operands = [_shown(builder, memory) for memory in memories]
     values = builder.apply(op, [operand.value for operand in operands])

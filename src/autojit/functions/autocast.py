@@ -49,6 +49,13 @@ class Mode:
         is_on = _kind_among((*arguments, *options.values())) in dict(self.dtypes)
         return _call(function, arguments, options, float32 if is_on else None)
 
+    def full_on_devices(self, function: Callable[..., R], *arguments: object, **options: object) -> R:
+        """Call a function with its floats in float32 on CUDA devices alone, and as it is on the CPU."""
+        kind = _kind_among((*arguments, *options.values()))
+        if kind == CPU.type or kind not in dict(self.dtypes):
+            return function(*arguments, **options)
+        return _call(function, arguments, options, float32)
+
 
 def _kind_among(given: Iterable[object]) -> str:
     """The kind of device of the first tensor."""
@@ -83,6 +90,11 @@ def converted(value: Any, dtype: DType) -> Any:
 def in_full_precision(function: F) -> F:
     """The function, which computes in float32 where mixed precision is on."""
     return _converting(function, Mode.full)
+
+
+def in_full_precision_on_devices(function: F) -> F:
+    """The function, which computes in float32 where mixed precision is on for CUDA: torch's list for it is longer."""
+    return _converting(function, Mode.full_on_devices)
 
 
 def in_lower_precision(function: F) -> F:

@@ -20,6 +20,7 @@ from autojit.dispatch.kernels import by_parts, in_one_step
 from autojit.dispatch.promotion import Number, Operand, Real, as_operand, cast, floating
 from autojit.dispatch.requirements import require_some
 from autojit.dispatch.view_nodes import no_view
+from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.comparison import isnan, maximum, minimum, ne, where
 from autojit.functions.elementwise import div, sub
 from autojit.functions.refused_dtypes import refuses
@@ -399,7 +400,7 @@ def _normalising(
         axis = normalize_axis(dim, type_of(x).ndim, name)
         return by_parts(kind(axis), x, lambda x: compute(x, axis), f"{kind.__name__}Backward0")
 
-    return declared(out=True)(named(normalise, name, doc))
+    return declared(out=True)(in_full_precision_on_devices(named(normalise, name, doc)))
 
 
 softmax = _normalising("softmax", ops.Softmax, ops.softmax, "Exponentials over their sum along ``dim``.")

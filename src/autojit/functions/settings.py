@@ -1,7 +1,7 @@
 """Settings that programs ask for and that change nothing here, or the little they change.
 
-Products are always computed in the precision of their operands, one pool of threads runs compiled steps, and results
-do not depend on the run: these functions remember what they are told.
+One pool of threads runs compiled steps, and results do not depend on the run: most of these functions remember what
+they are told. How precise products of float32 are matters on CUDA devices alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from autojit.core.epoch import note_switch
 from autojit.core.errors import UsageError
+from autojit.core.product_precision import PRECISIONS, product_precision, set_product_precision
 from autojit.core.top_level import TOP_LEVEL
 from autojit.core.user_warnings import warn
 from autojit.dispatch.declared import declared
@@ -22,39 +23,39 @@ from autojit.functions.namespace import (
 )  # fmt: skip
 from autojit.tensor import Tensor
 
-_PRECISIONS = ("highest", "high", "medium")
 _DEBUG_MODES = ("default", "warn", "error")
 TOP_LEVEL |= dict.fromkeys(("has_lapack", "has_spectral", "has_mkl", "has_openmp"), __name__)
 has_lapack = has_spectral = True  # decompositions and Fourier transforms, by NumPy
 has_mkl = has_openmp = False
-_precision = "highest"
 _interop_threads = 1
 
 
 @declared(method=False)
 def get_float32_matmul_precision() -> str:
-    """What ``set_float32_matmul_precision`` was given last; products of float32 are computed in float32 in any case.
+    """What ``set_float32_matmul_precision`` was given last.
 
     Example:
         >>> import autojit as aj
         >>> aj.get_float32_matmul_precision()
         'highest'
     """
-    return _precision
+    return product_precision()
 
 
 @declared(method=False)
 def set_float32_matmul_precision(precision: str) -> None:
-    """Allow "high" or "medium" precision of products, or ask for the "highest", which they always have."""
-    global _precision
-    if precision not in _PRECISIONS:
+    """Allow "high" or "medium" precision of products of float32, or ask for the "highest".
+
+    On CUDA devices with tensor cores both of the former round the operands of matrix products to 11 bits (TF32);
+    convolutions, and all products on the CPU, are computed in float32 in any case.
+    """
+    if precision not in PRECISIONS:
         warn(
-            f"{precision!r} is not one of 'highest', 'high', or 'medium'; the precision stays {_precision!r}",
+            f"{precision!r} is not one of 'highest', 'high', or 'medium'; the precision stays {product_precision()!r}",
             UserWarning,
         )
         return
-    before, _precision = _precision, precision
-    note_switch("float32 matmul precision", precision, before, set_float32_matmul_precision)
+    set_product_precision(precision)
 
 
 @declared(method=False)

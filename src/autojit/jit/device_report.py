@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from autojit.codegen.lowered import Callback, DeviceCopy, DeviceFill, Entry, Launch, LoweredStep, Transfer
 from autojit.core.device import CPU
@@ -16,8 +17,25 @@ def kernel_count(lowered: LoweredStep) -> int:
     return len(lowered.entries) - len(runs) + sum(len(run.work) for run in runs)
 
 
+def device_entries(lowered: LoweredStep) -> int:
+    """What devices are told in one go each: by the step, and by a turn of each of its loops and branches."""
+    return len(lowered.device_runs()) + sum(map(device_entries, lowered.plans_inside()))
+
+
 def device_lines(lowered: LoweredStep) -> list[str]:
-    """One line for all that devices are told, and one for each thing that the host waits for; none without devices."""
+    """One line for all that devices are told, and one for each thing that the host waits for; none without devices.
+
+    Those of branches and of loops that the host turns follow, each further to the right than what is around it.
+    """
+    lines = _own_lines(lowered)
+    for entry in lowered.single_entries():
+        inner = [line for plan in replace(lowered, entries=(entry,)).plans_inside() for line in device_lines(plan)]
+        if inner:
+            lines += [f"  {entry.label:10s} each time it runs", *(f"  {line}" for line in inner)]
+    return lines
+
+
+def _own_lines(lowered: LoweredStep) -> list[str]:
     runs, transfers, called = lowered.device_runs(), _transfers(lowered), called_back(lowered)
     lines: list[str] = []
     if runs:
@@ -39,7 +57,7 @@ def grid_lines(lowered: LoweredStep) -> list[str]:
     for run in lowered.device_runs():
         lines.append(f"{run.device} is told")
         lines += [f"  {_shown(part)}" for part in run.work]
-    return lines
+    return [*lines, *(f"  {line}" for plan in lowered.plans_inside() for line in grid_lines(plan))]
 
 
 def called_back(lowered: LoweredStep) -> list[tuple[str, str]]:

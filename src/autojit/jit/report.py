@@ -10,7 +10,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.sizes import evaluate
 from autojit.ir.printing import print_graph
 from autojit.jit.captures import nodes_of
-from autojit.jit.device_report import device_lines, grid_lines, kernel_count
+from autojit.jit.device_report import device_entries, device_lines, grid_lines, kernel_count
 from autojit.jit.guards import shown
 from autojit.jit.native import why_not_native
 from autojit.jit.read_objects import read_objects
@@ -59,7 +59,7 @@ def _device_counts(parts: Sequence[Compiled]) -> dict[str, int]:
     """
     counts = [part.executable.device_counts() for part in parts]
     return {
-        "device_entries": sum(len(part.lowered.device_runs()) for part in parts),
+        "device_entries": sum(device_entries(part.lowered) for part in parts),
         "graphs": sum(count.graphs for count in counts),
         "graph_launches": sum(count.graph_launches for count in counts),
         "launches": sum(count.launches for count in counts),
@@ -82,7 +82,7 @@ MOST_OBJECTS = 6
 MOST_LINES = 2
 MOST_UNGUARDED = 3
 MOST_REASONS = 5
-MOST_DEVICE_LINES = 4
+MOST_DEVICE_LINES = 6
 
 
 def explain_function(function: JitFunction, verbose: bool = False) -> Page:

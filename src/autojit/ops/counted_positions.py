@@ -15,9 +15,9 @@ from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import AutojitError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Ndarray, O, Operands, bind, not_differentiable
+from autojit.ir.op import Ndarray, O, Operands, bind, bind_all, not_differentiable
 from autojit.ops.base import Structured
-from autojit.ops.joining import one_by_one
+from autojit.ops.joining import select, stack
 from autojit.ops.samples import Samples, draws
 
 __all__ = ["LEAST", "NO_PLACE", "Counting", "Extent", "PackedPositions", "Positions", "negative_size", "true_positions"]
@@ -101,6 +101,7 @@ class Extent(Counting):
         return negative_size(self.refusal, self.is_place)
 
 
+@record
 class PackedPositions(Structured):
     """Positions of a vector's true elements, in order, then zeros; and how many they are: ``bool[n] -> i64[n], i64[]``.
 
@@ -123,7 +124,9 @@ class PackedPositions(Structured):
     vjp = jvp = not_differentiable("a position is piecewise constant")
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return one_by_one(self, args, batched)
+        (masks,) = args
+        each = [bind_all(self, select(masks, 0, k)) for k in range(masks.spec.shape[0])]
+        return tuple(stack(results) for results in zip(*each, strict=True))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -9,7 +9,6 @@ import functools
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -238,36 +237,35 @@ class Optimizer:
                         self._accept(grad)
                         moving.append((p, grad, self.state[p], group))
             self._make_ready(moving)
-            with self._perhaps([p for p, *_ in moving]):
-                for p, grad, known, group in _in_turn(moving):
-                    if type_of(p).dtype.is_complex:
-                        self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
-                    else:
-                        update(self, p, grad, known, group)
+            before = self._before_update([p for p, *_ in moving])
+            for p, grad, known, group in _in_turn(moving):
+                if type_of(p).dtype.is_complex:
+                    self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(known), group)
+                else:
+                    update(self, p, grad, known, group)
+            for skip, t, version, old in before:
+                if storage_of(t).version != version:
+                    t.copy_(aj.where(skip.to(t.device), old, t))
         return loss
 
     step = _with_hooks(step)
     takes_sparse = False  # whether ``_update`` knows sparse gradients
     _zeros: tuple[str, ...] = ()  # state that begins as zeros in the likeness of the parameter
 
-    @contextmanager
-    def _perhaps(self, params: Sequence[Tensor]) -> Iterator[None]:
-        """What is done inside has been done, unless ``stepping.skip`` says of the whole call that it has not."""
+    def _before_update(self, params: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, int, Tensor]]:
+        """Where ``stepping.skip`` says of the call whether it shall have changed nothing: that, and what it may change.
+
+        Of each tensor its version and its value.
+        """
         skip, stepping.skip = stepping.skip, None
         if skip is None:
-            yield
-            return
-        watched = [*params, *self.followed()[0].values()]
-        known = {id(t): t for t in watched}
-        before = [(t, storage_of(t).version, t.clone()) for t in known.values()]
-        yield
-        for t, version, old in before:
-            if storage_of(t).version != version:
-                t.copy_(aj.where(skip.to(t.device), old, t))
+            return []
+        watched = {id(t): t for t in (*params, *self.followed()[0].values())}
+        return [(skip, t, storage_of(t).version, t.clone()) for t in watched.values()]
 
     @property
     def can_be_skipped(self) -> bool:
-        """Whether all that ``step`` changes is what `_perhaps` puts back: dense parameters and tensors of its state."""
+        """Whether all that ``step`` changes is what `step` puts back: dense parameters and tensors of its state."""
         if not self._is_followed or type(self).step is not Optimizer.step or self.defaults.get("differentiable"):
             return False
         gradients = [p.grad for group in self.param_groups for p in group["params"]]

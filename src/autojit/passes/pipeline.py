@@ -12,6 +12,7 @@ from autojit.core.machine import Machine
 from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
+from autojit.passes.body_devices import settle_devices
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.constants import fold_constants
 from autojit.passes.dead_code import eliminate_dead_code
@@ -43,6 +44,7 @@ PASSES: tuple[Pass | MachinePass, ...] = (
     eliminate_common_subexpressions,
     accumulate_products,
     eliminate_dead_code,
+    settle_devices,
 )
 NEEDED: tuple[Pass | MachinePass, ...] = (
     take_given_sizes,

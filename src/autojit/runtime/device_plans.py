@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autojit.codegen.lowered import DeviceRun, Entry, Transfer
+from autojit.codegen.cuda.host_ir import COPY_WITHIN
+from autojit.codegen.lowered import DeviceRun, Entry, Mover, Transfer
 from autojit.core.device import Device
 from autojit.runtime.executable import DeviceCounts
 from autojit.runtime.gpu.channel import DeviceChannel, host_object
 from autojit.runtime.gpu.devices import cuda_device
-from autojit.runtime.gpu.plan import DevicePlan, TransferPlan
+from autojit.runtime.gpu.plan import CopyPlan, DevicePlan, TransferPlan
 
 if TYPE_CHECKING:
     from autojit.runtime.plan import PlanBuilder
@@ -20,18 +21,19 @@ class DevicePlans:
 
     Args:
         builder: writes the plan; it knows where values are.
+        outer: those of the plan around it; they have its runs too.
     """
 
-    def __init__(self, builder: PlanBuilder) -> None:
+    def __init__(self, builder: PlanBuilder, outer: DevicePlans | None = None) -> None:
         self._builder = builder
-        self._channels: dict[Device, DeviceChannel] = {}
+        self._channels: dict[Device, DeviceChannel] = {} if outer is None else outer._channels
         self._nodes = {
             entry.arguments[0]: nodes
             for entry, nodes in zip(builder.lowered.entries, builder.lowered.origins, strict=True)
             if isinstance(entry, Entry) and entry.arguments
         }
-        self.runs: list[DevicePlan] = []
-        self._transfers: list[TransferPlan] = []
+        self.runs: list[DevicePlan] = [] if outer is None else outer.runs
+        self._copies: list[CopyPlan] = []
 
     def _channel(self, device: Device) -> DeviceChannel:
         """The way to a device: one for all entries of the plan."""
@@ -48,8 +50,14 @@ class DevicePlans:
             self.runs.append(run)
             return run.address
         transfer = TransferPlan(self._builder, part.target, part.source, channel, nodes)
-        self._transfers.append(transfer)
+        self._copies.append(transfer)
         return transfer.address
+
+    def mover(self, mover: Mover) -> tuple[int, int]:
+        """The native code that copies within a device's memory, and the address of its context."""
+        copy = CopyPlan(self._channel(mover.device), mover.size_bytes)
+        self._copies.append(copy)
+        return self.body(COPY_WITHIN.symbol), copy.address
 
     def run_at(self, context: int) -> DevicePlan | None:
         """The run whose context is at an address, if one is."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +25,12 @@ from autojit.ir.interpreter import evaluate
 from autojit.ops.base import Elementwise
 from autojit.ops.counted_positions import Counting, Extent
 from autojit.ops.shape import Reshape
+from autojit.schedule.kernels import NestedKernel
 
 if TYPE_CHECKING:
     from autojit.codegen.lowered import LoweredStep
     from autojit.core.types import TensorType
+    from autojit.schedule.schedule import Schedule
 
 LARGEST_SLICE = 1 << 26
 """Elements that are computed again at most, some seconds of NumPy; a larger step's error does without the value."""
@@ -70,7 +71,7 @@ class Diagnosis:
         where the reference cannot be asked, or finds no fault.
         """
         graph = self._lowered.schedule.graph
-        node = _outermost(self._lowered, failed)
+        node = _outermost(self._lowered.schedule, failed)
         if node is None:
             return None
         values = dict(self._sizes())
@@ -176,15 +177,12 @@ def _first_error(graph: Graph, nodes: Sequence[Node], inputs: Sequence[Any]) -> 
     return None
 
 
-def _outermost(lowered: LoweredStep, failed: Node) -> Node | None:
-    """The node of the step's own graph that a node is, or is inside of."""
-    if any(node is failed for node in lowered.schedule.graph.nodes):
+def _outermost(schedule: Schedule, failed: Node) -> Node | None:
+    """The node of a step's own graph that a node is, or is inside of."""
+    if any(node is failed for node in schedule.graph.nodes):
         return failed
-    for entry, nodes in zip(lowered.entries, lowered.origins, strict=False):
-        plans = [p for p in replace(lowered, entries=(entry,)).plans_inside() if _outermost(p, failed) is not None]
-        if plans and len(nodes) == 1:
-            return nodes[0]
-    return None
+    loops = (kernel for kernel in schedule.kernels if isinstance(kernel, NestedKernel))
+    return next((k.node for k in loops if any(_outermost(s, failed) is not None for s in k.schedules)), None)
 
 
 def array_at(address: int, type: TensorType) -> Any:

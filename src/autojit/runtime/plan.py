@@ -17,6 +17,7 @@ from autojit.codegen.cpu.plan.records import (
     BandRow,
     Batch,
     BatchPart,
+    MoverWords,
     Patch,
     Plan,
     PlanEntry,
@@ -33,6 +34,7 @@ from autojit.codegen.lowered import (
     ErrorWords,
     Immediate,
     LoweredStep,
+    Mover,
     Nested,
     Offset,
     Recount,
@@ -135,6 +137,7 @@ class PlanBuilder:
         """
         start = self.memory.machine.aligned(self.memory.arenas.get(CPU, 0))
         self.scratch: dict[Scratch, int] = {}
+        self.device_scratch: dict[Scratch, Any] = {}  # of devices: its memory
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
         self.before_local: dict[BandEntry, int] = {}  # bytes of scratch that workers have before a band's local memory
@@ -151,7 +154,7 @@ class PlanBuilder:
                 moving = 0
             for part in parts:
                 for scratch in _scratch_of(part):
-                    if scratch in self.scratch or scratch in self.open_scratch:
+                    if scratch in self.scratch or scratch in self.open_scratch or scratch.device != CPU:
                         continue
                     if is_symbolic(scratch.size_bytes):
                         known = by_size.get(scratch.size_bytes) if scratch.per_worker else None
@@ -265,7 +268,7 @@ class PlanBuilder:
         if self.devices is None:
             from autojit.runtime.device_plans import DevicePlans  # a process without devices needs none of it
 
-            self.devices = DevicePlans(self)
+            self.devices = DevicePlans(self, None if self.parent is None else self.parent._device_plans())
         return self.devices
 
     # -- where values are, as device plans ask
@@ -346,6 +349,8 @@ class PlanBuilder:
 
     def _other_argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Scratch):
+            if argument.device != CPU:
+                return self._device_scratch(argument)
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
             if argument.per_worker:
@@ -363,8 +368,17 @@ class PlanBuilder:
             return 0
         if isinstance(argument, Tape):
             return self.nested.tape(argument).address
+        if isinstance(argument, Mover):
+            body, context = self._device_plans().mover(argument)
+            return self.words(MoverWords(body=body, context=context))
         assert isinstance(argument, Nested)
         return self._table(argument)
+
+    def _device_scratch(self, scratch: Scratch) -> int:
+        found = self.device_scratch.get(scratch)
+        if found is None:
+            found = self.device_scratch[scratch] = arena_at(scratch.device, scratch.size_bytes)
+        return int(found.address)
 
     def _address(self, value: Value, offset: int, slot: int) -> int:
         """The address of an operand or result, or 0 where it is known at the call or at its sizes only."""

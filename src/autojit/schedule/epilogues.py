@@ -1,8 +1,9 @@
-"""Epilogues: a product and the loops over its elements that alone read it become one kernel.
+"""Epilogues: a product and the loops over its elements that alone read it become one kernel; so do convolutions.
 
 The thread that holds an element goes on with it (a bias, an activation, a mask, an update of what the product is the
-gradient of). That saves a launch, and the product's way to memory and back; it is stored only if it is wanted for
-itself. It happens before memory is planned, because other values are alive at a time then.
+gradient of); what loops fold of each column (a bias's gradient) it folds of the rows that it has. That saves a launch,
+and the product's way to memory and back; it is stored only if it is wanted for itself. It happens before memory is
+planned, because other values are alive at a time then.
 
 A product is computed where the loops were, later than it was. That is refused where something in between overwrites an
 operand; so is whatever the loops overwrite of the operands themselves, for other threads still read them.
@@ -17,8 +18,9 @@ from autojit.core.machine import Machine
 from autojit.core.sizes import surely_equal
 from autojit.ir.graph import Value
 from autojit.ir.index import Index
+from autojit.ops.convolution import Trilinear
 from autojit.schedule.expressions import Load
-from autojit.schedule.kernels import Epilogue, Kernel, LoopKernel, MatmulKernel, device_of
+from autojit.schedule.kernels import Epilogue, Kernel, LoopKernel, MatmulKernel, StructuredKernel, device_of
 from autojit.schedule.loops import Form, LoopProgram, Store
 
 
@@ -45,21 +47,22 @@ def fuse_epilogues(
             readers.setdefault(value, []).append(place)
     found: list[Kernel | None] = list(kernels)
     for place, kernel in enumerate(kernels):
-        if not isinstance(kernel, MatmulKernel):
+        if not isinstance(kernel, MatmulKernel) and not _is_convolution(kernel, machine):
             continue
+        assert isinstance(kernel, MatmulKernel | StructuredKernel)
         (product,) = kernel.node.outputs
         reading = readers.get(product, [])
         if len(reading) != 1:
             continue
         loops = found[reading[0]]
-        if not isinstance(loops, LoopKernel) or loops in failing or not _suits(loops, product, machine):
+        if not isinstance(loops, LoopKernel) or loops in failing or not _suits(loops, kernel, machine):
             continue
         operands = kernel.reads()
         between = (k for k in found[place : reading[0] + 1] if k is not None)
         if overwritten_by(between, overwritten).isdisjoint(operands):
             program = _storing(loops.program, product) if product in kept else loops.program
             epilogue = Epilogue(program, program.loads.index(product), tuple(loops.nodes))
-            found[reading[0]] = MatmulKernel(kernel.node, kernel.a, kernel.b, kernel.init, epilogue)
+            found[reading[0]] = replace(kernel, epilogue=epilogue)
             found[place] = None
     return [kernel for kernel in found if kernel is not None]
 
@@ -69,10 +72,18 @@ def overwritten_by(kernels: Iterable[Kernel], overwritten: Mapping[Value, Value]
     return {overwritten[value] for kernel in kernels for value in kernel.writes() if value in overwritten}
 
 
-def _suits(loops: LoopKernel, product: Value, machine: Machine) -> bool:
+def _is_convolution(kernel: Kernel, machine: Machine) -> bool:
+    """Whether a kernel is a convolution, or a derivative of one, that the machine computes as products."""
+    if not isinstance(kernel, StructuredKernel) or not isinstance(kernel.node.op, Trilinear):
+        return False
+    return all(value.type.dtype in machine.product_dtypes for value in (*kernel.node.inputs, *kernel.node.outputs))
+
+
+def _suits(loops: LoopKernel, kernel: MatmulKernel | StructuredKernel, machine: Machine) -> bool:
     """Whether loops are over a product's elements, one by one, in its order."""
-    program = loops.program
-    if not program.is_flat or program.reductions or program.accumulators or program.lookups:
+    program, (product,) = loops.program, kernel.node.outputs
+    folds = isinstance(kernel, MatmulKernel) and _folds_columns(program, product)
+    if program.reductions or program.lookups or not ((program.is_flat and not program.accumulators) or folds):
         return False
     if len(program.exprs) > machine.epilogue_expressions:
         return False
@@ -82,6 +93,15 @@ def _suits(loops: LoopKernel, product: Value, machine: Machine) -> bool:
     reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == slot]
     own = _own_position(program)
     return surely_equal(_points(program), product.type.size) and all(e.positions[0] == own for e in reads)
+
+
+def _folds_columns(program: LoopProgram, product: Value) -> bool:
+    """Whether loops fold, over all rows of all matrices, what they compute of each column of a product."""
+    columns = 1
+    for variable in program.inner:
+        columns = columns * variable.extent
+    are_columns = all(total.kind == "col" and total.full and not total.prefix for total in program.accumulators)
+    return are_columns and bool(program.accumulators) and surely_equal(columns, product.type.shape[-1])
 
 
 def _storing(program: LoopProgram, product: Value) -> LoopProgram:

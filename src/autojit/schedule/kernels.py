@@ -65,7 +65,10 @@ class NodeKernel:
 
 @record(eq=False)
 class Epilogue:
-    """Flat loops over a product's elements: the program's load ``slot`` is the product, which nobody else reads."""
+    """Loops over a product's elements: the program's load ``slot`` is the product, which nobody else reads.
+
+    They are flat, or fold over all rows what there is of each column (a bias's gradient).
+    """
 
     program: LoopProgram
     slot: int
@@ -74,6 +77,11 @@ class Epilogue:
     def reads(self) -> list[Value]:
         """What the loops read besides the product."""
         return [value for slot, value in enumerate(self.program.loads) if slot != self.slot]
+
+    def writes(self) -> list[Value]:
+        """What the loops store and fold."""
+        program = self.program
+        return [store.value for store in program.stores] + [total.value for total in program.accumulators]
 
 
 @record(eq=False, frozen=False)
@@ -97,9 +105,7 @@ class MatmulKernel(NodeKernel):
         return [self.a.value, self.b.value, *(() if self.init is None else (self.init,)), *more]
 
     def writes(self) -> list[Value]:
-        if self.epilogue is None:
-            return super().writes()
-        return [store.value for store in self.epilogue.program.stores]
+        return super().writes() if self.epilogue is None else self.epilogue.writes()
 
     def in_place(self) -> tuple[Value, Value] | None:
         """(a value the kernel overwrites, the result that takes its memory)."""
@@ -108,13 +114,26 @@ class MatmulKernel(NodeKernel):
 
 @record(eq=False, frozen=False)
 class StructuredKernel(NodeKernel):
-    """Any other op on contiguous operands: scatters, scans, opaque calls."""
+    """Any other op on contiguous operands: scatters, scans, opaque calls; convolutions, perhaps with an epilogue.
+
+    Attention reads strided ones.
+    """
 
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
+    epilogue: Epilogue | None = None
+    accesses: tuple[Access, ...] = ()  # of attention: how it reads each operand
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.node, *(() if self.epilogue is None else self.epilogue.nodes)]
 
     def reads(self) -> list[Value]:
-        return list(dict.fromkeys(self.operands[1:] if self.clears else self.operands))
+        operands = self.operands[1:] if self.clears else self.operands
+        return list(dict.fromkeys((*operands, *(() if self.epilogue is None else self.epilogue.reads()))))
+
+    def writes(self) -> list[Value]:
+        return super().writes() if self.epilogue is None else self.epilogue.writes()
 
 
 @record(eq=False, frozen=False)

@@ -9,7 +9,7 @@ from autojit.ir.index import LoopVariable
 from autojit.ir.printing import names_of
 from autojit.schedule.bands import Band
 from autojit.schedule.batches import Batch
-from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel
+from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel
 
 if TYPE_CHECKING:
     from autojit.schedule.schedule import Schedule
@@ -54,6 +54,8 @@ def _head(kernel: Kernel) -> str:
     if isinstance(kernel, MatmulKernel):
         more = "" if kernel.epilogue is None else f", then loops {_extents(kernel.epilogue.program.rows)}"
         return f"matmul {kernel.node.inputs[0].type} @ {kernel.node.inputs[1].type}{more}"
+    if isinstance(kernel, StructuredKernel) and kernel.epilogue is not None:
+        return f"{kernel.node.op.name}, then loops {_extents(kernel.epilogue.program.rows)}"
     return "copy" if isinstance(kernel, CopyKernel) else kernel.nodes[0].op.name
 
 

@@ -40,15 +40,15 @@ def _ptx(text: str) -> str:
 def test_parameters_are_those_that_a_launch_passes() -> None:
     kernel = _doubling(reports=True)
     assert kernel.reports
-    plain, moved = (_ptx(entry_text(kernel, [16, 16], moving)) for moving in ({}, {0: 3, 1: 4}))
-    # buffers, error words, code; or: table, error words, code
+    plain, moved = (_ptx(entry_text(kernel, [16, 16], moving)) for moving in ({}, {0: False, 1: True}))
+    # buffers, error words, code; or: where addresses are, bytes behind one, error words, code
     assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", plain)) == 4
-    assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", moved)) == 3
+    assert len(re.findall(r"\.param \.\w+ (?:\.ptr \S+ \.align \d+ )?kernel_param", moved)) == 5
     assert ".maxntid 128" in plain
 
 
-@pytest.mark.parametrize("moving", [{}, {0: 3}, {0: 3, 1: 4}])
-def test_aligned_neighbours_are_one_access_wherever_the_address_comes_from(moving: dict[int, int]) -> None:
+@pytest.mark.parametrize("moving", [{}, {0: False}, {0: True, 1: False}, {0: True, 1: True}])
+def test_aligned_neighbours_are_one_access_wherever_the_address_comes_from(moving: dict[int, bool]) -> None:
     ptx = _ptx(entry_text(_doubling(), [16, 16], moving))
     assert re.search(r"ld\.global\S*\.v4\.b32", ptx)
     assert "st.global.v4.b32" in ptx
@@ -75,19 +75,22 @@ def test_a_guarded_kernel_reads_the_error_word_first() -> None:
 
 
 @pytest.mark.parametrize("order", LANE_ORDERS)
-@pytest.mark.parametrize("moving", [{}, {1: 2}, {0: 0, 1: 5}])
+@pytest.mark.parametrize("moving", [{}, {1: False}, {0: True, 1: False}, {0: False, 1: True}])
 def test_a_launch_finds_its_buffers_and_runs_only_if_nothing_was_reported(
-    moving: dict[int, int], order: int | None
+    moving: dict[int, bool], order: int | None
 ) -> None:
     kernel, memory = _doubling(reports=True), Memory(device(order))
     entry = entry_text(kernel, [256, 256], moving, guarded=True)
     x = np.arange(4096, dtype=np.float32)
     addresses = [memory.put(x), memory.put(np.zeros(4096, np.float32))]
     errors = memory.put(np.zeros(2, np.int64))
-    table = np.zeros(8, np.int64)
-    for number, slot in moving.items():
-        table[slot] = addresses[number]
-    arguments = [memory.put(table)] * bool(moving) + [a for k, a in enumerate(addresses) if k not in moving]
+    arguments: list[int] = []
+    for number, address in enumerate(addresses):
+        if number in moving:  # a slot of a table, which says where something begins that the buffer is a part of
+            behind = 512 * moving[number]
+            arguments += [memory.put(np.array([address - behind])), *[behind] * moving[number]]
+        else:
+            arguments.append(address)
     launch_entry(memory.driver, kernel, entry, TARGET, [*arguments, errors, 5])
     y = memory.driver.read(addresses[1], "f4", (4096,))
     word, position = memory.driver.read(errors, "i8", (2,)).tolist()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import autojit.ops  # noqa: F401
-from autojit.codegen.cpu.lower import lower as lower_on_cpu
+from autojit.codegen.cpu.lower import lower_some
 from autojit.codegen.cuda.lower import lower
 from autojit.codegen.cuda.machine import CUDA_MACHINE
 from autojit.codegen.cuda.target import CudaTarget
-from autojit.codegen.lowered import Callback, DeviceCopy, DeviceRun, Launch, LoweredStep, Transfer
+from autojit.codegen.lowered import Callback, DeviceCopy, DeviceRun, Launch, LoweredStep, LowerInner, Shared, Transfer
 from autojit.compiler import refuse_open_sizes
 from autojit.core.device import CPU
 from autojit.core.errors import SpecializeSize
@@ -26,8 +26,8 @@ from autojit.schedule.schedule import Schedule, schedule
 TARGET = CudaTarget("sm_90", 8)
 
 
-def on_host(plan: Schedule, kernels: Sequence[Kernel]) -> LoweredStep:
-    return lower_on_cpu(plan, cached_host_target(), kernels)
+def on_host(plan: Schedule, kernels: Sequence[Kernel], shared: Shared, lower_inner: LowerInner) -> LoweredStep:
+    return lower_some(plan, cached_host_target(), kernels, shared, lower_inner)
 
 
 def lowered(text: str, donated: dict[int, int] | None = None, lasting: Sequence[int] = ()) -> LoweredStep:

@@ -71,7 +71,7 @@ def model_ptx(architecture: str) -> dict[str, list[str]]:
     target = CudaTarget(architecture, 132)
     texts = {name: entries(program_of(text), target) for name, text in MODELS.items()}
     grid = print_grid(program_of(MODELS["chain"]), target)
-    texts["moving chain"] = [entry_text(grid, [256] * len(grid.buffers), {0: 0, 2: 1})]
+    texts["moving chain"] = [entry_text(grid, [256] * len(grid.buffers), {0: False, 2: True})]
     (update,) = schedule(optimize(parse_graph(UPDATE), CUDA_MACHINE), CUDA_MACHINE, {0: 0, 1: 2}).kernels
     assert isinstance(update, LoopKernel) and update.program.in_place
     texts["update"] = entries(update.program, target)

@@ -110,6 +110,24 @@ def test_float32_on_tensor_cores_is_as_accurate_as_float32() -> None:
     assert max(ratios) <= 2.0, sorted(ratios)[-5:]
 
 
+def _rounded(x: Array) -> Array:
+    """Float32 with 11 bits, ties away from zero."""
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_users_allow_it_operands_are_rounded_to_11_bits(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    m, n, k = (int(extent) for extent in generator.integers(17, 150, 3))
+    a, b = draw(generator, (m, k), float32), draw(generator, (k, n), float32)
+    target = CudaTarget("sm_90", (1, 8, 132)[seed], rounds_operands=True)
+    (*_, found), _ = run_grid(print_product(product(whole(a), whole(b)), target), [a, b, np.zeros((m, n), "f4")])
+    assert error_of(found, _rounded(a), _rounded(b)) <= TOLERANCE[float32]
+    a[0, 0] = np.inf
+    (*_, found), _ = run_grid(print_product(product(whole(a), whole(b)), target), [a, b, np.zeros((m, n), "f4")])
+    assert np.isinf(found[0]).all() and np.isfinite(found[1:]).all()
+
+
 SPECIAL = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-45, -3e-39, 1.2e-38, 3.4028235e38, -2e20, 1e-33, 1.0, -3.1)
 
 

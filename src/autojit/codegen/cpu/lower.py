@@ -35,10 +35,12 @@ from autojit.codegen.lowered import (
     ErrorWords,
     Immediate,
     LoweredStep,
+    LowerInner,
     Offset,
     Recount,
     Reporter,
     Scratch,
+    Shared,
     Sliced,
     Words,
 )
@@ -77,15 +79,20 @@ COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 
 class _Lowering:
     def __init__(
-        self, schedule: Schedule, target: HostTarget, kernels: Sequence[Kernel | Band | Batch] | None = None
+        self,
+        schedule: Schedule,
+        target: HostTarget,
+        shared: Shared,
+        kernels: Sequence[Kernel | Band | Batch] | None = None,
+        lower_inner: LowerInner | None = None,
     ) -> None:
         self.schedule = schedule
         self.kernels = schedule.kernels if kernels is None else kernels
+        self.lower_inner = lower_inner or self._nested
         self.target = target
         self.entries: list[Entry | BandEntry | BatchEntry] = []
-        self.gemms: set[str] = set()
-        self.fallbacks: list[str] = []
-        self.reporters: list[Reporter] = []
+        self.shared = shared
+        self.gemms, self.fallbacks, self.reporters = shared.gemms, shared.fallbacks, shared.reporters
         self.printed: dict[Any, KernelText] = {}
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
@@ -125,14 +132,13 @@ class _Lowering:
         elif isinstance(kernel, CopyKernel):
             self._copy(kernel.target, kernel.source)
         elif isinstance(kernel, NestedKernel):
-            self.entries += nested_entries(kernel, self._nested, self.kept_loops)
+            self.entries += nested_entries(kernel, self.lower_inner, self.kept_loops)
         else:
             self._structured(kernel)
 
     def _nested(self, schedule: Schedule) -> LoweredStep:
         """A schedule inside this one, which shares its kernels and reports."""
-        inner = _Lowering(schedule, self.target)
-        inner.gemms, inner.fallbacks, inner.reporters = self.gemms, self.fallbacks, self.reporters
+        inner = _Lowering(schedule, self.target, self.shared)
         inner.printed = self.printed
         return inner.run()
 
@@ -411,12 +417,25 @@ def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:
     return tuple([node for member in _members(kernel) for node in member.nodes])
 
 
-def lower(
-    schedule: Schedule, target: HostTarget, kernels: Sequence[Kernel | Band | Batch] | None = None
-) -> LoweredStep:
-    """Lower every kernel for a machine, or some of them where others run elsewhere.
+def lower(schedule: Schedule, target: HostTarget) -> LoweredStep:
+    """Lower every kernel for a machine.
 
     Raises:
         CompileError: it names the op and carries the graph text.
     """
-    return _Lowering(schedule, target, kernels).run()
+    return _Lowering(schedule, target, Shared()).run()
+
+
+def lower_some(
+    schedule: Schedule, target: HostTarget, kernels: Sequence[Kernel], shared: Shared, lower_inner: LowerInner
+) -> LoweredStep:
+    """Lower some kernels where others run elsewhere, also in the bodies of branches and loops.
+
+    Args:
+        shared: gets their reports and fallbacks.
+        lower_inner: lowers what branches and loops among them run.
+
+    Raises:
+        CompileError: it names the op and carries the graph text.
+    """
+    return _Lowering(schedule, target, shared, kernels, lower_inner).run()

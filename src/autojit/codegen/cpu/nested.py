@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from autojit.codegen.cpu.machine import aligned
 from autojit.codegen.cpu.plan.records import BranchContext, LastValue, LoopContext, LoopRow
@@ -13,6 +13,8 @@ from autojit.codegen.lowered import (
     ErrorWords,
     Immediate,
     LoweredStep,
+    LowerInner,
+    Mover,
     Nested,
     Offset,
     Scratch,
@@ -20,15 +22,13 @@ from autojit.codegen.lowered import (
     Word,
     Words,
 )
+from autojit.core.device import CPU, Device
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.ops.control_flow import Cond
 from autojit.ops.scan_steps import Scan
 from autojit.ops.while_sweeps import WhileLoop
 from autojit.schedule.kernels import NestedKernel
-from autojit.schedule.schedule import Schedule
-
-Lower = Callable[[Schedule], LoweredStep]
 
 Kept = tuple[Word, int, list[tuple[Tape, int]]]
 """A loop's number of steps, its sweeps, and by the number of a tape: the sweep's, and the place in a step's record."""
@@ -38,7 +38,7 @@ STEP_NS = 30.0  # of the loop itself; no measurement is recorded
 UNKNOWN_STEPS = 2000.0  # what an unknown number counts as: enough that other Python threads may run meanwhile
 
 
-def nested_entries(kernel: NestedKernel, lower: Lower, kept: dict[int, Kept]) -> list[Entry]:
+def nested_entries(kernel: NestedKernel, lower: LowerInner, kept: dict[int, Kept]) -> list[Entry]:
     """The entries of a branch or loop; ``lower`` lowers a schedule inside the step.
 
     ``kept`` holds, by number, what earlier loops of the step have left for later ones.
@@ -81,7 +81,7 @@ def _fixed(at: Argument, stride: int = 0) -> LoopRow:
 def _moving(stack: Value, one: Value, op: Scan) -> LoopRow:
     """Slices of a stack, each of the size of ``one``."""
     stride = one.type.size_bytes
-    return _fixed(Offset(stack, (op.length - 1) * stride), -stride) if op.reverse else _fixed(stack, stride)
+    return _fixed(Offset(stack, stack.type.size_bytes - stride), -stride) if op.reverse else _fixed(stack, stride)
 
 
 def _carries(
@@ -95,11 +95,12 @@ def _carries(
     written: list[LoopRow] = []
     finals: list[LastValue] = []
     for k, (start, target) in enumerate(zip(starts, targets, strict=True)):
-        size = inputs[k].type.size_bytes
-        other = Scratch(aligned(size), per_worker=False)
+        size, device = inputs[k].type.size_bytes, inputs[k].type.device
+        other = Scratch(aligned(size), per_worker=False, device=device)
         read.append(_row(start, other, target))
         written.append(_row(target, target, other))
-        finals.append(LastValue(source=Immediate(k), target=target, bytes=Immediate(size)))
+        mover = ZERO if device == CPU else Mover(device, size)
+        finals.append(LastValue(source=Immediate(k), target=target, bytes=Immediate(size), mover=mover))
     return read, written, finals
 
 
@@ -150,9 +151,7 @@ def _while(kernel: NestedKernel, op: WhileLoop, plans: Sequence[LoweredStep], ke
         mine, start = slice(start, start + sweep.carries), start + sweep.carries
         if number < done:
             continue
-        sizes = [aligned(value.type.size_bytes) for value in sweep.body.outputs[sweep.carries :]]
-        tape = Tape(sum(sizes))
-        pushed = [(tape, sum(sizes[:k])) for k in range(len(sizes))]
+        tape, pushed = _pushed(sweep.body.outputs[sweep.carries :])
         read, written, finals = _carries(kernel.operands[mine], kernel.node.outputs[mine], sweep.body.inputs)
         read += [_on_tape(*tapes[k]) for k in sweep.reads]
         read += [_fixed(x) for x in kernel.operands[op.n_outputs :]]
@@ -163,6 +162,20 @@ def _while(kernel: NestedKernel, op: WhileLoop, plans: Sequence[LoweredStep], ke
     if op.kept:
         kept[op.kept] = steps, len(plans), tapes
     return entries
+
+
+def _pushed(values: Sequence[Value]) -> tuple[Tape, list[tuple[Tape, int]]]:
+    """A loop's tape, and where on it, or on one beside it, values are in a step's record: one for each device."""
+    places: list[tuple[Device, int]] = []
+    sizes: dict[Device, int] = {}
+    for value in values:
+        device = value.type.device
+        places.append((device, sizes.get(device, 0)))
+        sizes[device] = places[-1][1] + aligned(value.type.size_bytes)
+    first, *others = sizes or {CPU: 0}
+    tapes = {device: Tape(sizes[device], device) for device in others}
+    tapes[first] = Tape(sizes.get(first, 0), first, tuple(tapes.values()))
+    return tapes[first], [(tapes[device], place) for device, place in places]
 
 
 def _on_tape(tape: Tape, place: int) -> LoopRow:

@@ -7,13 +7,15 @@ have as in any block (`lane_folds`). So the order depends on the number of parts
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from autojit.codegen.cuda.grid_folds import GridFolds
+from autojit.codegen.cuda.grid_folds import Partials
 from autojit.codegen.cuda.grid_function import WARP, Grid
 from autojit.codegen.cuda.lane_folds import LaneFolds
 from autojit.codegen.folding import partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.core.records import record
+from autojit.schedule.loops import LoopProgram
 
 THREADS = 256
 
@@ -28,7 +30,27 @@ class _Part:
     columns: int
 
 
-def print_combine(kernel: GridFolds, buffers: Sequence[Buffer]) -> GridText:
+class LeavesPartials(Protocol):
+    """A kernel some of whose accumulators have partial results."""
+
+    partial_results: dict[int, Partials]
+    partial_bytes: int
+    sizes: Sequence[int]
+
+    @property
+    def program(self) -> LoopProgram:
+        """Whose accumulators they are."""
+
+    @property
+    def reports(self) -> bool:
+        """Whether the kernel takes error words."""
+
+    @property
+    def first_result(self) -> int:
+        """The buffer of the first accumulator."""
+
+
+def print_combine(kernel: LeavesPartials, buffers: Sequence[Buffer]) -> GridText:
     """The second kernel of one with these buffers that leaves partial results; it takes the same arguments."""
     parts: list[_Part] = []
     blocks = 0
@@ -42,13 +64,11 @@ def print_combine(kernel: GridFolds, buffers: Sequence[Buffer]) -> GridText:
         last = function.test("ult", function.block_x, part.first + part.blocks)
         with function.when(function.both(function.test("uge", function.block_x, part.first), last)):
             _combine(function, kernel, part)
-    before = len(kernel.program.loads) + len(kernel.program.stores)
-    written = {before + part.number for part in parts}
-    used = [Buffer("writes" if k in written else "takes", b.element_bytes) for k, b in enumerate(buffers)]
-    return function.finished(used, partial_bytes=kernel.partial_bytes)
+    written = [Buffer("writes", b.element_bytes) for b in buffers]  # of which it is only passed most
+    return function.finished(written, partial_bytes=kernel.partial_bytes)
 
 
-def _combine(function: LaneFolds, kernel: GridFolds, part: _Part) -> None:
+def _combine(function: LaneFolds, kernel: LeavesPartials, part: _Part) -> None:
     """The elements of one accumulator that a block serves."""
     where, accumulator = kernel.partial_results[part.number], kernel.program.accumulators[part.number]
     op, wide, rows = accumulator.op, partial_dtype(accumulator), THREADS // part.columns
@@ -68,5 +88,5 @@ def _combine(function: LaneFolds, kernel: GridFolds, part: _Part) -> None:
     states = [(function.get(total, wide),)]
     ((found,),) = function.over_lanes(states, [function.plain(op)], part.columns.bit_length() - 1, bits)
     with function.perhaps(function.all_of(function.test("eq", row, 0), inside)):
-        argument = len(kernel.program.loads) + len(kernel.program.stores) + part.number
-        function.write(argument, rounded_to(function.emit, found, accumulator.value.type.dtype), column)
+        result = rounded_to(function.emit, found, accumulator.value.type.dtype)
+        function.write(kernel.first_result + part.number, result, column)

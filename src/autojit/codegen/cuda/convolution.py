@@ -16,6 +16,7 @@ image, or between two of its elements, counts as zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from typing import ClassVar
@@ -23,12 +24,14 @@ from typing import ClassVar
 from autojit.codegen.cuda.grid_function import CudaKernel
 from autojit.codegen.cuda.product_kernel import ProductJob, ProductPrinter, Shape, choice_of, has_copies, printed
 from autojit.codegen.cuda.product_operands import Stored
+from autojit.codegen.cuda.products import EpiloguePrinter
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
 from autojit.core.records import record
 from autojit.core.types import Shape as Extents
-from autojit.ir.graph import Node
+from autojit.ir.graph import Node, Value
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
+from autojit.schedule.kernels import Epilogue
 
 NARROW = "i32"
 """What GPUs compute with."""
@@ -215,13 +218,12 @@ class _Geometry:
 _NONE = (0, 0, 0)  # the operands' places are those of digits
 
 
-def _sum_of(node: Node) -> _Sum:
+def _sum_of(node: Node, buffers: Sequence[Value]) -> _Sum:
     """A convolution as products, whose left operand is the node's second input."""
     op = node.op
     assert isinstance(op, Trilinear)
-    values = (*node.inputs, *node.outputs)
-    shapes = dict(zip(op.roles, (value.type.shape for value in values), strict=True))
-    sizes = tuple(value.type.size for value in values)
+    shapes = dict(zip(op.roles, (value.type.shape for value in (*node.inputs, *node.outputs)), strict=True))
+    sizes = tuple(value.type.size for value in buffers)
     geometry = _Geometry(op, shapes["x"], shapes["w"], shapes["y"])
     if isinstance(op, Convolution):
         return geometry.convolution(sizes)
@@ -231,24 +233,47 @@ def _sum_of(node: Node) -> _Sum:
     return geometry.weight(sizes)
 
 
-def print_convolution(node: Node, target: CudaTarget) -> GridText:
-    """The kernel of a convolution, or of a derivative of one, whose sizes are known."""
-    found = _sum_of(node)
+def buffers_of(node: Node, epilogue: Epilogue | None) -> tuple[Value, ...]:
+    """The buffers of the kernel: operands, what an epilogue reads, results."""
+    if epilogue is None:
+        return (*node.inputs, *node.outputs)
+    return (*node.inputs, *epilogue.reads(), *epilogue.writes())
+
+
+def print_convolution(node: Node, target: CudaTarget, epilogue: Epilogue | None = None) -> GridText:
+    """The kernel of a convolution, or of a derivative of one, whose sizes are known, and of the loops behind it."""
+    found = _sum_of(node, buffers_of(node, epilogue))
+    target = replace(target, rounds_operands=False)  # what users allow is of matrix products
     dtype = node.outputs[0].type.dtype
     choice = choice_of(found.shape, dtype, target)
     job = ProductJob(found.shape, choice, dtype, adds=False, copies=has_copies(target))
-    return printed(job, lambda job: _ConvolutionPrinter(job, found))
+    if epilogue is None:
+        return printed(job, lambda job: _ConvolutionPrinter(job, found))
+    return printed(job, lambda job: _EpiloguePrinter(job, epilogue, found))
 
 
-class _ConvolutionPrinter(ProductPrinter):
-    """Prints one convolution."""
+class _Seen(ProductPrinter):
+    """A product whose operands are seen through windows."""
 
     operands: ClassVar[tuple[int, int]] = (1, 0)
+    found: _Sum
+
+    def stored(self) -> tuple[Stored, Stored]:
+        """How weight and image, or output and image, are seen."""
+        return self.found.left, self.found.right
+
+
+class _ConvolutionPrinter(_Seen):
+    """Prints one convolution."""
 
     def __init__(self, job: ProductJob, found: _Sum) -> None:
         super().__init__(job)
         self.found = found
 
-    def stored(self) -> tuple[Stored, Stored]:
-        """How weight and image, or output and image, are seen."""
-        return self.found.left, self.found.right
+
+class _EpiloguePrinter(_Seen, EpiloguePrinter):
+    """Prints one convolution with an epilogue."""
+
+    def __init__(self, job: ProductJob, epilogue: Epilogue, found: _Sum) -> None:
+        EpiloguePrinter.__init__(self, job, epilogue)
+        self.found = found

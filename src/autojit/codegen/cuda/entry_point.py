@@ -4,9 +4,11 @@
 is said here: how their addresses are aligned, which of them come out of the step's device table because they move from
 call to call, and whether the kernel does nothing once the step has reported an error.
 
-The parameters, in this order: the device table if anything moves, the buffers that do not move, the address of partial
-results, the address of the error words, the kernel's code; each where it is needed (see `GridText`). The parameters of
-a launch of several kernels are those of one after those of another (`joined_entry`).
+The parameters, in this order: of each buffer its address, or the place of its address in the device table and the
+bytes that it begins behind it; the address of partial results, the address of the error words, the kernel's code; each
+where it is needed (see `GridText`). So a kernel's text says nothing of where in a table its addresses are, and all
+turns of a loop have the same. The parameters of a launch of several kernels are those of one after those of another
+(`joined_entry`).
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ class Part:
     Args:
         alignments: what the address of each buffer is a multiple of, at least the size of its elements. From 16 on
             LLVM makes one access of four.
-        moving: of buffers whose addresses change from call to call, the slots of the device table that hold them.
+        moving: the buffers whose addresses change from call to call, and whether they begin some bytes behind these.
         is_guarded: it does nothing if an error has been reported, because it writes what outlives the step. Nothing
             else that runs at the same time reports; where the kernel itself does, each block goes or stays whole.
     """
 
     kernel: GridText
     alignments: Sequence[int]
-    moving: Mapping[int, int]
+    moving: Mapping[int, bool]
     is_guarded: bool = False
 
     @property
@@ -88,8 +90,6 @@ class PartText:
         self.arguments: list[str] = []
         self.nodes: list[str] = []
         kernel, errors = part.kernel, (f"ptr {GLOBAL}", f"align {WORD_BYTES}", "errors")
-        if part.moving:
-            self._parameter(f"ptr {GLOBAL}", f"noalias readonly align {WORD_BYTES}", "table")
         for number, buffer in enumerate(kernel.buffers):
             self._buffer(number, buffer)
         if kernel.partial_bytes:
@@ -127,12 +127,17 @@ class PartText:
             self._parameter(kind, said, f"b{number}")
             self.arguments.append(" ".join(filter(None, [kind, alone if self.meets else "", name])))
             return
+        self._parameter(kind, f"noalias readonly align {WORD_BYTES}", f"b{number}.at")
         node = f"!{self._first_node + len(self.nodes)}"
         self.nodes.append(f"{node} = !{{i64 {alignment}}}")
-        self.loads += [
-            f"  {name}.at = getelementptr i64, {kind} {self._prefix}table, i64 {self.part.moving[number]}",
-            f"  {name} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}",
-        ]
+        loaded = f"{name}.start" if self.part.moving[number] else name
+        self.loads.append(f"  {loaded} = load {kind}, {kind} {name}.at, align {WORD_BYTES}, !align {node}")
+        if self.part.moving[number]:
+            self._parameter("i64", "", f"b{number}.bytes")
+            self.loads += [
+                f"  {name}.behind = and i64 {name}.bytes, -{alignment}",  # so LLVM knows the sum to be aligned
+                f"  {name} = getelementptr i8, {kind} {loaded}, i64 {name}.behind",
+            ]
         self.arguments.append(" ".join(filter(None, [kind, alone, name])))
 
 
@@ -141,7 +146,9 @@ def special(register: str, count: int) -> str:
     return f"call range(i32 0, {count}) i32 @llvm.nvvm.read.ptx.sreg.{register}()"
 
 
-def entry_text(kernel: GridText, alignments: Sequence[int], moving: Mapping[int, int], *, guarded: bool = False) -> str:
+def entry_text(
+    kernel: GridText, alignments: Sequence[int], moving: Mapping[int, bool], *, guarded: bool = False
+) -> str:
     """The complete module of a launch of one kernel; the arguments are those of `Part`."""
     part = Part(kernel, alignments, moving, guarded)
     said = PartText(part)

@@ -61,6 +61,11 @@ class GridFolds(LaneFolds, GridExpressions):
             size = count * columns * partial_dtype(accumulator).size_bytes
             self.partial_bytes = self.round_up_bytes(self.partial_bytes + size)
 
+    @property
+    def first_result(self) -> int:
+        """The buffer of the first accumulator."""
+        return len(self.program.loads) + len(self.program.stores)
+
     @staticmethod
     def round_up_bytes(size: int) -> int:
         return -(-size // PARTIAL_ALIGNMENT) * PARTIAL_ALIGNMENT
@@ -206,7 +211,7 @@ class GridFolds(LaneFolds, GridExpressions):
             wide = partial_dtype(accumulator)
             self.emit.store(self.emit.cast(value, wide), self.partial_address(number, part, column, shift))
             return
-        argument = len(self.program.loads) + len(self.program.stores) + number
+        argument = self.first_result + number
         result = rounded_to(self.emit, value, accumulator.value.type.dtype)
         self.write(argument, result, self.behind(self.number(column), shift))
 

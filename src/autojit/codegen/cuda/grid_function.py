@@ -14,6 +14,7 @@ All threads of a block must reach every `barrier`, and all lanes of a warp every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
@@ -42,6 +43,9 @@ class Grid:
 
     threads: int
     blocks: tuple[int, int, int]
+
+
+_BUFFERS = re.compile(r"%p(\d+)\b")
 
 
 def body_parameters(threads: int, blocks: tuple[int, int, int]) -> list[str]:
@@ -115,7 +119,7 @@ class CudaKernel(KernelFunction):
         self.finish()
         return GridText(
             self.module.text(),
-            tuple(buffers),
+            self._touched(buffers),
             self.grid.threads,
             self.grid.blocks,
             partial_bytes,
@@ -125,6 +129,11 @@ class CudaKernel(KernelFunction):
             shared=tuple(self.shared_bytes),
             copies=tuple(self.copies),
         )
+
+    def _touched(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        """What is done with each; nothing with those that are only passed, as to one of several kernels of an op."""
+        named = {int(number) for line in self.lines for number in _BUFFERS.findall(line)}
+        return tuple([b if k in named else Buffer("takes", b.element_bytes) for k, b in enumerate(buffers)])
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
         """An element of a buffer; of one without elements nothing is read, wherever a look-up points."""

@@ -1,9 +1,9 @@
-"""Native code of the host that puts work in a device's queue: three bodies that entries of a plan run.
+"""Native code of the host that puts work in a device's queue: bodies that entries of a plan run.
 
 ``aj_device`` does a run: it gathers what moves from call to call, then launches the graph, or the kernels one by one as
 long as there is none; where kernels may report errors it waits, and hands the report to the step. ``aj_copy_in`` and
-``aj_copy_out`` copy a value between host and device. The records are in `host_records`. Python is called only for what
-happens rarely, and answers by leaving something behind in them.
+``aj_copy_out`` copy a value between host and device, ``aj_copy_within`` within a device's memory. The records are in
+`host_records`. Python is called only for what happens rarely, and answers by leaving something behind in them.
 
 The driver's functions are called by their addresses, so an emulated driver's are called by the same code.
 """
@@ -34,6 +34,7 @@ from autojit.core.once import once
 
 _ASK = Signature("aj_ask", "ptr channel, ptr record, i64 what, i64 number", "i64")
 _USE = Signature("aj_use_device", "ptr channel, ptr record", "i64")
+COPY_WITHIN = Signature("aj_copy_within", "ptr context, i64 target, i64 source")
 _MEMORY_TYPE = 2  # CUpointer_attribute
 _INVALID_VALUE = 1  # CUresult: the driver does not know the address
 _NOT_READY = 600  # CUresult: the queue is not empty
@@ -55,6 +56,7 @@ _CALLS: dict[Field[int], Signature] = {
     DriverCalls.set_parameters: Signature("", "ptr graph, ptr node, ptr how", "i32"),
     DriverCalls.copy_in: Signature("", "i64 to, ptr source, i64 bytes, ptr stream", "i32"),
     DriverCalls.copy_out: Signature("", "ptr to, i64 source, i64 bytes, ptr stream", "i32"),
+    DriverCalls.copy_within: Signature("", "i64 to, i64 source, i64 bytes, ptr stream", "i32"),
     DriverCalls.fill: Signature("", "i64 to, i8 zeroext byte, i64 bytes, ptr stream", "i32"),
     DriverCalls.synchronize: Signature("", "ptr stream", "i32"),
     DriverCalls.record: Signature("", "ptr event, ptr stream", "i32"),
@@ -74,6 +76,7 @@ def host_ir() -> str:
     NativeFunction.define(module, body("aj_device"), _write_device, attributes="")
     NativeFunction.define(module, body("aj_copy_in"), _write_copy_in, attributes="")
     NativeFunction.define(module, body("aj_copy_out"), _write_copy_out, attributes="")
+    NativeFunction.define(module, COPY_WITHIN, _write_copy_within, attributes="")
     return module.text()
 
 
@@ -268,7 +271,7 @@ def _take_report(f: NativeFunction, calls: _Calls, run: str, stream: str) -> Non
 
 
 class _Transfer(_Calls):
-    """The calls of a copy: the present stream, both ends, the bytes."""
+    """The calls of a copy: the present stream, the bytes."""
 
     def __init__(self, f: NativeFunction) -> None:
         record = f.parameters[0]
@@ -276,9 +279,7 @@ class _Transfer(_Calls):
         f.return_when(f.is_set(f.call(_USE, channel, record)))
         super().__init__(f, channel, record)
         self.stream = f.load("ptr", f.get(channel, Channel.stream))
-        self.target, self.source, self.bytes = (
-            f.get(record, word) for word in (TransferWords.target, TransferWords.source, TransferWords.bytes)
-        )
+        self.bytes = f.get(record, TransferWords.bytes)
 
     def wait(self) -> None:
         """Until the copy is done, which ends the function."""
@@ -293,7 +294,8 @@ def _write_copy_in(f: NativeFunction) -> None:
     The driver has read ordinary memory when its call returns. Memory that it knows is read later, so that is awaited.
     """
     transfer = _Transfer(f)
-    target, source = f.convert("ptrtoint", transfer.target, "ptr"), transfer.source
+    target, source = (f.get(transfer.record, word) for word in (TransferWords.target, TransferWords.source))
+    target = f.convert("ptrtoint", target, "ptr")
     transfer.do(DriverCalls.copy_in, target, source, transfer.bytes, transfer.stream)
     attribute = f.get(transfer.functions, DriverCalls.pointer_attribute)
     with f.when(f.is_set(attribute, "ptr")):
@@ -306,6 +308,16 @@ def _write_copy_in(f: NativeFunction) -> None:
 def _write_copy_out(f: NativeFunction) -> None:
     """``aj_copy_out``: from the device to the host, and wait until it is there."""
     transfer = _Transfer(f)
-    source = f.convert("ptrtoint", transfer.source, "ptr")
-    transfer.do(DriverCalls.copy_out, transfer.target, source, transfer.bytes, transfer.stream)
+    target, source = (f.get(transfer.record, word) for word in (TransferWords.target, TransferWords.source))
+    source = f.convert("ptrtoint", source, "ptr")
+    transfer.do(DriverCalls.copy_out, target, source, transfer.bytes, transfer.stream)
     transfer.wait()
+
+
+def _write_copy_within(f: NativeFunction) -> None:
+    """``aj_copy_within``: from one place of the device to another, in the stream's order."""
+    _, target, source = f.parameters
+    transfer = _Transfer(f)
+    transfer.do(DriverCalls.copy_within, target, source, transfer.bytes, transfer.stream)
+    f.ret()
+    transfer.finish()

@@ -22,6 +22,7 @@ class DriverCalls(Record[int]):
     set_parameters: Pointer
     copy_in: Pointer
     copy_out: Pointer
+    copy_within: Pointer
     fill: Pointer
     synchronize: Pointer
     record: Pointer

@@ -89,7 +89,10 @@ class _JoinedEntry:
                 phase = placed.phase
                 lines += [f"  call void @meet.grid(ptr {GLOBAL} %meeting, i32 %thread)"] if grid.meets else [BARRIER]
             lines += self._part(placed)
-        head = f'define ptx_kernel void @kernel({", ".join(parameters)}) "nvvm.maxntid"="{grid.threads}" {{'
+        limits = f'"nvvm.maxntid"="{grid.threads}"'
+        if grid.most_registers:
+            limits += f' "nvvm.maxnreg"="{grid.most_registers}"'
+        head = f"define ptx_kernel void @kernel({', '.join(parameters)}) {limits} {{"
         reads = [f"  %thread = {special('tid.x', grid.threads)}", f"  %block = {special('ctaid.x', grid.blocks)}"]
         function = [head, "entry:", *reads, *lines, "  ret void", "}"]
         meet = [_meet_all(grid.blocks)] if grid.meets else []
@@ -247,7 +250,7 @@ class _Bodies:
 
     def _add(self, part: Part, symbol: str, *, is_called: bool) -> str:
         """Take over the definitions of a kernel under names that nothing else has; of equal ones there is one."""
-        found = _DEFINITIONS.split(part.kernel.text.strip("\n"))
+        found = _DEFINITIONS.split(part.text.strip("\n"))
         renamed = {"@body": f"@{symbol}", "@meet": f"@{self.meet(part.kernel.threads)}"}
         renamed |= {name: f"{name}.{symbol}" for name in self._others(found)}
         nodes = sum(definition.startswith("!") for definition in found)

@@ -6,9 +6,9 @@ of their own as long as there are such; a part that waits for another is behind 
     launch -> phases, all blocks meet in between -> parts -> virtual blocks, several side by side in a block (packs)
 
 The blocks of a launch can only meet if all of them run, so a joined kernel of several phases has at most a block for
-each processor, and is launched as such (cooperatively). What has more threads than these blocks is apart: more would
-run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put side by
-side in one launch all the same; nobody meets there, so any number of blocks will do.
+each processor, and is launched as such (cooperatively). What has many more threads than these blocks is apart: more
+would run at once in a launch of its own. Of those that are apart and wait for nothing between them the blocks are put
+side by side in one launch all the same; nobody meets there, so any number of blocks will do.
 
 A part of one block whose predecessors in the phase are all on one block is run by that block, behind a barrier of the
 block's threads alone.
@@ -26,13 +26,25 @@ from autojit.core.records import record
 # None of these has been measured: a dependent launch in a graph is known to take about 1.2 us, a barrier of all blocks
 # 0.8 us (both are public figures for recent GPUs), one of a block 0.04 us.
 MOST_THREADS = 512
-"""Of a block of a joined kernel: a thread may then have 128 registers, which all kernels but large products do with."""
+"""Of a block of a joined kernel: a thread may then have 128 registers."""
+MOST_HEAVY_THREADS = 256
+"""Of one with a part that takes more: products' tiles, folds of many columns."""
+MOST_REGISTERS = 168
+"""Of a thread, where a block has no more threads than that."""
+HEAVY_BYTES = 32
+"""Of shared memory for each thread. What holds more there holds much in registers: of the kernels of fourteen training
+steps all that take more than 100 registers do, by NVIDIA's assembler."""
+MOST_TURNS, MOST_HEAVY_TURNS = 4, 2
+"""Virtual blocks of a kernel that a block runs one after the other, so that it joins. A turn of a small kernel takes
+about as long as its launch is dearer than a barrier."""
 MOST_SHARED_BYTES = 48 << 10
 """Of a block, declared in its text, on every GPU."""
 MOST_PARTS = 96
 """Of a launch: one module is compiled by one thread, in about 10 ms for a part."""
 MOST_WORDS = 480
 """Of parameters: a launch takes 4096 bytes."""
+MOST_BUFFERS = 40
+"""Of a part: the addresses of more of them take the registers of a thread that other parts have."""
 MOST_MEETING = 15
 """Groups of threads of one block that wait for their own: a block has 16 barriers, one of which is for all."""
 
@@ -44,14 +56,29 @@ class PartFacts:
     Args:
         threads: of one of its blocks.
         blocks: of its grid.
-        shared_bytes: of one of its blocks.
-        words: of parameters.
+        shared_bytes: of one of its blocks; not 0 if its threads meet, by a barrier that others use as well.
+        buffers: that it takes.
     """
 
     threads: int
     blocks: int
     shared_bytes: int
-    words: int
+    buffers: int
+
+    @property
+    def words(self) -> int:
+        """Of parameters, at most: the table, partial results, error words and code besides."""
+        return self.buffers + 4
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether a thread of it is taken to need more registers than one of many threads has."""
+        return self.shared_bytes > HEAVY_BYTES * self.threads
+
+    @property
+    def most_threads(self) -> int:
+        """Of a block that it shares."""
+        return MOST_HEAVY_THREADS if self.is_heavy else MOST_THREADS
 
 
 @record
@@ -88,6 +115,11 @@ class JoinedGrid:
     threads: int
     blocks: int
     parts: tuple[PlacedPart, ...]
+
+    @property
+    def most_registers(self) -> int:
+        """Of a thread; 0: as many as there are."""
+        return 0 if self.is_alone or self.threads > MOST_HEAVY_THREADS else MOST_REGISTERS
 
     @property
     def phases(self) -> int:
@@ -194,8 +226,11 @@ class _Grouping:
 
 
 def _joins(facts: PartFacts, processors: int) -> bool:
-    """Whether a kernel runs as fast on a block for each processor as in a launch of its own."""
-    return facts.threads <= MOST_THREADS and facts.blocks <= processors * _most_packs(facts, MOST_THREADS)
+    """Whether a kernel runs about as fast on a block for each processor as in a launch of its own."""
+    turns = MOST_HEAVY_TURNS if facts.is_heavy else MOST_TURNS
+    most = turns * processors * _most_packs(facts, facts.most_threads)
+    fits = facts.threads <= facts.most_threads and facts.buffers <= MOST_BUFFERS
+    return fits and facts.blocks <= most
 
 
 def _most_packs(facts: PartFacts, threads: int) -> int:
@@ -230,12 +265,13 @@ def _placed(
     chains = _chains(group, before, facts)
     by_phase = [[c for c in chains if c.phase == phase] for phase in range(max(c.phase for c in chains) + 1)]
     threads = -(-max(facts[number].threads for number in group) // WARP) * WARP
+    most = max(threads, min(facts[number].most_threads for number in group))
     while True:
         shapes = [_shapes([facts[chain.numbers[0]] for chain in mine], threads, processors) for mine in by_phase]
         blocks = max(sum(spread for spread, _ in shaped) for shaped in shapes)
-        if blocks <= processors or threads == MOST_THREADS:
+        if blocks <= processors or threads == most:
             break
-        threads = min(2 * threads, MOST_THREADS)
+        threads = min(2 * threads, most)
     blocks = min(blocks, processors)
     parts = [
         part

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from itertools import chain
 
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.products import print_product, product_key
 from autojit.codegen.cuda.structured import print_structured
 from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.cuda.unrolled import UnrolledScan, Work, unrolled_scan
 from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import (
     Callback,
@@ -26,7 +28,9 @@ from autojit.codegen.lowered import (
     Entry,
     Launch,
     LoweredStep,
+    LowerInner,
     Reporter,
+    Shared,
     Transfer,
 )
 from autojit.codegen.lowering_errors import lowering_error
@@ -34,7 +38,8 @@ from autojit.core.config import config
 from autojit.core.device import CPU, Device
 from autojit.core.errors import CompileError
 from autojit.core.records import record
-from autojit.ir.graph import Node, Value
+from autojit.ir.graph import Node, Value, values_of
+from autojit.ops.scan_steps import Scan
 from autojit.ops.scattering import Scattering
 from autojit.schedule.kernels import (
     CopyKernel,
@@ -48,9 +53,8 @@ from autojit.schedule.kernels import (
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.schedule import Schedule
 
-Work = Launch | DeviceCopy | DeviceFill
-HostLowering = Callable[[Schedule, Sequence[Kernel]], LoweredStep]
-"""How the host's code generator lowers some kernels of a schedule."""
+HostLowering = Callable[[Schedule, Sequence[Kernel], Shared, LowerInner], LoweredStep]
+"""How the host's code generator lowers some kernels of a schedule; bodies of branches and loops are lowered for it."""
 
 LAUNCH_NS = 1_000.0  # to queue a kernel, as drivers are known to take; not measured here
 TRANSFER_NS = 10_000.0  # a copy that is waited for, likewise
@@ -58,21 +62,43 @@ CALLBACK_NS = 20_000.0  # an op computed by NumPy, on top of its copies
 
 
 class _Lowering:
-    def __init__(self, schedule: Schedule, target: CudaTarget, host: LoweredStep, hosts: Sequence[Kernel]) -> None:
+    """One schedule: a step's, or that of a branch's or loop's body.
+
+    Args:
+        printed: what is printed for equal kernels, of the step and all that is inside.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        target: CudaTarget,
+        lower_on_host: HostLowering,
+        shared: Shared,
+        printed: dict[object, GridText],
+    ) -> None:
         self.schedule = schedule
         self.target = target
-        self.host = host
-        self.hosts = frozenset(hosts)
+        self.lower_on_host = lower_on_host
+        self.shared = shared
+        self.printed = printed
         self.parts: list[_Part] = []
-        self.fallbacks = list(host.fallbacks)
-        self.reporters = list(host.reporters)
-        self.printed: dict[object, GridText] = {}
         self.outputs = set(schedule.outputs)
         self.has_failed = False  # whether a kernel in front may have reported an error
+        self.bodies: dict[int, LoweredStep] = {}  # by the schedule, which has no hash
+        self.scans: dict[Kernel, UnrolledScan] = {}  # those that a device does, with their own kernels' numbers
+        self.rounds: dict[Kernel, NestedKernel] = {}  # of longer ones: the loop over as many turns as a run takes
 
     def run(self) -> LoweredStep:
+        kernels: list[Kernel] = []
         for kernel in self.schedule.kernels:
             assert isinstance(kernel, Kernel), "kernels of a device are neither sliced nor started together"
+            kernels.append(kernel)
+        for kernel in kernels:
+            if isinstance(kernel, NestedKernel) and _spans_devices(kernel):
+                self._unroll(kernel)
+        hosts = [kernel for kernel in map(self._of_host_in_place_of, kernels) if kernel is not None]
+        self.host = self.lower_on_host(self.schedule, hosts, self.shared, self._body)
+        for kernel in kernels:
             try:
                 self._lower(kernel)
             except CompileError:
@@ -83,13 +109,37 @@ class _Lowering:
         return LoweredStep(
             self.schedule,
             tuple([part.entry() for part in parts]),
-            self.host.gemm_dtypes,
-            tuple(self.fallbacks),
-            tuple(self.reporters),
+            frozenset(self.shared.gemms),
+            tuple(self.shared.fallbacks),
+            tuple(self.shared.reporters),
             tuple([tuple(part.nodes) for part in parts]),
             tuple([tuple(part.writes) for part in parts]),
             tuple([part.may_fail for part in parts]),
         )
+
+    def _body(self, schedule: Schedule) -> LoweredStep:
+        """What a branch or loop runs."""
+        found = self.bodies.get(id(schedule))
+        if found is None:
+            inner = _Lowering(schedule, self.target, self.lower_on_host, self.shared, self.printed)
+            found = self.bodies[id(schedule)] = inner.run()
+        return found
+
+    def _unroll(self, kernel: NestedKernel) -> None:
+        scan = unrolled_scan(kernel, self._body(kernel.schedules[0])) if isinstance(kernel.node.op, Scan) else None
+        if scan is None:
+            return
+        self.scans[kernel] = scan
+        if scan.op.length > scan.turns_at_a_time:
+            self.rounds[kernel] = scan.rounds()
+
+    def _of_host_in_place_of(self, kernel: Kernel) -> Kernel | None:
+        """What the host's code generator lowers for a kernel, if anything."""
+        if kernel in self.scans:
+            return self.rounds.get(kernel)
+        if isinstance(kernel, NestedKernel) and _spans_devices(kernel):
+            return kernel
+        return kernel if _is_of_host(kernel) else None
 
     def _lower(self, kernel: Kernel) -> None:
         may_fail = kernel in self.schedule.failing
@@ -98,9 +148,12 @@ class _Lowering:
 
     def _place(self, kernel: Kernel, may_fail: bool) -> None:
         """Make entries of a kernel, or a part of one."""
-        if kernel in self.hosts:
-            for entry in self._of_host(kernel):
-                self.parts.append(_Part(entry, list(kernel.nodes), kernel.writes(), may_fail))
+        made = self._of_host_in_place_of(kernel)
+        for entry in self._of_host(made) if made is not None else ():
+            self.parts.append(_Part(entry, list(kernel.nodes), kernel.writes(), may_fail))
+        if kernel in self.scans:
+            self._turns(kernel, self.scans[kernel], may_fail)
+        if made is not None or kernel in self.scans:
             return
         work = None if _is_transfer(kernel) else self._launches(kernel)
         if work is not None:
@@ -109,6 +162,14 @@ class _Lowering:
         if isinstance(kernel, StructuredKernel) and kernel.clears:
             self._tell(kernel, [DeviceFill(v, v.type.size_bytes) for v in kernel.operands[:1]], False)
         self.parts.append(_Part(self._by_the_host(kernel), list(kernel.nodes), kernel.writes(), may_fail))
+
+    def _turns(self, kernel: Kernel, scan: UnrolledScan, may_fail: bool) -> None:
+        """The turns of a scan that are no rounds of a loop."""
+        commits = self._commits(kernel)
+        rounds = self.rounds.get(kernel)
+        done = 0 if rounds is None else scan.turns_in(rounds)
+        if done < scan.op.length or rounds is None:
+            self._tell(kernel, scan.turns(done, scan.op.length - done, goes_on=done > 0, commits=commits), may_fail)
 
     def _tell(self, kernel: Kernel, work: Sequence[Work], may_fail: bool) -> None:
         """Let a device do a kernel's work behind what it has been told."""
@@ -120,7 +181,11 @@ class _Lowering:
         last.writes += kernel.writes()
         last.may_fail = last.may_fail or may_fail
         nodes = tuple(kernel.nodes)
-        last.work += [replace(each, nodes=nodes) if isinstance(each, Launch) else each for each in work]
+        for each in work:  # those of a loop's turns have the nodes of its body
+            if isinstance(each, Launch) and not each.nodes:
+                last.work.append(replace(each, nodes=nodes))
+            else:
+                last.work.append(each)
 
     def _of_host(self, kernel: Kernel) -> list[Entry]:
         """What the host's code generator has made of a kernel: no two have the same nodes and results."""
@@ -134,17 +199,16 @@ class _Lowering:
             name = "copy_in" if kernel.target.type.device != CPU else "copy_out"
             transfer = Transfer(kernel.target, kernel.source)
             return Entry(f"@aj_{name}", "", (transfer,), 1, TRANSFER_NS, name.replace("_", " "))
-        assert isinstance(kernel, StructuredKernel | NestedKernel)
+        assert isinstance(kernel, StructuredKernel)
         name = kernel.node.op.name
-        self.fallbacks.append(name)
+        self.shared.fallbacks.append(name)
         called = StructuredKernel(kernel.node, kernel.operands)
         arguments = (*called.operands, *kernel.node.outputs)
         return Entry(Callback(called), "", arguments, 1, CALLBACK_NS + 2 * TRANSFER_NS, f"callback {name}")
 
     def _launches(self, kernel: Kernel) -> list[Work] | None:
         """What a device is told for a kernel; None: it has no code for it."""
-        # who reads what is not written then is found where memory is known (`runtime.gpu.works.guarded`)
-        commits = self.has_failed and not self.outputs.isdisjoint(kernel.writes())
+        commits = self._commits(kernel)
         if isinstance(kernel, LoopKernel):
             return self._loops(kernel, commits)
         if isinstance(kernel, MatmulKernel):
@@ -152,6 +216,13 @@ class _Lowering:
         if isinstance(kernel, CopyKernel):
             return self._copy(kernel.target, kernel.source, commits)
         return self._structured(kernel, commits) if isinstance(kernel, StructuredKernel) else None
+
+    def _commits(self, kernel: Kernel) -> bool:
+        """Whether a kernel may write what lasts after an error was reported.
+
+        Who reads what is not written then is found where memory is known (`runtime.gpu.works.guarded`).
+        """
+        return self.has_failed and not self.outputs.isdisjoint(kernel.writes())
 
     def _copy(self, target: Value, source: Value, commits: bool) -> list[Work]:
         """A copy within the device; none where the target has the source's memory."""
@@ -191,6 +262,10 @@ class _Lowering:
         text = print_structured(kernel, self.target)
         if text is None:
             return None
+        if kernel.epilogue is not None:
+            buffers = (*kernel.operands, *kernel.epilogue.reads(), *kernel.writes())
+            label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
+            return self._launch(text, buffers, label, kernel, (), commits)
         operands: tuple[Value, ...] = kernel.operands
         work: list[Work] = []
         if isinstance(node.op, Scattering):  # it finds its base in its result
@@ -215,8 +290,8 @@ class _Lowering:
         """A kernel that is launched; what combines its partial results follows by itself."""
         code = 0
         if text.reports:
-            code = len(self.reporters)
-            self.reporters.append(Reporter(tuple(kernel.nodes), tuple(lookups), text.failing))
+            code = len(self.shared.reporters)
+            self.shared.reporters.append(Reporter(tuple(kernel.nodes), tuple(lookups), text.failing))
         return [Launch(text, buffers, label, code, commits)]
 
 
@@ -242,6 +317,12 @@ def _is_transfer(kernel: Kernel) -> bool:
     return isinstance(kernel, CopyKernel) and kernel.source.type.device != kernel.target.type.device
 
 
+def _spans_devices(kernel: NestedKernel) -> bool:
+    """Whether a branch or loop has anything to do with a device."""
+    bodies = (values_of(schedule.graph) for schedule in kernel.schedules)
+    return any(v.type.device != CPU for v in chain(kernel.operands, kernel.node.outputs, *bodies))
+
+
 def _is_of_host(kernel: Kernel) -> bool:
     return not _is_transfer(kernel) and device_of(kernel) == CPU
 
@@ -252,5 +333,4 @@ def lower(schedule: Schedule, target: CudaTarget, lower_on_host: HostLowering) -
     Raises:
         CompileError: it names the op and carries the graph text.
     """
-    hosts = [kernel for kernel in schedule.kernels if isinstance(kernel, Kernel) and _is_of_host(kernel)]
-    return _Lowering(schedule, target, lower_on_host(schedule, hosts), hosts).run()
+    return _Lowering(schedule, target, lower_on_host, Shared(), {}).run()

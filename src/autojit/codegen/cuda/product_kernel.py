@@ -124,7 +124,9 @@ def job_of(kernel: MatmulKernel, target: CudaTarget) -> ProductJob:
     """What is printed for a product; of open sizes typical ones decide which tiles suit it, and nothing is split."""
     shape = shape_of(kernel)
     dtype = kernel.node.outputs[0].type.dtype
-    return ProductJob(shape, choice_of(shape, dtype, target), dtype, kernel.init is not None, has_copies(target))
+    folds = kernel.epilogue is not None and bool(kernel.epilogue.program.accumulators)
+    choice = choice_of(shape, dtype, target, splits=not folds)
+    return ProductJob(shape, choice, dtype, kernel.init is not None, has_copies(target))
 
 
 def has_copies(target: CudaTarget) -> bool:
@@ -132,11 +134,11 @@ def has_copies(target: CudaTarget) -> bool:
     return target.capability >= TENSOR_CAPABILITY
 
 
-def choice_of(shape: Shape, dtype: DType, target: CudaTarget) -> Choice:
-    """The tile and the splits of a product."""
+def choice_of(shape: Shape, dtype: DType, target: CudaTarget, *, splits: bool = True) -> Choice:
+    """The tile and the splits of a product, if it may have any."""
     m, n, k = map(typical, shape.extents)
     is_open = any(map(is_symbolic, (*shape.extents, shape.count)))
-    return choose(dtype, target, (m, n, k), typical(shape.count), splits=not is_open)
+    return choose(dtype, target, (m, n, k), typical(shape.count), splits=splits and not is_open)
 
 
 def shape_of(kernel: MatmulKernel) -> Shape:
@@ -166,12 +168,14 @@ class Element:
         column: in its matrix.
         position: in the result.
         inside: the condition that it is one of the result; None: it always is.
+        offset: of its column from the lane's first.
     """
 
     row: str
     column: str
     position: str
     inside: str | None
+    offset: int
 
 
 Write = tuple[int, Scalar, str]
@@ -209,11 +213,27 @@ class ProductPrinter(CudaKernel):
                 self.put(slot, self.emit.constant(0, self.total))
             if self.shape.extents[2]:
                 self._multiply(places, totals)
+            self.open_columns(places)
             self._finish(places, [self.get(slot, self.total) for slot in totals])
+            self.close_columns(places)
         roles = self.roles()
         if self.job.part == "sums":
-            roles = [Buffer("reads", buffer.element_bytes) for buffer in roles]
-        return self.finished(roles, partial_bytes=self.job.partial_bytes, combine=combine)
+            roles = [Buffer("reads" if k in self.operands else "takes", b.element_bytes) for k, b in enumerate(roles)]
+        partial_bytes = self.job.partial_bytes or self.partial_bytes
+        return self.finished(roles, partial_bytes=partial_bytes, combine=combine or self.combining(roles))
+
+    partial_bytes = 0
+    """Of what blocks leave of columns."""
+
+    def open_columns(self, places: Places) -> None:
+        """Before a lane's elements go on: nothing, unless something folds them."""
+
+    def close_columns(self, places: Places) -> None:
+        """Behind a lane's elements."""
+
+    def combining(self, roles: Sequence[Buffer]) -> GridText | None:
+        """The kernel that makes results of what blocks leave of columns; None: they leave none."""
+        return None
 
     def _find_tile(self) -> None:
         """Which part of the result is this block's: all tiles of a split follow each other."""
@@ -280,7 +300,7 @@ class ProductPrinter(CudaKernel):
             found: list[tuple[Element, Scalar]] = []
             for pair in range(first, first + count, 2):
                 (down, across), _ = elements[pair]
-                neighbours = self._neighbours(self.add(row, down), self.add(column, across))
+                neighbours = self._neighbours(self.offset(row, down), self.offset(column, across), across)
                 found += [(one, total) for one, (_, total) in zip(neighbours, elements[pair : pair + 2], strict=True)]
             for inside, together in groupby(found, lambda item: item[0].inside):
                 with self.where(inside):
@@ -313,7 +333,7 @@ class ProductPrinter(CudaKernel):
                 for slot, found in zip(totals, sums, strict=True):
                     self.put(slot, self.emit.add(self.get(slot, self.total), found))
             row, column = self.quotient(first, n), self.remainder(first, n)
-            elements = [Element(row, self.offset(column, k), self.offset(first, k), None) for k in range(count)]
+            elements = [Element(row, self.offset(column, k), self.offset(first, k), None, k) for k in range(count)]
             self._store([(element, self.get(slot, self.total)) for element, slot in zip(elements, totals, strict=True)])
 
     def where(self, inside: str | None) -> AbstractContextManager[None]:
@@ -323,7 +343,7 @@ class ProductPrinter(CudaKernel):
         """
         return self.perhaps(inside)
 
-    def _neighbours(self, row: str, column: str) -> list[Element]:
+    def _neighbours(self, row: str, column: str, across: int) -> list[Element]:
         """Two elements next to each other in a row of the result."""
         m, n, _ = self.shape.extents
         line = self.offset(self.scaled(self.matrix, m), row)
@@ -335,7 +355,8 @@ class ProductPrinter(CudaKernel):
             first = self.both(is_row, self.test("ult", columns[0], n))
             inside = [first, self.both(is_row, self.test("ult", columns[1], n)) if n % 2 else first]
         return [
-            Element(line, at, self.offset(start, at), condition) for at, condition in zip(columns, inside, strict=True)
+            Element(line, at, self.offset(start, at), condition, across + k)
+            for k, (at, condition) in enumerate(zip(columns, inside, strict=True))
         ]
 
     def product_at(self, element: Element, total: Scalar) -> Scalar:

@@ -74,6 +74,8 @@ def fragment_of(dtype: DType, target: CudaTarget, k: int) -> Fragment:
         return LANES
     if dtype is float64 and target.capability >= DEEP_DOUBLE_CAPABILITY and k > DOUBLE.depth:
         return DEEP_DOUBLE
+    if dtype is float32 and target.rounds_operands:
+        return SINGLE
     return TENSOR_FRAGMENTS.get(dtype, LANES)
 
 

@@ -5,18 +5,25 @@ An epilogue is printed on the elements that threads hold: each takes the place o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import GridExpressions, Point
+from autojit.codegen.cuda.grid_folds import GridFolds, Partials
+from autojit.codegen.cuda.lane_folds import WARP_BITS, LaneFolds, State
+from autojit.codegen.cuda.product_fragments import Places
 from autojit.codegen.cuda.product_kernel import Element, ProductJob, ProductPrinter, Write, job_of, printed, shape_of
 from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.folding import fold_dtype, partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
 from autojit.core.config import config
+from autojit.core.sizes import surely_divides
 from autojit.schedule.expressions import Load
 from autojit.schedule.kernels import Epilogue, MatmulKernel
+from autojit.schedule.loops import Accumulator
 
 __all__ = ["print_product", "product_key", "shape_of"]
 
@@ -33,11 +40,15 @@ def print_product(kernel: MatmulKernel, target: CudaTarget) -> GridText:
     epilogue = kernel.epilogue
     if epilogue is None:
         return printed(job_of(kernel, target), ProductPrinter)
-    return printed(job_of(kernel, target), lambda job: _EpiloguePrinter(job, epilogue))
+    return printed(job_of(kernel, target), lambda job: EpiloguePrinter(job, epilogue))
 
 
-class _EpiloguePrinter(ProductPrinter, GridExpressions):
-    """Prints a product with an epilogue."""
+class EpiloguePrinter(ProductPrinter, LaneFolds, GridExpressions):
+    """Prints a product with an epilogue.
+
+    What the loops fold of each column, a lane folds of its rows in their order, the lanes of a warp by shuffles; each
+    warp leaves what it has, which a second kernel folds in the order of rows, unless there is one warp to a column.
+    """
 
     def __init__(self, job: ProductJob, epilogue: Epilogue) -> None:
         program = epilogue.program
@@ -45,7 +56,65 @@ class _EpiloguePrinter(ProductPrinter, GridExpressions):
         GridExpressions.__init__(self, job.grid, Walk(program, (), self.loops), is_checked=config.check)
         self.begin(job)
         self.slot_of_product = epilogue.slot
+        self.columns: dict[int, list[str]] = {}  # accumulator -> the variables of the lane's columns
+        self.partial_results: dict[int, Partials] = {}
+        self._place_partials()
         self.product_reads = [e for e in program.exprs if isinstance(e, Load) and e.buffer == epilogue.slot]
+
+    def _place_partials(self) -> None:
+        count = self.job.tiles[0] * self.tile.warps[0] * self.shape.count
+        for number, accumulator in enumerate(self.program.accumulators):
+            if count > 1:
+                where = Partials(self.partial_bytes, count, self.shape.extents[1])
+                self.partial_results[number] = where
+                size = where.count * where.columns * partial_dtype(accumulator).size_bytes
+                self.partial_bytes = GridFolds.round_up_bytes(self.partial_bytes + size)
+
+    @property
+    def first_result(self) -> int:
+        """The buffer of the first accumulator."""
+        return self.first_load + len(self.program.loads) - 1 + len(self.program.stores)
+
+    def open_columns(self, places: Places) -> None:
+        """A variable for each column of the lane's elements."""
+        offsets = sorted({across for _, across in places.of_lane()})
+        self.column_numbers = {offset: k for k, offset in enumerate(offsets)}
+        for number, accumulator in enumerate(self.program.accumulators):
+            within = fold_dtype(accumulator.value.type.dtype)
+            self.columns[number] = [self.slot(within) for _ in offsets]
+            for slot in self.columns[number]:
+                self.put(slot, self.identity(accumulator.op, within))
+
+    def close_columns(self, places: Places) -> None:
+        """The lanes of a warp that have the same columns fold them; the first leaves the result."""
+        first_column, is_first = self.offset(self.column, places.column), self.test("eq", places.group, 0)
+        n, before = self.shape.extents[1], self.job.tiles[0] * self.tile.warps[0]
+        down = self.quotient(self.offset(self.row, places.first_row), self.tile.warp_rows)
+        part = self.offset(self.scaled(self.matrix, before), down)
+        for number, accumulator in enumerate(self.program.accumulators):
+            within = fold_dtype(accumulator.value.type.dtype)
+            states: list[State] = [(self.get(slot, within),) for slot in self.columns[number]]
+            states = self.over_lanes(states, [self.plain(accumulator.op)] * len(states), 2, WARP_BITS)
+            for offset, (total,) in zip(self.column_numbers, states, strict=True):
+                column = self.offset(first_column, offset)
+                inside = None if surely_divides(self.tile.columns, n) else self.test("ult", column, n)
+                with self.perhaps(self.all_of(is_first, inside)):
+                    self._leave_column(number, total, part, column)
+
+    def _leave_column(self, number: int, total: Scalar, part: str, column: str) -> None:
+        accumulator = self.program.accumulators[number]
+        where = self.partial_results.get(number)
+        if where is None:
+            result = rounded_to(self.emit, total, accumulator.value.type.dtype)
+            self.write(self.first_result + number, result, column)
+            return
+        at = self.offset(self.scaled(part, where.columns), column)
+        start = self.at(self.partials, where.offset)
+        self.emit.store(total, self.address(start, partial_dtype(accumulator), at))
+
+    def combining(self, roles: Sequence[Buffer]) -> GridText | None:
+        """The kernel that folds what warps leave."""
+        return print_combine(self, roles) if self.partial_results else None
 
     @property
     def first_load(self) -> int:
@@ -90,7 +159,15 @@ class _EpiloguePrinter(ProductPrinter, GridExpressions):
                 value = self.at_point(point, store.expr, store.expr.phase)
                 self.read_overwritten(store, point.memo)
                 found.append((self._own(slot), value, self.index(store.index, point.memo, store.expr.phase)))
+            for number, accumulator in enumerate(self.program.accumulators):
+                self._fold(number, accumulator, self.at_point(point, accumulator.expr, accumulator.expr.phase), element)
         return found
+
+    def _fold(self, number: int, accumulator: Accumulator, value: Scalar, element: Element) -> None:
+        """Fold a value of an element into its column."""
+        slot = self.columns[number][self.column_numbers[element.offset]]
+        within = fold_dtype(accumulator.value.type.dtype)
+        self.put(slot, self.combine(accumulator.op, self.get(slot, within), Scalar(value.text, within)))
 
     def roles(self) -> list[Buffer]:
         """What is done with each buffer."""
@@ -105,4 +182,8 @@ class _EpiloguePrinter(ProductPrinter, GridExpressions):
             Buffer("updates" if store.value in program.in_place else "writes", store.value.type.dtype.size_bytes)
             for store in program.stores
         ]
-        return [*[Buffer("reads", size)] * self.first_load, *loads, *stores]
+        folded = [
+            Buffer("takes" if number in self.partial_results else "writes", total.value.type.dtype.size_bytes)
+            for number, total in enumerate(program.accumulators)
+        ]
+        return [*[Buffer("reads", size)] * self.first_load, *loads, *stores, *folded]

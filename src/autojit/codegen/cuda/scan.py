@@ -20,6 +20,7 @@ from autojit.codegen.grid_text import GridText
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.codegen.scan_steps import ScanSteps, State, around_axis
 from autojit.core.dtypes import bool_, float32, float64
+from autojit.core.sizes import size_min, typical
 from autojit.ir.graph import Node
 from autojit.ops.scans import Cumulative, CumulativeExtreme
 
@@ -40,10 +41,10 @@ def print_scan(node: Node, target: CudaTarget) -> GridText:
     """The kernels of a scan; halves were widened by the passes."""
     outer, length, inner = around_axis(node)
     lines = outer * inner
-    is_short = length <= SHORT or lines >= BUSY_LINES * target.processors
+    is_short = typical(length) <= SHORT or typical(lines) >= BUSY_LINES * target.processors
     if is_short or not _is_associative(node):
         return _LineScan(node).print()
-    if length <= ONE_BLOCK or lines >= 2 * target.processors:
+    if typical(length) <= ONE_BLOCK or typical(lines) >= 2 * target.processors:
         return _TileScan(node, lines).walk()
     apply = _TileScan(node, lines, is_apart=True).apply()
     in_front = _TileScan(node, lines, is_apart=True, joins=True).join(apply)
@@ -63,7 +64,7 @@ class _LineScan(ItemKernel):
 
     def __init__(self, node: Node) -> None:
         outer, length, inner = around_axis(node)
-        super().__init__(node, outer * inner if length else 0)
+        super().__init__(node, outer * inner * size_min(length, 1))
         self.steps = ScanSteps(self, node)
 
     def print(self) -> GridText:

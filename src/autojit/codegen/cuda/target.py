@@ -15,10 +15,12 @@ class CudaTarget:
     Args:
         cpu: the architecture, such as ``sm_90``.
         processors: streaming multiprocessors, which a grid should keep busy.
+        rounds_operands: matrix products of float32 may round their operands to 11 bits.
     """
 
     cpu: str
     processors: int
+    rounds_operands: bool = False
     triple: ClassVar[str] = "nvptx64-nvidia-cuda"
     emit: ClassVar[Emission] = "ptx"
 

@@ -15,7 +15,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.core.user_warnings import warn
 from autojit.dispatch.kernels import in_one_pass
-from autojit.functions.autocast import in_lower_precision
+from autojit.functions.autocast import in_full_precision_on_devices, in_lower_precision
 from autojit.functions.refused_dtypes import refuses
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
@@ -214,6 +214,7 @@ def softplus_of(x: Tensor) -> Tensor:
 
 
 @refuses("bool int")
+@in_full_precision_on_devices
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; the identity where beta x > threshold."""
     return in_one_pass("softplus", (beta, threshold), input, node="SoftplusBackward0")

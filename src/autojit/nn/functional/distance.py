@@ -6,6 +6,7 @@ import autojit as aj
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
+from autojit.functions.autocast import in_full_precision_on_devices
 from autojit.functions.refused_dtypes import refuses
 from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
@@ -18,6 +19,7 @@ def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
     return aj.norm(x, p, dim, keepdim)
 
 
+@in_full_precision_on_devices
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """x / max(|x|_p, eps) along ``dim``."""
     axis = normalize_axis(dim, input.ndim, "normalize") if type(dim) is int else -1
@@ -30,6 +32,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
 
 @top_level
 @refuses("complex")
+@in_full_precision_on_devices
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim`` of the broadcast inputs."""
     left, right = promoted(*aj.broadcast_tensors(x1, x2))

@@ -9,7 +9,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.top_level import top_level
 from autojit.dispatch.kernels import in_one_step
-from autojit.functions.autocast import in_full_precision
+from autojit.functions.autocast import in_full_precision, in_full_precision_on_devices
 from autojit.functions.refused_dtypes import refuses
 from autojit.tensor import Tensor
 
@@ -60,6 +60,7 @@ def _check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
 
 
 @refuses("bool int complex")
+@in_full_precision_on_devices
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -111,6 +112,7 @@ def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
 
 
 @refuses("bool int complex")
+@in_full_precision_on_devices
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:

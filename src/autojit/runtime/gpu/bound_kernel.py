@@ -9,11 +9,11 @@ import numpy as np
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.entry_point import Part
 from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
-from autojit.codegen.lowered import Offset, Scratch
+from autojit.codegen.lowered import Scratch
 from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, Effect
 from autojit.runtime.gpu.run_memory import RunMemory
-from autojit.runtime.gpu.works import BufferArgument, Work
+from autojit.runtime.gpu.works import BufferArgument, Work, base_of, offset_of, size_of
 
 
 class BoundKernel:
@@ -40,18 +40,18 @@ class BoundKernel:
 
     def _write_parameters(self) -> None:
         memory, buffers = self._memory, self.work.buffers
-        self._words = np.zeros(len(buffers) + 4, np.uint64)
+        self._words = np.zeros(2 * len(buffers) + 4, np.uint64)
         base = int(self._words.__array_interface__["data"][0])
         words: list[int] = []
-        if self._slots:
-            words.append(memory.moving.table_address)
         for k, argument in enumerate(buffers):
             here = base + WORD_BYTES * len(words)
             if k in self._slots:
-                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument)
+                self._moving[k] = memory.expect(memory.moving.slot_word(self._slots[k]), argument, 0)
+                words.append(memory.moving.slot_address(self._slots[k]))
+                words += [offset_of(argument)] if offset_of(argument) else []
                 continue
             if memory.moves(argument):
-                self._moving[k] = memory.expect(here, argument)
+                self._moving[k] = memory.expect(here, argument, offset_of(argument))
             self._places[k] = len(words)
             words.append(memory.address(argument, here))
         words += self._further_parameters()
@@ -83,8 +83,12 @@ class BoundKernel:
         """
         found = []
         for k, argument in enumerate(self.work.buffers):
-            address = self._memory.moving_alignment(self._moving[k]) if k in self._moving else self._address(k)
-            found.append(access_bytes(_size_bytes(argument), address))
+            if k not in self._moving:
+                found.append(access_bytes(size_of(argument), self._address(k)))
+                continue
+            behind = offset_of(argument) if k in self._slots else 0
+            alignment = self._memory.moving_alignment(self._moving[k])
+            found.append(access_bytes(size_of(argument), alignment, behind or alignment))
         return found
 
     def part(self) -> Part:
@@ -92,7 +96,8 @@ class BoundKernel:
         alignments = self._alignments()
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
-        return Part(self.kernel, enough, self._slots, self.is_guarded)
+        moving = {k: offset_of(self.work.buffers[k]) != 0 for k in self._slots}
+        return Part(self.kernel, enough, moving, self.is_guarded)
 
     # -- memory
 
@@ -100,13 +105,13 @@ class BoundKernel:
     def traffic_bytes(self) -> int:
         """Of the buffers that it reads and writes, each once, and of partial results."""
         used = zip(self.work.buffers, self.kernel.buffers, strict=True)
-        return sum(_size_bytes(a) for a, buffer in used if buffer.role != "takes") + self.kernel.partial_bytes
+        return sum(size_of(a) for a, buffer in used if buffer.role != "takes") + self.kernel.partial_bytes
 
     def accesses(self) -> list[Access]:
         """The memory it touches, with what it loads from the table."""
         slots = [self._memory.moving.slot_access(slot) for slot in self._slots.values()]
         numbers = [
-            _own("reads", self._address(k), _size_bytes(argument))
+            _own("reads", self._address(k), size_of(argument))
             for k, argument in enumerate(self.work.buffers)
             if self._memory.is_number(argument)
         ]
@@ -153,24 +158,15 @@ def footprint(
 def _access(
     memory: RunMemory, argument: BufferArgument, effect: Effect, address: Callable[[BufferArgument], int]
 ) -> Access:
-    size_bytes = _size_bytes(argument)
-    if isinstance(argument, Scratch):
+    size_bytes = size_of(argument)
+    value = base_of(argument)
+    if isinstance(value, Scratch):
         return _own(effect, address(argument), size_bytes)
-    value = argument.value if isinstance(argument, Offset) else argument
     place = memory.binding.place(value)
     if memory.moves(argument):
         return Access(place, effect, name=memory.binding.home(value))
     start = address(argument)
     return Access(place, effect, start, start + size_bytes)
-
-
-def _size_bytes(argument: BufferArgument) -> int:
-    """Of a buffer, from its address on."""
-    if isinstance(argument, Scratch):
-        return argument.size_bytes
-    if isinstance(argument, Offset):
-        return argument.value.type.size_bytes - argument.offset_bytes
-    return argument.type.size_bytes
 
 
 def _own(effect: Effect, start: int, size_bytes: int) -> Access:

@@ -12,7 +12,7 @@ import numpy as np
 from autojit.codegen.cuda.entry_point import entry_text
 from autojit.codegen.cuda.host_records import LaunchWords
 from autojit.codegen.cuda.joined_entry import joined_text, shared_bytes
-from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, PlacedPart, alone, plan_launches
+from autojit.codegen.cuda.joined_plan import JoinedGrid, PartFacts, alone, plan_launches
 from autojit.ir.graph import Node
 from autojit.runtime.gpu.bound_kernel import BoundKernel
 from autojit.runtime.gpu.driver import KernelNode
@@ -20,8 +20,6 @@ from autojit.runtime.gpu.moving import WORD_BYTES
 from autojit.runtime.gpu.order import Access, predecessors
 from autojit.runtime.gpu.run_memory import RunMemory
 from autojit.runtime.gpu.works import Work
-
-_FURTHER_WORDS = 4  # of a kernel's parameters, besides its buffers
 
 
 def plan_grids(
@@ -41,8 +39,8 @@ def plan_grids(
 
 def _facts(work: Work) -> PartFacts:
     kernel = work.widest
-    words = len(work.buffers) + _FURTHER_WORDS
-    return PartFacts(kernel.threads, prod(kernel.blocks), shared_bytes(kernel), words)
+    shared = shared_bytes(kernel) or int("@meet(" in kernel.text)
+    return PartFacts(kernel.threads, prod(kernel.blocks), shared, len(work.buffers))
 
 
 class BoundLaunch:
@@ -116,9 +114,3 @@ class BoundLaunch:
         """A launch did not come to its end: its blocks have counted how many of them met, not all."""
         if self._meeting is not None:
             self._memory.device.driver.fill(self._meeting.address, 0, WORD_BYTES, self._memory.device.stream)
-
-
-def shown(part: PlacedPart, label: str) -> str:
-    """A part as users see it."""
-    side = f", {part.packs} side by side" if part.packs > 1 else ""
-    return f"{label}: {part.spread} blocks{side}"

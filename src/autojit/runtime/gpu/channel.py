@@ -36,6 +36,7 @@ _FUNCTIONS = {
     DriverCalls.set_parameters: "cuGraphExecKernelNodeSetParams_v2",
     DriverCalls.copy_in: "cuMemcpyHtoDAsync_v2",
     DriverCalls.copy_out: "cuMemcpyDtoHAsync_v2",
+    DriverCalls.copy_within: "cuMemcpyDtoDAsync_v2",
     DriverCalls.fill: "cuMemsetD8Async",
     DriverCalls.synchronize: "cuStreamSynchronize",
     DriverCalls.record: "cuEventRecord",

@@ -67,35 +67,30 @@ class MovingBlock:
     def __init__(self, binding: Binding, device: CudaDevice) -> None:
         self._binding = binding
         self._device = device
-        self._addresses: dict[tuple[Value, int], tuple[int, Value | Offset]] = {}
+        self._addresses: dict[Value, tuple[int, Value]] = {}  # with the slot
         self._numbers: dict[Value, int] = {}  # with the slot, from the first number's on
         self._number_words = 0
         self.prologues: tuple[Prologue, ...] = ()
 
     # -- what is in it
 
-    def is_number(self, argument: Value | Offset) -> bool:
+    @staticmethod
+    def is_number(value: Value) -> bool:
         """Whether kernels get it by value."""
-        return isinstance(argument, Value) and argument.type.device == CPU
+        return value.type.device == CPU
 
-    def moves(self, argument: Value | Offset) -> bool:
+    def moves(self, value: Value) -> bool:
         """Whether its address is another in every call."""
-        value = argument.value if isinstance(argument, Offset) else argument
         return self._binding.place(value) in ("argument", "result")
 
-    def want(self, argument: Value | Offset) -> None:
-        """It will be asked for."""
-        if isinstance(argument, Value) and self.is_number(argument):
-            home = self._binding.home(argument)
-            if home not in self._numbers:
-                self._numbers[home] = self._number_words
-                self._number_words += -(-argument.type.size_bytes // WIDEST_ACCESS_BYTES) * 2
-        elif self.moves(argument):
-            self._addresses.setdefault(self._key(argument), (len(self._addresses), argument))
-
-    def _key(self, argument: Value | Offset) -> tuple[Value, int]:
-        value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
-        return self._binding.home(value), offset
+    def want(self, value: Value) -> None:
+        """It, or a part of it, will be asked for."""
+        home = self._binding.home(value)
+        if not self.is_number(value):
+            self._addresses.setdefault(home, (len(self._addresses), value))
+        elif home not in self._numbers:
+            self._numbers[home] = self._number_words
+            self._number_words += -(-value.type.size_bytes // WIDEST_ACCESS_BYTES) * 2
 
     def lay_out(self) -> None:
         """Make the block and the table."""
@@ -106,8 +101,8 @@ class MovingBlock:
         sizes = [prologue_words(part) for part in parts]
         self._block = np.zeros(max(sum(sizes), 1), np.uint64)
         self.block_address = _address(self._block)
-        for slot, argument in self._addresses.values():
-            self._block[slot] = self._binding.word(argument, self.block_address + WORD_BYTES * slot)
+        for slot, value in self._addresses.values():
+            self._block[slot] = self._binding.word(value, self.block_address + WORD_BYTES * slot)
         self._write_numbers()
         if not count:
             return
@@ -141,9 +136,9 @@ class MovingBlock:
 
     # -- what it says of a buffer
 
-    def slot(self, argument: Value | Offset) -> int:
+    def slot(self, value: Value) -> int:
         """The slot of an address that moves."""
-        return self._addresses[self._key(argument)][0]
+        return self._addresses[self._binding.home(value)][0]
 
     def number_address(self, value: Value) -> int:
         """Where the device finds a number of the host."""
@@ -152,8 +147,12 @@ class MovingBlock:
 
     def slot_access(self, slot: int) -> Access:
         """That an address is loaded."""
-        start = self.table_address + WORD_BYTES * slot
+        start = self.slot_address(slot)
         return Access("own", "reads", start, start + WORD_BYTES)
+
+    def slot_address(self, slot: int) -> int:
+        """Where the device finds an address."""
+        return self.table_address + WORD_BYTES * slot
 
     def slot_word(self, slot: int) -> int:
         """The address of the host's word for a slot."""

@@ -57,13 +57,15 @@ def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     for number, (mine, changed) in enumerate(zip(reads, writes, strict=True)):
         after: list[int] = []
-        known = 0
-        for earlier in range(number - 1, -1, -1):
-            if known >> earlier & 1:
-                continue
+        known, left = 0, (1 << number) - 1  # those that are not known to come before, as bits
+        while left:
+            earlier = left.bit_length() - 1  # the last of them; in a chain it is the only one that is looked at
             if changed & (reads[earlier] | writes[earlier]) or mine & writes[earlier]:
                 after.append(earlier)
                 known |= before[earlier] | 1 << earlier
+                left &= ~known
+            else:
+                left ^= 1 << earlier
         before.append(known)
         found.append(tuple(reversed(after)))
     return found

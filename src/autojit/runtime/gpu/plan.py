@@ -249,26 +249,13 @@ def _prologue_row(function: int, parameters: int) -> LaunchWords:
     )
 
 
-class TransferPlan:
-    """A copy between host and device, bound; ``address`` is the context of its entry.
+class CopyPlan:
+    """What copies so many bytes within a device's memory; ``address`` is the context of ``aj_copy_within``."""
 
-    Args:
-        binding: where the values are.
-        target: what is written.
-        source: what is read, as large.
-        channel: the executable's way to the device.
-        nodes: what the copy is for.
-    """
-
-    def __init__(
-        self, binding: Binding, target: Value, source: Value, channel: DeviceChannel, nodes: Sequence[Node] = ()
-    ) -> None:
+    def __init__(self, channel: DeviceChannel, size_bytes: int, nodes: Sequence[Node] = ()) -> None:
         self.nodes = nodes
-        words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=source.type.size_bytes))
-        for value, word in ((target, TransferWords.target), (source, TransferWords.source)):
-            words[word.place] = binding.word(value, words.address + word.offset_bytes)
-        self._words = words
-        self.address = words.address
+        self._words = Words(TransferWords(channel=channel.address, target=0, source=0, bytes=size_bytes))
+        self.address = self._words.address
         channel.register(self.address, self)
 
     def answer(self, what: int) -> None:
@@ -285,3 +272,22 @@ class TransferPlan:
 
     def failed(self) -> None:
         """See `Asker`."""
+
+
+class TransferPlan(CopyPlan):
+    """A copy between host and device, bound; ``address`` is the context of its entry.
+
+    Args:
+        binding: where the values are.
+        target: what is written.
+        source: what is read, as large.
+        channel: the executable's way to the device.
+        nodes: what the copy is for.
+    """
+
+    def __init__(
+        self, binding: Binding, target: Value, source: Value, channel: DeviceChannel, nodes: Sequence[Node] = ()
+    ) -> None:
+        super().__init__(channel, source.type.size_bytes, nodes)
+        for value, word in ((target, TransferWords.target), (source, TransferWords.source)):
+            self._words[word.place] = binding.word(value, self.address + word.offset_bytes)

@@ -11,14 +11,14 @@ import numpy as np
 from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.host_records import MovingAddress
 from autojit.codegen.cuda.report import TOLD_BYTES
-from autojit.codegen.lowered import Offset, Scratch
+from autojit.codegen.lowered import Scratch
 from autojit.core.errors import DeviceError
 from autojit.ir.graph import Value
 from autojit.runtime.gpu.devices import CudaDevice
 from autojit.runtime.gpu.memory import Held, PinnedMemory
 from autojit.runtime.gpu.moving import WORD_BYTES, Binding, MovingBlock
 from autojit.runtime.gpu.scratch import RunScratch
-from autojit.runtime.gpu.works import BufferArgument, Work
+from autojit.runtime.gpu.works import BufferArgument, Work, base_of, offset_of
 
 
 class RunMemory:
@@ -47,10 +47,9 @@ class RunMemory:
         """Decide where what moves is: in the table, from which kernels load addresses, or in parameters of launches."""
         self.uses_table = uses_table
         for argument in self._arguments:
-            if not isinstance(argument, Scratch) and (
-                self.is_number(argument) or (uses_table and self.moves(argument))
-            ):
-                self.moving.want(argument)
+            base = base_of(argument)
+            if isinstance(base, Value) and (self.is_number(argument) or (uses_table and self.moves(argument))):
+                self.moving.want(base)
         self.moving.lay_out()
 
     def hold(self, size_bytes: int) -> Held:
@@ -72,20 +71,22 @@ class RunMemory:
 
     def moves(self, argument: BufferArgument) -> bool:
         """Whether its address is another in every call."""
-        return not isinstance(argument, Scratch) and not self.is_number(argument) and self.moving.moves(argument)
+        base = base_of(argument)
+        return isinstance(base, Value) and not self.is_number(argument) and self.moving.moves(base)
 
     def slot(self, argument: BufferArgument) -> int | None:
-        """The table's slot that holds its address; None where a launch passes it."""
-        if isinstance(argument, Scratch) or not (self.uses_table and self.moves(argument)):
-            return None
-        return self.moving.slot(argument)
+        """The table's slot that holds the address of what it is part of; None where a launch passes its own."""
+        base = base_of(argument)
+        return self.moving.slot(base) if isinstance(base, Value) and self.uses_table and self.moves(argument) else None
 
     def address(self, argument: BufferArgument, word: int) -> int:
         """Where a buffer is, for the parameter at ``word``; it is written there when it changes."""
-        if isinstance(argument, Scratch):
-            return self.scratch.address(argument)
+        base = base_of(argument)
+        if isinstance(base, Scratch):
+            return self.scratch.address(base) + offset_of(argument)
         if isinstance(argument, Value) and self.moving.is_number(argument):
             return self.moving.number_address(argument)
+        assert not isinstance(argument, Scratch)
         return self.binding.word(argument, word)
 
     def present_address(self, argument: BufferArgument) -> int:
@@ -101,15 +102,15 @@ class RunMemory:
 
     # -- alignment of what moves
 
-    def expect(self, word: int, argument: BufferArgument) -> int:
-        """An address that moves will be in a word; the number under which its alignment is known."""
+    def expect(self, word: int, argument: BufferArgument, offset_bytes: int) -> int:
+        """An address that moves will be in a word, so far behind the beginning; the number of its alignment."""
         found = self._by_word.get(word)
         if found is None:
-            assert not isinstance(argument, Scratch)
-            value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
-            least = value.type.dtype.numpy.itemsize
+            base = base_of(argument)
+            assert isinstance(base, Value)
+            element_bytes = base.type.dtype.numpy.itemsize
             found = self._by_word[word] = len(self._moving_addresses)
-            self._moving_addresses.append((word, least, max(least, access_bytes(offset))))
+            self._moving_addresses.append((word, element_bytes, max(element_bytes, access_bytes(offset_bytes))))
         return found
 
     def finish(self) -> None:

@@ -12,7 +12,7 @@ from autojit.codegen.grid_text import GridText
 from autojit.codegen.lowered import Scratch
 from autojit.core.records import record
 from autojit.runtime.gpu.memory import Held
-from autojit.runtime.gpu.works import Work
+from autojit.runtime.gpu.works import Work, base_of
 
 SHARED_FROM_BYTES = 1 << 20
 
@@ -61,9 +61,9 @@ class RunScratch:
         owners = _owners_of_partials(works)
         found: dict[Scratch | int, Need] = {}
         for number, work in enumerate(works):
-            for argument in work.buffers:
-                if isinstance(argument, Scratch):
-                    _extend(found, argument, argument.size_bytes, number)
+            for base in map(base_of, work.buffers):
+                if isinstance(base, Scratch):
+                    _extend(found, base, base.size_bytes, number)
             owner = owners[number]
             if owner is not None:
                 _extend(found, owner, work.widest.partial_bytes, number)
@@ -87,17 +87,20 @@ def _extend(found: dict[Scratch | int, Need], what: Scratch | int, size_bytes: i
     found[what] = Need(size_bytes, first, number)
 
 
-def _owners_of_partials(works: Sequence[Work]) -> list[int | None]:
-    """Of every kernel the one whose partial results it writes or reads: a combining kernel reads those before it."""
-    owners: list[int | None] = []
-    owner: int | None = None
+def _owners_of_partials(works: Sequence[Work]) -> list[Scratch | int | None]:
+    """Of every kernel the one whose partial results it writes or reads, or where it is told to have them.
+
+    A combining kernel reads those before it.
+    """
+    owners: list[Scratch | int | None] = []
+    owner: Scratch | int | None = None
     combining: GridText | None = None
     for number, work in enumerate(works):
         kernel = work.widest
         if not kernel.partial_bytes:
             owner = None
         elif kernel is not combining or owner is None:
-            owner = number
+            owner = work.partials or number
         owners.append(owner)
         combining = kernel.combine
     return owners

@@ -27,6 +27,7 @@ class Work:
         code: of its reports.
         commits: it writes what lasts, so it does nothing once an error was reported.
         nodes: that it computes.
+        partials: where its partial results are; None: in memory of its own.
     """
 
     kernel: Callable[[Sequence[int]], GridText]
@@ -35,6 +36,7 @@ class Work:
     code: int
     commits: bool
     nodes: tuple[Node, ...] = ()
+    partials: Scratch | None = None
 
     @property
     def widest(self) -> GridText:
@@ -66,7 +68,7 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
     found: list[bool] = []
     combining: GridText | None = None
     for work in works:
-        places = [_place(argument, home) for argument in work.buffers]
+        places = [_home(argument, home) for argument in work.buffers]
         roles = [buffer.role for buffer in work.widest.buffers]
         reads = [p for p, role in zip(places, roles, strict=True) if role in ("reads", "updates")]
         is_guarded = work.commits or not unwritten.isdisjoint(reads)
@@ -79,10 +81,28 @@ def guarded(works: Sequence[Work], home: Callable[[Value], Value]) -> list[bool]
     return found
 
 
-def _place(argument: BufferArgument, home: Callable[[Value], Value]) -> Value | Scratch:
+def base_of(argument: BufferArgument) -> Value | Scratch:
+    """What a buffer is, or is a part of."""
+    return argument.value if isinstance(argument, Offset) else argument
+
+
+def offset_of(argument: BufferArgument) -> int:
+    """The bytes between the beginning of what a buffer is a part of and its own."""
+    return argument.offset_bytes if isinstance(argument, Offset) else 0
+
+
+def size_of(argument: BufferArgument) -> int:
+    """The bytes of a buffer, from its address on."""
     if isinstance(argument, Scratch):
-        return argument
-    return home(argument.value if isinstance(argument, Offset) else argument)
+        return argument.size_bytes
+    if not isinstance(argument, Offset):
+        return argument.type.size_bytes
+    return size_of(argument.value) - argument.offset_bytes if argument.size_bytes is None else argument.size_bytes
+
+
+def _home(argument: BufferArgument, home: Callable[[Value], Value]) -> Value | Scratch:
+    base = base_of(argument)
+    return base if isinstance(base, Scratch) else home(base)
 
 
 def works_of(run: DeviceRun) -> Iterator[Work]:
@@ -103,7 +123,9 @@ def _launched(launch: Launch) -> Iterator[Work]:
     kernel: GridText | None = launch.kernel
     while kernel is not None:
         if all(kernel.blocks):
-            yield Work(partial(_same, kernel), launch.buffers, launch.label, launch.code, launch.commits, launch.nodes)
+            same = partial(_same, kernel)
+            told = launch.buffers, launch.label, launch.code, launch.commits, launch.nodes, launch.partials
+            yield Work(same, *told)
         kernel = kernel.combine
 
 

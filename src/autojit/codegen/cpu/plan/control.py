@@ -13,6 +13,7 @@ from autojit.codegen.cpu.plan.records import (
     LastValue,
     LoopContext,
     LoopRow,
+    MoverWords,
     TapeWords,
 )
 from autojit.codegen.cpu.plan.runner import POLL, STEP
@@ -150,6 +151,10 @@ def _copy_last_values(f: NativeFunction, loop: _Loop) -> None:
     with f.loop(0, loop.n_last, stem="last") as i:
         value = f.item(LastValue, loop.last_values, i)
         source = f.load("ptr", f.element(loop.table, "ptr", f.get(value, LastValue.source)))
-        target = f.get(value, LastValue.target)
+        target, mover = f.get(value, LastValue.target), f.get(value, LastValue.mover)
         with f.when(f.test("ne", source, target, "ptr")):
-            f.move_bytes(target, source, f.get(value, LastValue.bytes))
+            with f.when(f.is_zero(mover, "ptr")):
+                f.move_bytes(target, source, f.get(value, LastValue.bytes))
+            with f.otherwise():
+                places = [f.convert("ptrtoint", place, "ptr") for place in (target, source)]
+                f.call(BODY, f.get(mover, MoverWords.context), *places, by=f.get(mover, MoverWords.body))

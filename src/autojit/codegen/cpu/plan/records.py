@@ -233,6 +233,14 @@ class LastValue(Record[Argument]):
     source: WordArgument  # the entry
     target: PointerArgument
     bytes: WordArgument
+    mover: PointerArgument  # `MoverWords` where the memory is a device's; 0: the host's
+
+
+class MoverWords(Record[int]):
+    """Who copies within the memory of a device: ``body(context, target, source)`` copies a number of bytes it knows."""
+
+    body: Pointer
+    context: Pointer
 
 
 class TapeWords(Record[int]):

@@ -6,6 +6,7 @@ written down while they run, and compared.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -70,43 +71,48 @@ class EmulatedGraph:
 
     def __init__(self, nodes: Sequence[GraphNode], numbers: Sequence[int]) -> None:
         self.nodes, self._numbers = list(nodes), list(numbers)
-        self._before: list[set[int]] = []
+        self._places = {each: number for number, each in enumerate(numbers)}
+        self._before = np.zeros((len(self.nodes), len(self.nodes)), np.bool_)  # of a node (row): who comes before it
         for number, node in enumerate(nodes):
-            before: set[int] = set()
             for k in node.after:
                 if not 0 <= k < number:
                     raise ArgumentError(
                         "a graph's node comes after one that is not before it in the list",
                         facts={"node": number, "after": k},
                     )
-                before |= self._before[k] | {k}
-            self._before.append(before)
+                self._before[number] |= self._before[k]
+                self._before[number, k] = True
+        self._ordered = self._before.sum(0) + self._before.sum(1)  # of each node: how many are before or behind it
 
     def node(self, number: int) -> GraphNode:
         """The node that the driver calls by this number."""
-        if number not in self._numbers:
+        if number not in self._places:
             raise ArgumentError("a graph has no such node", facts={"node": number})
-        return self.nodes[self._numbers.index(number)]
+        return self.nodes[self._places[number]]
 
     def _has_rival(self, number: int) -> bool:
         """Whether a node may run before and after another one."""
-        behind = sum(number in before for before in self._before)
-        return len(self._before[number]) + behind + 1 < len(self.nodes)
+        return bool(self._ordered[number] + 1 < len(self.nodes))
 
     def order(self, chance: np.random.Generator | None) -> list[int]:
         """The nodes as listed, or in any order that the edges allow."""
         if chance is None:
             return list(range(len(self.nodes)))
-        waiting = [set(node.after) for node in self.nodes]
-        left = set(range(len(self.nodes)))
+        behind: list[list[int]] = [[] for _ in self.nodes]
+        waiting = [len(set(node.after)) for node in self.nodes]
+        for number, node in enumerate(self.nodes):
+            for k in set(node.after):
+                behind[k].append(number)
+        ready = [number for number, count in enumerate(waiting) if not count]
         found: list[int] = []
-        while left:
-            ready = [number for number in sorted(left) if not waiting[number]]
+        while ready:
             chosen = int(chance.choice(ready))
-            left.remove(chosen)
+            ready.remove(chosen)
             found.append(chosen)
-            for each in waiting:
-                each.discard(chosen)
+            for number in behind[chosen]:
+                waiting[number] -= 1
+                if not waiting[number]:
+                    insort(ready, number)
         return found
 
     def run(
@@ -126,16 +132,15 @@ class EmulatedGraph:
         Raises:
             EmulatedFault: a node failed, or an edge is missing.
         """
-        done: list[tuple[int, Footprint]] = []
+        done: dict[int, Footprint] = {}
+        free = np.zeros(len(self.nodes), np.bool_)  # those that are done, and that another may come before or after
         for number in self.order(chance):
             footprint = Footprint() if is_watched or self._has_rival(number) else None
             execute(self._numbers[number], self.nodes[number], footprint)
             if footprint is None:
                 continue
-            for other, touched in done:
-                if other in self._before[number] or number in self._before[other]:
-                    continue
-                address = footprint.shared_with(touched)
+            for other in map(int, np.flatnonzero(free & ~self._before[number] & ~self._before[:, number])):
+                address = footprint.shared_with(done[other])
                 if address is not None:
                     here, there = name(self.nodes[number]), name(self.nodes[other])
                     detail = (
@@ -143,5 +148,6 @@ class EmulatedGraph:
                         "path of edges orders the two"
                     )
                     raise EmulatedFault("missing edge", detail, kernel=here, address=address)
-            done.append((number, footprint))
-        return [footprint for _, footprint in done]
+            done[number] = footprint
+            free[number] = True
+        return [*done.values()]
