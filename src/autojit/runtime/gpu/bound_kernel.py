@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -60,24 +60,18 @@ class BoundKernel:
                 self._moving[k] = memory.expect(here, argument, offset_of(argument))
             self._places[k] = len(words)
             words.append(memory.address(argument, here))
-        for size in self.kernel.sizes:
-            words.append(memory.binding.number(size, base + WORD_BYTES * len(words)))
-        if self._partials is not None:
-            words.append(memory.placed(self._partials, base + WORD_BYTES * len(words)))
-        words += self._report_parameters()
+        further = _further_parameters(memory, self.work, self._number, self.is_guarded, base + WORD_BYTES * len(words))
+        words += [word for _, word in further]
         self._words[: len(words)] = words
         self.parameters = [base + WORD_BYTES * k for k in range(len(words))]
-
-    def _report_parameters(self) -> list[int]:
-        memory, words = self._memory, list[int]()
-        errors = memory.errors
-        if errors is not None and (self.kernel.reports or self.kernel.tells or self.is_guarded):
-            words.append(errors.address)
-        if self.kernel.tells and memory.told is not None:
-            words.append(memory.told.address)
-        if self.kernel.reports:
-            words.append(self.work.code)
-        return words
+        self.keys: list[Hashable] = []
+        for k, argument in enumerate(buffers):
+            if k in self._slots:
+                self.keys += [("slot", self._slots[k])]
+                self.keys += [("bytes", offset_of(argument))] if offset_of(argument) else []
+            else:
+                self.keys.append(buffer_key(memory, argument))
+        self.keys += [key for key, _ in further]
 
     def _address(self, buffer: int) -> int:
         return int(self._words[self._places[buffer]])
@@ -105,7 +99,7 @@ class BoundKernel:
         self.kernel = self.work.kernel(alignments)
         enough = [max(pair) for pair in zip(alignments, (b.element_bytes for b in self.kernel.buffers), strict=True)]
         moving = {k: offset_of(self.work.buffers[k]) != 0 for k in self._slots}
-        return Part(self.kernel, enough, moving, self.is_guarded)
+        return Part(self.kernel, enough, moving, self.is_guarded, self.keys)
 
     # -- memory
 
@@ -145,6 +139,43 @@ class BoundKernel:
 
     def _address_of(self, argument: BufferArgument) -> int:
         return self._address(self.work.buffers.index(argument))
+
+
+def buffer_key(memory: RunMemory, argument: BufferArgument) -> Hashable:
+    """Of the parameter that is a buffer's address: kernels that have the same buffer take one parameter."""
+    base = base_of(argument)
+    place = base if isinstance(base, Scratch) else memory.binding.home(base)
+    return place, offset_of(argument), size_of(argument), memory.is_number(argument)
+
+
+def _further_parameters(
+    memory: RunMemory, work: Work, number: int, is_guarded: bool, first: int = 0
+) -> list[tuple[Hashable, int]]:
+    """The parameters behind a kernel's buffers, with their keys.
+
+    Args:
+        first: the address of the word of the first of them; 0: the keys alone are asked for.
+    """
+    kernel, errors, partials = work.widest, memory.errors, memory.scratch.partials(number)
+    found: list[tuple[Hashable, int]] = []
+    for size in kernel.sizes:
+        found.append((("size", size), memory.binding.number(size, first + WORD_BYTES * len(found)) if first else 0))
+    if partials is not None:
+        found.append((("partials", partials), memory.placed(partials, first + WORD_BYTES * len(found)) if first else 0))
+    if errors is not None and (kernel.reports or kernel.tells or is_guarded):
+        found.append(("errors", errors.address))
+    if kernel.tells and memory.told is not None:
+        found.append(("told", memory.told.address))
+    if kernel.reports:
+        found.append((None, work.code))
+    return found
+
+
+def parameter_keys(memory: RunMemory, work: Work, number: int, is_guarded: bool) -> tuple[Hashable, ...]:
+    """Of all parameters that a kernel of a run may have."""
+    further = [key for key, _ in _further_parameters(memory, work, number, is_guarded)]
+    behind = [None for argument in work.buffers if offset_of(argument)]
+    return (*(buffer_key(memory, argument) for argument in work.buffers), *behind, *further)
 
 
 def footprint(
