@@ -50,6 +50,8 @@ def with_report(works: Sequence[Work]) -> list[Work]:
     if not reporting:
         return list(works)
     behind = reporting[-1] + 1
+    while behind < len(works) and works[behind].widest is works[behind - 1].widest.combine:
+        behind += 1  # kernels with partial results in common follow each other
     return [*works[:behind], Work(partial(_same, report_kernel()), (), "report", 0, False), *works[behind:]]
 
 
