@@ -36,6 +36,15 @@ class Bands:
 
 
 @record
+class Attending:
+    """Which attention has kernels of its own; other attention is made of products and loops."""
+
+    dtypes: frozenset[DType]
+    most_width: int
+    """Elements of a key, and of a value."""
+
+
+@record
 class Machine:
     """The numbers of one machine, or of one kind of them where they differ little."""
 
@@ -72,6 +81,7 @@ class Machine:
     """Whether one step serves all values of an extent; False: every extent has a step of its own."""
     value_bytes: int = 0
     """What the host computes goes to kernels by value up to this size, and is copied above."""
+    attention: Attending | None = None
     epilogue_expressions: int = 0
     """Loops of at most this many expressions over a product's elements become part of its kernel; 0: none do."""
 

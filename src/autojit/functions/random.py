@@ -135,6 +135,11 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
+def key_for(words: int, place: Device) -> Tensor:
+    """A key of the default generator for a draw of so many 32-bit words on a device, for ops that draw themselves."""
+    return _at(place, default_generator._take(words))
+
+
 def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None, place: Device = CPU) -> Tensor:
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator, place)

@@ -33,6 +33,7 @@ from autojit.ops.views import *
 
 if TYPE_CHECKING:
     from autojit.ops.airy_functions import *
+    from autojit.ops.attention import *
     from autojit.ops.bessel_functions import *
     from autojit.ops.composites_normalization import *
     from autojit.ops.control_flow import *
@@ -69,7 +70,8 @@ _OTHERS = [  # those first that more programs use
     "composites_normalization", "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions",
     "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier",
     "triangular_factors", "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite",
-    "reflections", "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements", "failed_matrices",
+    "reflections", "airy_functions", "attention", "control_flow", "scan_steps", "while_sweeps", "requirements",
+    "failed_matrices",
 ]  # fmt: skip
 __getattr__ = _LazyNames(__name__, others=" ".join(f"autojit.ops.{module}" for module in _OTHERS), listed=True)
 _Op.registry.others = __getattr__.others

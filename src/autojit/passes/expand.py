@@ -2,15 +2,20 @@
 
 ``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, ops that hold graphs
 the ops of these; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
-accumulate in float32.
+accumulate in float32. Attention becomes its composite where the machine has no kernels for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from math import prod
 from typing import Any
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32
-from autojit.core.machine import Machine
+from autojit.core.machine import Attending, Machine
+from autojit.core.sizes import is_symbolic
+from autojit.core.types import TensorType
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind, bind_all
@@ -46,6 +51,24 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
     return tuple(_cast(y, dtype) if y.spec.dtype is float32 else y for y in results)
 
 
+def _attention(machine: Machine, rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    """Attention stays an op where the machine has kernels for it."""
+    types = [x.spec for x in operands]
+    if machine.attention is not None and has_kernels(machine.attention, types):
+        return None
+    return op.composite(*operands)
+
+
+def has_kernels(known: Attending, types: Sequence[TensorType]) -> bool:
+    """Whether attention to operands of these types has kernels of its own."""
+    q, k, v = types[:3]
+    if any(is_symbolic(n) for t in (q, k, v) for n in t.shape):
+        return False  # their tiles are chosen by sizes
+    is_narrow = 0 < q.shape[-1] <= known.most_width and 0 < v.shape[-1] <= known.most_width
+    return q.dtype in known.dtypes and is_narrow and prod(q.shape) > 0 and prod(k.shape) > 0
+
+
+ATTENTION = ("attention", "attention_adjoint")
 PRODUCTS = ("matmul", "convolution", "convolution_input", "convolution_weight")
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
@@ -61,7 +84,8 @@ def expand(graph: Graph, machine: Machine) -> Graph:
     Preserves results (halves are rounded once at the end, as the eager rule does). Time O(nodes).
     """
     rules = RULES if machine.product_dtypes.issuperset(HALVES) else RULES | dict.fromkeys(PRODUCTS, _in_float32)
-    held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"}
+    rules = rules | dict.fromkeys(ATTENTION, partial(_attention, machine))
+    held = {n.op.name for n in graph.nodes if isinstance(n.op, GraphOp) and n.op.opened_by == "expand"} - {*ATTENTION}
     rules = rules | dict.fromkeys(held, _own_expansion) if held else rules
     if not any(node.op.name in rules for node in graph.nodes):
         return graph

@@ -114,11 +114,15 @@ class MatmulKernel(NodeKernel):
 
 @record(eq=False, frozen=False)
 class StructuredKernel(NodeKernel):
-    """Any other op on contiguous operands: scatters, scans, opaque calls; convolutions, perhaps with an epilogue."""
+    """Any other op on contiguous operands: scatters, scans, opaque calls; convolutions, perhaps with an epilogue.
+
+    Attention reads strided ones.
+    """
 
     operands: tuple[Value, ...]  # the stored values that hold the node's inputs
     clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
     epilogue: Epilogue | None = None
+    accesses: tuple[Access, ...] = ()  # of attention: how it reads each operand
 
     @property
     def nodes(self) -> list[Node]:

@@ -19,6 +19,8 @@ from autojit.core.machine import Machine
 from autojit.core.records import record
 from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.attention import Attending
+from autojit.ops.base import Reindex
 from autojit.ops.control_flow import HoldsGraphs
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
@@ -188,10 +190,13 @@ class Scheduler:
 
     def _operand_needs(self) -> None:
         products: list[Node] = []
+        attending: list[Node] = []
         for node in self.graph.nodes:
             kind = self.kinds[node]
             if kind is Kind.PRODUCT:  # asked last: what is stored for others may be what a product reads
                 products.append(node)
+            elif isinstance(node.op, Attending):
+                attending.append(node)
             elif kind is Kind.SINGLE:
                 self._force(node.inputs[1:] if self._clears(node) else node.inputs)
         before = -1
@@ -199,6 +204,8 @@ class Scheduler:
             before = len(self.inline)
             for node in products:
                 self._gemm_needs(node)
+            for node in attending:
+                self._strided_needs(node)
 
     def _clears(self, node: Node) -> bool:
         """Whether a node scatters into zeros, which then need no storage of their own."""
@@ -220,6 +227,15 @@ class Scheduler:
         self._force(node.inputs[2:])
         if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > self.machine.product_batch_axes:  # type: ignore[arg-type]
             self._force(node.inputs)
+
+    def _strided_needs(self, node: Node) -> None:
+        """Operands without strides need storage; where they show what is computed, that does: it may be smaller."""
+        for operand in node.inputs:
+            if strided_access(operand, self.definitions, self.inline) is None:
+                shown = operand
+                while shown in self.inline and isinstance(self.definitions[shown].op, Reindex):
+                    shown = self.definitions[shown].inputs[0]
+                self._force([shown if shown in self.inline else operand])
 
     def _reshape_root(self, value: Value) -> Value:
         """The value whose storage holds the same bytes in the same order."""
@@ -272,6 +288,9 @@ class Scheduler:
             return MatmulKernel(unit, a, b, init)
         if isinstance(unit.op, ToDevice):  # one kernel of its own: only the runtime reaches both memories
             return CopyKernel(self._storage_of(unit.inputs[0]), unit.outputs[0], [unit])
+        if isinstance(unit.op, Attending):
+            accesses = tuple(self._access(x) for x in unit.inputs)
+            return StructuredKernel(unit, tuple([access.value for access in accesses]), accesses=accesses)
         if self._clears(unit):
             rest = tuple(self._storage_of(x) for x in unit.inputs[1:])
             return StructuredKernel(unit, (unit.outputs[0], *rest), clears=True)

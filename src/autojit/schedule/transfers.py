@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from autojit.core.device import CPU
 from autojit.ir.graph import Value
-from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel
+from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, StructuredKernel
 
 
 def pass_by_value(kernels: Sequence[Kernel], kept: Collection[Value], most_bytes: int) -> list[Kernel]:
-    """The kernels without copies of at most so many bytes from the host that loops alone read.
+    """The kernels without copies of at most so many bytes from the host that only loops and attention read.
 
     Preserves results: the original must be as it was until the last reader has run. Time O(reads of kernels).
 
@@ -32,14 +32,30 @@ def pass_by_value(kernels: Sequence[Kernel], kept: Collection[Value], most_bytes
             found.append(kernel)
             continue
         mine = readers.get(kernel.target, [])
-        loops = [reader for reader in mine if isinstance(reader, LoopKernel)]
-        if len(loops) < len(mine):
+        if not all(map(_takes_values, mine)):
             found.append(kernel)
             continue
-        for reader in loops:
-            loads = [kernel.source if load is kernel.target else load for load in reader.program.loads]
-            reader.program = replace(reader.program, loads=tuple(loads))
+        for reader in mine:
+            _read_original(reader, kernel)
     return found
+
+
+def _takes_values(reader: Kernel) -> bool:
+    """Whether a kernel may read what the host has: loops, and attention, which draws random numbers."""
+    return isinstance(reader, LoopKernel) or (isinstance(reader, StructuredKernel) and bool(reader.accesses))
+
+
+def _read_original(reader: Kernel, copy: CopyKernel) -> None:
+    """Let a kernel read what was copied in place of the copy."""
+    if isinstance(reader, LoopKernel):
+        loads = [copy.source if load is copy.target else load for load in reader.program.loads]
+        reader.program = replace(reader.program, loads=tuple(loads))
+    elif isinstance(reader, StructuredKernel):
+        accesses = [
+            replace(access, value=copy.source) if access.value is copy.target else access for access in reader.accesses
+        ]
+        reader.accesses = tuple(accesses)
+        reader.operands = tuple([access.value for access in accesses])
 
 
 def _suits(copy: CopyKernel, kept: Collection[Value], most_bytes: int) -> bool:

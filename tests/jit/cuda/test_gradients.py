@@ -33,6 +33,10 @@ FUNCTIONS: dict[str, tuple[Function, Callable[[], tuple[aj.Tensor, ...]]]] = {
     "product": (lambda a, b: (a @ b).tanh(), lambda: (leaf(2, 3), leaf(3, 2))),
     "rows": (lambda x: aj.log_softmax(x, -1) * F.layer_norm(x, (3,)), lambda: (leaf(2, 3),)),
     "attention": (attention, lambda: (leaf(1, 2, 2), leaf(1, 2, 2), leaf(1, 2, 2))),
+    "attention as an op": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        lambda: (leaf(1, 2, 2), leaf(1, 3, 2), leaf(1, 3, 1)),
+    ),
     "convolution": (lambda x, w: F.conv1d(x, w, padding=1), lambda: (leaf(1, 2, 3), leaf(1, 2, 2))),
     "look-ups": (looked_up, lambda: (leaf(3, 2),)),
     "sums of sums": (lambda x: aj.cumsum(x, 0).prod(1) + aj.logsumexp(x, 1), lambda: (leaf(2, 3),)),

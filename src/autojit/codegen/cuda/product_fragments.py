@@ -56,14 +56,26 @@ class Fragments:
         first: the line of the tile with which the warp's lines begin.
         lines: of a fragment.
         count: fragments of the warp.
+        begin: the depth of the part that counts as the first.
+        skipped: fragments of the warp in front of the first.
     """
 
     def __init__(
-        self, kernel: CudaKernel, places: Places, shelf: Shelf, part: Operand, first: str, *, lines: int, count: int
+        self,
+        kernel: CudaKernel,
+        places: Places,
+        shelf: Shelf,
+        part: Operand,
+        first: str,
+        *,
+        lines: int,
+        count: int,
+        begin: int = 0,
+        skipped: int = 0,
     ) -> None:
         self.kernel, self.places, self.shelf, self.part, self.first = kernel, places, shelf, part, first
         self.fragment = places.tile.fragment
-        self.lines, self.count = lines, count
+        self.lines, self.count, self.begin, self.skipped = lines, count, begin, skipped
         self.known: dict[tuple[int, int], list[str]] = {}
         self.reader = self._matrix_reader() if self.by_matrix else self._element_reader()
 
@@ -79,6 +91,7 @@ class Fragments:
 
     def registers(self, number: int, depth: int) -> list[str]:
         """A fragment's registers, at a depth of the part."""
+        number, depth = number + self.skipped, depth + self.begin
         found = self.known.get((number, depth))
         if found is None:
             if self.by_matrix:

@@ -45,6 +45,10 @@ class Steps(ABC):
 
     looks: ClassVar[bool] = False
     """Whether it has to see all elements before it multiplies: see `SplitSteps`."""
+    begin: int = 0
+    """The depth of the parts from which on they are multiplied, as deep as the tile."""
+    skipped: int = 0
+    """Fragments of a warp's columns in front of those that are multiplied."""
 
     def __init__(self, kernel: CudaKernel, dtype: DType, places: Places, a: Shelf, b: Shelf) -> None:
         self.kernel, self.dtype, self.places, self.a, self.b = kernel, dtype, places, a, b
@@ -61,10 +65,10 @@ class LaneSteps(Steps):
 
     def multiply(self, parts: Parts, totals: Totals) -> None:
         kernel, tile = self.kernel, self.tile
-        offsets = self.places.of_lane()
+        offsets = [(row, column + self.skipped * COLUMNS) for row, column in self.places.of_lane()]
         rows = sorted({row for row, _ in offsets})
         columns = sorted({column for _, column in offsets})
-        with kernel.loop(0, tile.depth, stem="depth") as depth:
+        with kernel.loop(self.begin, self.begin + tile.depth, stem="depth") as depth:
             left = self._elements(self.a, parts[0], (self.places.row, depth), rows)
             right = self._elements(self.b, parts[1], (self.places.column, depth), columns)
             for slot, (row, column) in zip(totals, offsets, strict=True):
@@ -116,10 +120,20 @@ class TensorSteps(Steps):
         return registers
 
     def _sides(self, parts: Parts) -> tuple[Fragments, Fragments]:
-        places, (down, across) = self.places, self.tile.fragments
+        places, (down, across), begin = self.places, self.tile.fragments, self.begin
         rows = self.tile.fragment.rows
-        left = Fragments(self.kernel, places, self.a, parts[0], places.first_row, lines=rows, count=down)
-        right = Fragments(self.kernel, places, self.b, parts[1], places.first_column, lines=COLUMNS, count=across)
+        left = Fragments(self.kernel, places, self.a, parts[0], places.first_row, lines=rows, count=down, begin=begin)
+        right = Fragments(
+            self.kernel,
+            places,
+            self.b,
+            parts[1],
+            places.first_column,
+            lines=COLUMNS,
+            count=across,
+            begin=begin,
+            skipped=self.skipped,
+        )
         return left, right
 
     def _of_fragment(self, x: int, y: int) -> slice:
@@ -158,7 +172,9 @@ class SplitSteps(TensorSteps):
     def multiply(self, parts: Parts, totals: Totals) -> None:
         kernel = self.kernel
         with kernel.when(self.met):
-            LaneSteps(kernel, self.dtype, self.places, self.a, self.b).multiply(parts, totals)
+            by_lanes = LaneSteps(kernel, self.dtype, self.places, self.a, self.b)
+            by_lanes.begin, by_lanes.skipped = self.begin, self.skipped
+            by_lanes.multiply(parts, totals)
         with kernel.otherwise():
             self._multiply(parts, totals)
 

@@ -1,4 +1,4 @@
-"""Kernels of structured ops on contiguous operands, by the class of the op.
+"""Kernels of structured ops by the class of the op, on contiguous operands, of attention on strided ones.
 
 Buffers: the operands in the order of the node's inputs, then the results. A scatter finds its base in its result, which
 is passed in both places. What has no printer here is called back from the step through its eager rule, and counted.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autojit.codegen.cuda import linear_algebra
+from autojit.codegen.cuda.attention import print_attention
 from autojit.codegen.cuda.cofactors import print_cofactors
 from autojit.codegen.cuda.convolution import print_convolution
 from autojit.codegen.cuda.grid_function import GLOBAL
@@ -25,6 +26,7 @@ from autojit.codegen.grid_text import GridText
 from autojit.codegen.search import Search
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
+from autojit.ops.attention import Attending
 from autojit.ops.convolution import Trilinear
 from autojit.ops.counted_positions import PackedPositions
 from autojit.ops.decompositions import Qr
@@ -50,6 +52,8 @@ def print_structured(kernel: StructuredKernel, target: CudaTarget) -> GridText |
     node = kernel.node
     if any(v.type.dtype.kind in ("complex", "float8") for v in (*node.inputs, *node.outputs)):
         return None
+    if isinstance(node.op, Attending):
+        return print_attention(kernel, target)
     if kernel.epilogue is not None:
         return print_convolution(node, target, kernel.epilogue)
     printer = next((PRINTERS[cls] for cls in type(node.op).__mro__ if cls in PRINTERS), None)

@@ -16,7 +16,7 @@ from autojit.codegen.lowered import DeviceCopy, DeviceFill, DeviceRun, Launch, L
 from autojit.core.device import CPU, Device
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
-from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.graph import Graph, Node, Value, values_of
 from autojit.ops.scan_steps import Scan
 from autojit.schedule.kernels import NestedKernel
 from autojit.schedule.schedule import Schedule
@@ -202,10 +202,11 @@ def unrolled_scan(kernel: NestedKernel, body: LoweredStep) -> UnrolledScan | Non
     """A scan whose turns a device does without the host; None: it takes part.
 
     It does where the body asks it for something, where what moves from turn to turn is in its memory, and where the
-    number of turns is not known.
+    number of turns is not known, or where a slice is.
     """
     op = kernel.node.op
-    if not isinstance(op, Scan) or is_symbolic(op.length):
+    values = (*kernel.operands, *kernel.node.outputs, *values_of(body.schedule.graph))
+    if not isinstance(op, Scan) or is_symbolic(op.length) or any(is_symbolic(value.type.size) for value in values):
         return None
     parts = [entry.arguments[0] for entry in body.single_entries()]
     if not parts or not all(isinstance(part, DeviceRun) for part in parts):

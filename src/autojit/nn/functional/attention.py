@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.functions.autocast import in_lower_precision
-from autojit.nn.functional.dropout import dropout
+from autojit.nn.functional.attended import attended, attention_weights, dropped
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
@@ -43,44 +42,7 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-    narrow = value.dtype
-    if narrow in (aj.float16, aj.bfloat16):
-        # the exponential turns a score's rounding error into a relative error of its weight
-        query, key, value = query.to(aj.float32), key.to(aj.float32), value.to(aj.float32)
-        if attn_mask is not None and attn_mask.dtype is narrow:
-            attn_mask = attn_mask.to(aj.float32)
-    weights = _attention_weights(query, key, attn_mask, is_causal, scale)
-    if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p)
-    return aj.matmul(weights, value).to(narrow)
-
-
-def _attention_weights(
-    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
-) -> Tensor:
-    """softmax over keys; every row sums to 1, or is all zero when a mask removes every key."""
-    width = query.shape[-1]
-    factor = scale if scale is not None else 1.0 / math.sqrt(width) if width else 1.0  # of no terms: any
-    scores = aj.matmul(query * factor, key.transpose(-2, -1))
-    if is_causal:
-        # every row keeps at least key 0, so no row is empty
-        return aj.softmax(aj.where(_causal_mask(query, key), scores, float("-inf")), -1)
-    if attn_mask is None:
-        return aj.softmax(scores, -1)
-    if attn_mask.dtype is aj.bool:
-        kept = attn_mask
-        # a finite fill keeps rows without any key free of NaN in values and derivatives
-        filled = aj.where(kept, scores, aj.finfo(scores.dtype).min)
-        return aj.where(kept, aj.softmax(filled, -1), 0.0)
-    masked = scores + attn_mask
-    filled = aj.where(masked == float("-inf"), aj.finfo(scores.dtype).min, masked)
-    return aj.where(masked == float("-inf"), 0.0, aj.softmax(filled, -1))
-
-
-def _causal_mask(query: Tensor, key: Tensor) -> Tensor:
-    rows = aj.arange(query.shape[-2], device=query.device).unsqueeze(1)
-    columns = aj.arange(key.shape[-2], device=query.device).unsqueeze(0)
-    return columns <= rows
+    return attended(query, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
 def _check_heads(
@@ -183,15 +145,23 @@ def multi_head_attention_forward(
     k = _extended(k, biases[0], static_k, add_zero_attn, num_heads, head_dim)
     v = _extended(v, biases[1], static_v, add_zero_attn, num_heads, head_dim)
     combined = _combined_mask(mask, _additive_mask(key_padding_mask, q.dtype), (biases[0] is not None) + add_zero_attn)
-    attention = _attention_weights(q, k, combined, False, None)
-    if training and dropout_p > 0.0:
-        attention = dropout(attention, dropout_p)
-    joined = aj.matmul(attention, v).permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
+    shown_as = None if not need_weights else "average" if average_attn_weights else "by head"
+    found, shown = _attend_and_show(q, k, v, combined, dropout_p if training else 0.0, shown_as)
+    joined = found.permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
     output = linear(joined, out_proj_weight, out_proj_bias)
-    shown = None if not need_weights else attention.mean(1) if average_attn_weights else attention
     if is_batched:
         return output, shown
     return output.squeeze(1), None if shown is None else shown.squeeze(0)
+
+
+def _attend_and_show(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, shown_as: str | None
+) -> tuple[Tensor, Tensor | None]:
+    """What is attended to, and the weights if they are to be shown; else one op does it."""
+    if shown_as is None:
+        return attended(q, k, v, mask, dropout_p), None
+    weights = dropped(attention_weights(q, k, mask, False, None), dropout_p)
+    return aj.matmul(weights, v), weights.mean(1) if shown_as == "average" else weights
 
 
 def _projection_weights(
