@@ -89,13 +89,19 @@ class ExpressionPrinter(KernelFunction):
                 stack.extend(self.walk.lookups_of(expr.positions))
 
     def pick_addresses(
-        self, roots: Iterable[Expr], phase: int, inner: Sequence[LoopVariable] | None = None, memo: Memo | None = None
+        self,
+        roots: Iterable[Expr],
+        phase: int,
+        inner: Sequence[LoopVariable] | None = None,
+        memo: Memo | None = None,
+        width: int = 1,
     ) -> None:
         """Where guards depend on the row alone, choose what the inner loops read before they start.
 
         Args:
             inner: the loops inside; None: those of the walk.
             memo: what is known outside of them; None: what is known of the row.
+            width: neighbours that need one answer (`shared_walk`).
         """
         if self.is_checked or not self.has_guards:  # a checked load knows which buffer it reads
             return
@@ -106,7 +112,7 @@ class ExpressionPrinter(KernelFunction):
         for expr in below(roots, lambda e: e not in self.walk.varying or e in done or self.is_kept(e, phase)):
             if ("address", expr) in self.row_memo or ("address", expr) in known or not is_whole(expr):
                 continue
-            walk = shared_walk(expr, inner, overwritten)
+            walk = shared_walk(expr, inner, overwritten, width)
             if walk is not None:
                 known["address", expr] = self._picked(expr, phase, inner, known), walk
                 done.update(expr.args)
@@ -124,6 +130,10 @@ class ExpressionPrinter(KernelFunction):
             return addresses[0]
         holds = self._conditions(expr.guards, known, phase)
         return self.choose(holds.text, addresses[0], addresses[1], "ptr")
+
+    def picked_address(self, expr: Guarded, start: str, position: str, known: Memo) -> str:
+        """The address of what a guard stands for, this far from the one that was picked; ``known``: at the point."""
+        return self.address(start, expr.dtype, position)
 
     def is_kept(self, expr: Expr, phase: int) -> bool:
         """Whether an earlier phase of the row wrote the expression to memory."""
@@ -209,7 +219,7 @@ class ExpressionPrinter(KernelFunction):
         picked = memo.get(("address", expr)) or self.row_memo.get(("address", expr))
         if picked is not None:
             start, walk = picked
-            address = self.address(start, expr.dtype, self.index(walk, memo, phase))
+            address = self.picked_address(expr, start, self.index(walk, memo, phase), memo)
             return self.emit.load(address, expr.dtype, self.access)
         answers = {self.answers.get(guard) for guard in expr.guards}
         if False in answers or answers == {True}:

@@ -19,10 +19,13 @@ class Buffer:
     Args:
         role: what the kernel does with it.
         element_bytes: its address is at least a multiple of this.
+        in_pieces: of an aligned piece of 16 bytes that ends behind the buffer no two elements are read: LLVM would read
+            the whole piece for three of them.
     """
 
     role: Role
     element_bytes: int
+    in_pieces: bool = False
 
 
 @record

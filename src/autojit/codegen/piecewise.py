@@ -101,17 +101,21 @@ def arms(guard: Guarded) -> tuple[Expr, ...]:
     return guard.args[:1] if guard.end == LAST else guard.args
 
 
-def shared_walk(expr: Expr, inner: Collection[LoopVariable], overwritten: Collection[int]) -> Index | None:
+def shared_walk(
+    expr: Expr, inner: Collection[LoopVariable], overwritten: Collection[int], width: int = 1
+) -> Index | None:
     """How a guard over rows moves through memory with the inner loops, if it only reads and all its arms move alike.
 
     Args:
         overwritten: the buffers that the kernel writes to as well: when they are read matters.
+        width: neighbours along a single inner loop, the first at a multiple of it, that need one answer: guards may
+            then change between such vectors.
     """
     if isinstance(expr, Load):
         return None if expr.buffer in overwritten else _walk(expr.positions[0], inner)
-    if not isinstance(expr, Guarded) or any(_varies(index, inner) for index, _, _ in expr.guards):
+    if not isinstance(expr, Guarded) or any(_divides(guard, inner, width) for guard in expr.guards):
         return None
-    walks = {shared_walk(arm, inner, overwritten) for arm in arms(expr)}
+    walks = {shared_walk(arm, inner, overwritten, width) for arm in arms(expr)}
     return walks.pop() if len(walks) == 1 else None
 
 
@@ -120,6 +124,18 @@ def _walk(index: Index, inner: Collection[LoopVariable]) -> Index | None:
     moving = tuple((term, coefficient) for term, coefficient in index.terms if term in inner)
     rest = Index(tuple(pair for pair in index.terms if pair not in moving))
     return None if _varies(rest, inner) else Index(moving)
+
+
+def _divides(guard: Guard, inner: Collection[LoopVariable], width: int) -> bool:
+    """Whether a guard may say different things of neighbours that need one answer, or cannot be worked out."""
+    index, low, high = guard
+    if not _varies(index, inner):
+        return False
+    bounds = (low - index.offset, high - index.offset)
+    parts = [*bounds, *(coefficient for term, coefficient in index.terms if term not in inner)]
+    steps = [coefficient for term, coefficient in index.terms if term in inner]
+    rest = Index(tuple(pair for pair in index.terms if pair[0] not in inner))
+    return width == 1 or steps != [1] or _varies(rest, inner) or any(is_symbolic(p) or p % width for p in parts)
 
 
 def _varies(index: Index, inner: Collection[LoopVariable]) -> bool:

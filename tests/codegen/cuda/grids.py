@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autojit.codegen.cuda.entry_point import entry_text
+from autojit.codegen.cuda.entry_point import alignment_of, entry_text
 from autojit.codegen.cuda.grid_loops import print_grid
 from autojit.codegen.cuda.target import CudaTarget
 from autojit.codegen.grid_text import GridText
@@ -107,8 +107,9 @@ def run(program: LoopProgram, known: Known, target: CudaTarget = LARGE, order: i
         errors = memory.put(np.zeros(2, np.int64))
         if grid.reports:
             arguments += [errors, CODE]
+        sizes = [value.type.size_bytes for value in (*program.loads, *written)]
         for kernel in launches(grid):
-            launch(memory.driver, kernel, target, arguments)
+            launch(memory.driver, kernel, target, arguments, sizes)
         results = addresses[len(program.loads) :]
         values = {value: memory.get(at, value) for value, at in zip(written, results, strict=True)}
         word, position = memory.driver.read(errors, "<i8", (2,)).tolist()
@@ -117,9 +118,20 @@ def run(program: LoopProgram, known: Known, target: CudaTarget = LARGE, order: i
         memory.release()
 
 
-def launch(driver: EmulatedDriver, kernel: GridText, target: CudaTarget, arguments: Sequence[int]) -> None:
-    """Run a kernel whose buffers do not move and begin at multiples of 256 bytes."""
-    launch_entry(driver, kernel, entry_text(kernel, [256] * len(kernel.buffers), {}), target, arguments)
+def launch(
+    driver: EmulatedDriver,
+    kernel: GridText,
+    target: CudaTarget,
+    arguments: Sequence[int],
+    sizes: Sequence[int] | None = None,
+) -> None:
+    """Run a kernel whose buffers do not move, begin at multiples of 256 bytes and have ``sizes`` bytes, or any."""
+    sizes = [0] * len(kernel.buffers) if sizes is None else sizes
+    alignments = [
+        max(alignment_of(buffer, size, 256), buffer.element_bytes)
+        for buffer, size in zip(kernel.buffers, sizes, strict=True)
+    ]
+    launch_entry(driver, kernel, entry_text(kernel, alignments, {}), target, arguments)
 
 
 def launch_entry(

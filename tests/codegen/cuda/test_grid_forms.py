@@ -24,10 +24,11 @@ from autojit.core.types import TensorType
 from autojit.ir import Graph, parse_graph
 from autojit.ir.graph import Value
 from autojit.passes.pipeline import optimize
+from autojit.schedule.expressions import Load
 from autojit.schedule.kernels import LoopKernel
-from autojit.schedule.loops import LoopProgram
+from autojit.schedule.loops import Form, LoopProgram, Store
 from autojit.schedule.schedule import schedule
-from tests.codegen.cuda.grids import CODE, LANE_ORDERS, LARGE, SMALL, all_values, disagreements, run
+from tests.codegen.cuda.grids import CODE, LANE_ORDERS, LARGE, SMALL, Known, all_values, disagreements, run
 
 ULPS = 16.0
 TARGETS = (LARGE, SMALL)
@@ -256,3 +257,30 @@ def test_equal_programs_have_one_text() -> None:
     text = f"(x: f32[40, 50]) {{ {softmax(40, 50)} return y }}"
     first, second = (print_grid(programs_of(text)[1][0], LARGE) for _ in range(2))
     assert first == second
+
+
+def overwriting_rows(columns: int) -> tuple[LoopProgram, Known]:
+    """Column sums of rows times what each row has once, which is written again where it was; its values.
+
+    The schedule makes a kernel of its own for what rows have once; here it is part of the sums'.
+    """
+    full = f"f32[6, {columns}]"
+    graph, (sums,) = programs_of(
+        f"(b: f32[6], x: {full}) {{ b1: f32[6, 1] = reshape[shape=(6, 1)](b); "
+        f"b2: {full} = broadcast_to[shape=(6, {columns})](b1); z: {full} = mul(x, b2); "
+        f"s: f32[{columns}] = sum[axes=(0,)](z); return s }}"
+    )
+    known, old, result = all_values(graph, drawn(graph)), graph.inputs[0], Value(TensorType((6,), float32), "c")
+    place = sums.loads.index(old)
+    (once,) = [e for e in sums.exprs if isinstance(e, Load) and e.buffer == place]
+    store = Store(result, once, once.positions[0])
+    program = replace(sums, stores=(store,), in_place={result: place}, form=Form())
+    return program, {**known, result: known[old]}
+
+
+@pytest.mark.parametrize("order", [*LANE_ORDERS, 2, 3])
+@pytest.mark.parametrize("columns", [3, 64, 200, 5000, 20_001])
+def test_what_a_row_has_once_is_overwritten_behind_all_who_read_it(columns: int, order: int | None) -> None:
+    """Lanes of one warp, of several, and rows that are walked."""
+    program, known = overwriting_rows(columns)
+    assert not disagreements([program], known, ULPS, LARGE, order)

@@ -11,23 +11,27 @@ from typing import Protocol
 
 from autojit.codegen.cuda.grid_folds import Partials
 from autojit.codegen.cuda.grid_function import WARP, Grid
-from autojit.codegen.cuda.lane_folds import LaneFolds
+from autojit.codegen.cuda.lane_folds import LaneFolds, State
+from autojit.codegen.cuda.lane_limits import VECTOR_BYTES
 from autojit.codegen.folding import partial_dtype, rounded_to
 from autojit.codegen.grid_text import Buffer, GridText
 from autojit.core.records import record
 from autojit.schedule.loops import LoopProgram
 
 THREADS = 256
+FEWEST_COLUMNS = 8  # lanes side by side: of 16 bytes each they take a whole line of the cache
+BUSY_BLOCKS = 64  # half of the processors of a large GPU: columns are taken by fewer lanes each until there are as many
 
 
 @record
 class _Part:
-    """The blocks that serve one accumulator: from ``first`` on, each ``columns`` elements."""
+    """The blocks that serve one accumulator: from ``first`` on, each ``columns`` lanes of ``vector`` elements."""
 
     number: int
     first: int
     blocks: int
     columns: int
+    vector: int
 
 
 class LeavesPartials(Protocol):
@@ -55,8 +59,12 @@ def print_combine(kernel: LeavesPartials, buffers: Sequence[Buffer]) -> GridText
     parts: list[_Part] = []
     blocks = 0
     for number, where in kernel.partial_results.items():
-        columns = min(WARP, 1 << max(where.columns - 1, 0).bit_length())
-        parts.append(_Part(number, blocks, -(-where.columns // columns), columns))
+        vector = _neighbours(where.columns, partial_dtype(kernel.program.accumulators[number]).size_bytes)
+        lanes = -(-where.columns // vector)
+        columns = min(WARP, 1 << max(lanes - 1, 0).bit_length())
+        while columns > FEWEST_COLUMNS and -(-lanes // columns) < BUSY_BLOCKS:
+            columns //= 2
+        parts.append(_Part(number, blocks, -(-lanes // columns), columns, vector))
         blocks += parts[-1].blocks
     function = LaneFolds(Grid(THREADS, (max(blocks, 1), 1, 1)), follows_reports=kernel.reports)
     function.pointers(kernel.sizes)
@@ -64,8 +72,16 @@ def print_combine(kernel: LeavesPartials, buffers: Sequence[Buffer]) -> GridText
         last = function.test("ult", function.block_x, part.first + part.blocks)
         with function.when(function.both(function.test("uge", function.block_x, part.first), last)):
             _combine(function, kernel, part)
-    written = [Buffer("writes", b.element_bytes) for b in buffers]  # of which it is only passed most
+    written = [Buffer("writes", b.element_bytes, b.in_pieces) for b in buffers]  # of which it is only passed most
     return function.finished(written, partial_bytes=kernel.partial_bytes)
+
+
+def _neighbours(columns: int, size_bytes: int) -> int:
+    """How many elements of partial results a thread folds side by side: a wide access, where they have whole ones."""
+    vector = VECTOR_BYTES // size_bytes
+    while columns % vector:
+        vector //= 2
+    return vector
 
 
 def _combine(function: LaneFolds, kernel: LeavesPartials, part: _Part) -> None:
@@ -74,19 +90,24 @@ def _combine(function: LaneFolds, kernel: LeavesPartials, part: _Part) -> None:
     op, wide, rows = accumulator.op, partial_dtype(accumulator), THREADS // part.columns
     row, lane = function.quotient(function.thread, part.columns), function.remainder(function.thread, part.columns)
     block = function.sub(function.block_x, part.first)
-    element = function.offset(function.scaled(block, part.columns), lane)
-    inside = None if where.columns % part.columns == 0 else function.test("ult", element, where.columns)
-    column = element if inside is None else function.at_most(element, where.columns - 1)
-    total = function.slot(wide)
-    function.put(total, function.identity(op, wide))
+    element = function.scaled(function.offset(function.scaled(block, part.columns), lane), part.vector)
+    is_exact = where.columns % (part.columns * part.vector) == 0
+    inside = None if is_exact else function.test("ult", element, where.columns)
+    column = element if inside is None else function.at_most(element, where.columns - part.vector)
+    totals = [function.slot(wide) for _ in range(part.vector)]
+    for total in totals:
+        function.put(total, function.identity(op, wide))
     start = function.at(function.partials, where.offset)
     with function.loop(row, where.count, rows, stem="part") as number:
         place = function.offset(function.scaled(number, where.columns), column)
-        value = function.emit.load(function.address(start, wide, place), wide)
-        function.put(total, function.combine(op, function.get(total, wide), value))
+        first = function.address(start, wide, place)
+        values = [function.emit.load(function.address(first, wide, k), wide) for k in range(part.vector)]
+        for total, value in zip(totals, values, strict=True):
+            function.put(total, function.combine(op, function.get(total, wide), value))
     bits = THREADS.bit_length() - 1
-    states = [(function.get(total, wide),)]
-    ((found,),) = function.over_lanes(states, [function.plain(op)], part.columns.bit_length() - 1, bits)
+    states: list[State] = [(function.get(total, wide),) for total in totals]
+    found = function.over_lanes(states, [function.plain(op)] * len(states), part.columns.bit_length() - 1, bits)
     with function.perhaps(function.all_of(function.test("eq", row, 0), inside)):
-        result = rounded_to(function.emit, found, accumulator.value.type.dtype)
-        function.write(kernel.first_result + part.number, result, column)
+        for k, (folded,) in enumerate(found):
+            result = rounded_to(function.emit, folded, accumulator.value.type.dtype)
+            function.write(kernel.first_result + part.number, result, function.offset(column, k))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autojit.codegen.cuda.copies import access_bytes
 from autojit.codegen.cuda.grid_function import GLOBAL, SHARED
 from autojit.codegen.cuda.shared_copies import widened
 from autojit.codegen.grid_text import Buffer, GridText
@@ -28,6 +29,15 @@ BARRIER = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 
 
 _ALONE = {"reads": "noalias readonly", "writes": "noalias", "takes": ""}
+
+
+def alignment_of(buffer: Buffer, size_bytes: int, address: int) -> int:
+    """What the address of a buffer may be said to be a multiple of, as far as accesses can use it.
+
+    LLVM reads whole aligned pieces of 16 bytes for some of their elements. So that none is read behind a buffer, no
+    more is said of one than divides its size, unless it is known to be read in whole pieces.
+    """
+    return access_bytes(0 if buffer.in_pieces else size_bytes, address)
 
 
 @record(eq=False)

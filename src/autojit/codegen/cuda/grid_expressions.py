@@ -6,19 +6,21 @@ that lanes hold is read once, whatever is computed of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from math import prod
 
 from autojit.codegen.cuda.grid_function import CudaKernel, Grid
+from autojit.codegen.cuda.lane_limits import is_vector, vector_loops
 from autojit.codegen.expressions import ExpressionPrinter, Memo
 from autojit.codegen.function_text import Operand
 from autojit.codegen.module_text import ModuleText
-from autojit.codegen.piecewise import below
+from autojit.codegen.piecewise import arms, below
 from autojit.codegen.scalar import Scalar
 from autojit.codegen.walk import Walk
 from autojit.core.dtypes import DType
 from autojit.core.records import record
-from autojit.ir.index import Index, LoopVariable, Opaque
+from autojit.ir.index import Index, LoopVariable, Opaque, Term
 from autojit.schedule.expressions import Expr, Guarded, Load
 
 
@@ -33,6 +35,7 @@ class Point:
         inside: the condition that it is an element of the row; None: it always is.
         memo: what has been computed of it.
         base: a point from which it is ``shift`` elements away along the last loop, if there is one.
+        first: the first of its vector, from which it is ``place`` elements away; None: itself.
     """
 
     slot: int
@@ -42,6 +45,8 @@ class Point:
     memo: Memo
     base: Point | None = None
     shift: int = 0
+    first: Point | None = None
+    place: int = 0
 
     @property
     def start(self) -> Point:
@@ -56,20 +61,51 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         ExpressionPrinter.__init__(self, ModuleText(), "body", walk, is_checked=is_checked)
         self.run_by(grid)
         self.point: Point | None = None  # the one whose expressions are being computed
+        self.of_vectors: set[Operand] = set()  # positions of vectors whose alignment LLVM does not see
+        self.width = 1  # of the vectors that were made last
+        self.along = walk.inner[-1] if walk.inner else None  # the loop that neighbours follow each other in
+        self.has_line = True  # whether positions of points are those in the line of all
+        self._line = frozenset(walk.position.terms)
         self.shifted: dict[str, tuple[str, int]] = {}  # a position -> another one, and the elements between them
 
     # -- addresses
 
     def index(self, index: Index, memo: Memo, phase: int = 0) -> str:
         """A position at the current point; of one that has a base, how far it is from the base's is kept."""
-        found = super().index(index, memo, phase)
         point = self.point
-        if point is None or point.base is None or memo is not point.memo or found in self.shifted:
+        if point is not None and memo is point.memo and index not in memo and self._is_along(index):
+            memo[index] = self.behind(self.offset(point.start.position, index.offset), point.shift)
+            return str(memo[index])
+        if point is not None and memo is point.memo and point.first is not None and self._wraps:
+            start = point.first.memo.get(index)
+            if start is not None and not _looks_up(index) and is_vector(self.walk, index, self.width):
+                memo[index] = self.behind(start, point.place)
+                return str(memo[index])
+        found = super().index(index, memo, phase)
+        if point is not None and point.base is None and memo is point.memo and self._hides(index):
+            self.of_vectors.add(found)
+        is_known = point is None or point.base is None or memo is not point.memo or found in self.shifted
+        if is_known or self._wraps:
             return found
-        start, last = point.base.memo.get(index), self.walk.inner[-1]
+        assert point is not None and point.base is not None
+        start, last = point.base.memo.get(index), self.along
         if start is not None and last not in index.divided_variables() and not _looks_up(index):
-            self.shifted[found] = start, point.shift * dict(index.terms).get(last, 0)
+            self.shifted[found] = start, point.shift * dict[Term | None, int](index.terms).get(last, 0)
         return found
+
+    def _is_along(self, index: Index) -> bool:
+        """Whether a position is that of the point in a line of several loops: it is not made of their counters then."""
+        return self.has_line and len(self.walk.inner) > 1 and index.offset >= 0 and frozenset(index.terms) == self._line
+
+    def _hides(self, index: Index) -> bool:
+        """Whether a position is a vector's, made of remainders: that these are multiples of its width LLVM forgets."""
+        is_last = self.width > 1 and len(self.walk.inner) > 1 and self.along == self.walk.inner[-1]
+        return is_last and is_vector(self.walk, index, self.width)
+
+    @property
+    def _wraps(self) -> bool:
+        """Whether neighbours of a vector may be in different turns of the last loop."""
+        return len(vector_loops(self.walk, self.width)) > 1
 
     def behind(self, position: str, shift: int) -> str:
         """A position this many elements behind another."""
@@ -86,6 +122,8 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         """
         start, shift = self.shifted.get(str(position), (position, 0))
         first = super().address(pointer, dtype, start)
+        if start in self.of_vectors:
+            first = self.as_aligned(first, [pointer], self.width * dtype.size_bytes)
         return super().address(first, dtype, shift) if shift else first
 
     # -- points
@@ -94,35 +132,43 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
         """The points of a lane: ``slots`` vectors of ``width`` neighbours, the first at a position of the row.
 
         Args:
-            first: a position that is a multiple of ``width``, which divides the row's length.
+            first: a position that is a multiple of ``width``. What is left of the row behind its last multiple is in
+                no vector.
             step: from one vector to the next.
             is_whole: none of them can lie outside of the row.
         """
-        count, points = self.walk.inner_count, list[Point]()
-        is_line = is_whole and len(self.walk.inner) == 1
+        count, points = self.walk.inner_count // width * width, list[Point]()
+        is_single = is_whole and len(self.walk.inner) == 1
         for slot in range(slots):
             start = self.offset(first, slot * step)
             inside = None if is_whole else self.test("ult", start, count)
             if inside is not None:
                 start = self.at_most(start, max(count - width, 0))
+            self.width = width
             self.set_counters(self.walk.inner, start)
             counters = {v: self.variables[v] for v in self.walk.inner}
             vector = [self._neighbour(slot, counters, start, inside, k) for k in range(width)]
-            base, distance = (points[0], slot * step) if is_line and points else (vector[0], 0)
+            base, distance = (points[0], slot * step) if is_single and points else (vector[0], 0)
             for k, point in enumerate(vector):
                 if point is not base:
                     point.base, point.shift = base, distance + k
+                if k:
+                    point.first, point.place = vector[0], k
             points += vector
         return points
 
     def _neighbour(
         self, slot: int, counters: Mapping[LoopVariable, str], start: str, inside: str | None, place: int
     ) -> Point:
-        """A point of a vector: only the last counter differs from the first one's."""
-        own = dict(counters)
-        if place:
-            last = self.walk.inner[-1]
-            own[last] = self.offset(own[last], place)
+        """A point of a vector: only the counters of the loops that have such vectors differ from the first one's."""
+        own, along = dict(counters), vector_loops(self.walk, self.width)
+        if place and len(along) == 1:
+            own[along[0]] = self.offset(own[along[0]], place)
+        elif place:
+            count = prod(v.extent for v in along)
+            begin = start if len(along) == len(self.walk.inner) else self.remainder(start, count)
+            self.set_counters(along, self.offset(begin, place))
+            own.update({v: self.variables[v] for v in along})
         return Point(slot, own, self.offset(start, place), inside, {})
 
     def at_point(self, point: Point, expr: Expr, phase: int) -> Scalar:
@@ -146,9 +192,29 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             self.put(slot, super().read(argument, dtype, position))
         return self.get(slot, dtype)
 
+    def picked_address(self, expr: Guarded, start: str, position: str, known: Memo) -> str:
+        """The address of what a guard stands for; that of a vector is as aligned as the buffers are.
+
+        LLVM sees that by itself where there are few arms: it looks six choices deep.
+        """
+        point, loads = self.point, list(_arms_of(expr))
+        is_here = point is not None and known is point.memo  # not behind another guard
+        if point is None or not is_here or not self._are_vectors(loads):
+            return super().picked_address(expr, start, position, known)
+        memo, key = (point.first or point).memo, ("vector", expr)
+        if key not in memo:
+            assert not point.place, "the first of a vector comes first"
+            address = super().picked_address(expr, start, position, known)
+            buffers = dict.fromkeys(self.buffers[load.buffer] for load in loads)
+            memo[key] = self.as_aligned(address, buffers, self.width * expr.dtype.size_bytes)
+        return str(super().address(memo[key], expr.dtype, point.place) if point.place else memo[key])
+
+    def _are_vectors(self, loads: Iterable[Load]) -> bool:
+        return self.width > 1 and all(is_vector(self.walk, load.positions[0], self.width) for load in loads)
+
     def compute(self, points: Sequence[Point], roots: Sequence[Expr], phase: int) -> None:
         """Compute expressions at all points, what they read first, so that reads of neighbours stand together."""
-        if self.has_guards:
+        if self.has_guards and not self._wraps:
             self._pick_for_vectors(points, roots, phase)
         for expr in self._plain_reads(points[0].memo if points else {}, roots):
             for point in points:
@@ -163,7 +229,7 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             first, *others = vector
             self.variables.update(first.counters)
             self.point = None
-            self.pick_addresses(roots, phase, self.walk.inner[-1:], first.memo)
+            self.pick_addresses(roots, phase, self.walk.inner[-1:], first.memo, self.width)
             picked = {key: found for key, found in first.memo.items() if isinstance(key, tuple) and key[0] == "address"}
             for point in others:
                 point.memo.update(picked)
@@ -188,6 +254,15 @@ class GridExpressions(CudaKernel, ExpressionPrinter):
             elif isinstance(expr, Load) and not _looks_up(expr.positions[0]):
                 found.append(expr)
         return sorted(found, key=lambda expr: expr.serial)
+
+
+def _arms_of(guard: Guarded) -> Iterator[Load]:
+    """What a guard reads that only reads, and the guards in it."""
+    for arm in arms(guard):
+        if isinstance(arm, Guarded):
+            yield from _arms_of(arm)
+        elif isinstance(arm, Load):
+            yield arm
 
 
 def _looks_up(index: Index) -> bool:

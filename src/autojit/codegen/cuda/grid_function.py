@@ -15,7 +15,7 @@ All threads of a block must reach every `barrier`, and all lanes of a warp every
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
@@ -133,7 +133,9 @@ class CudaKernel(KernelFunction):
     def _touched(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
         """What is done with each; nothing with those that are only passed, as to one of several kernels of an op."""
         named = {int(number) for line in self.lines for number in _BUFFERS.findall(line)}
-        return tuple([b if k in named else Buffer("takes", b.element_bytes) for k, b in enumerate(buffers)])
+        return tuple(
+            [b if k in named else Buffer("takes", b.element_bytes, b.in_pieces) for k, b in enumerate(buffers)]
+        )
 
     def read(self, argument: int, dtype: DType, position: str) -> Scalar:
         """An element of a buffer; of one without elements nothing is read, wherever a look-up points."""
@@ -168,6 +170,18 @@ class CudaKernel(KernelFunction):
     def perhaps(self, condition: str | None) -> AbstractContextManager[None]:
         """What is written inside runs only if the condition holds; None holds always."""
         return nullcontext() if condition is None else self.when(condition)
+
+    def as_aligned(self, address: str, buffers: Iterable[str], most: int) -> str:
+        """An address that has no lower bit set, below ``most``, than the addresses of these buffers have: the same.
+
+        LLVM knows how each of them is aligned, and by this that the address is, too, however it was made.
+        """
+        bits: str | None = None
+        for buffer in buffers:
+            own = self.convert("ptrtoint", buffer, "ptr", "i64")
+            bits = own if bits is None else self.binary("or", bits, own)
+        mask = self.number(-most) if bits is None else self.binary("or", bits, -most)
+        return f"{GLOBAL} " + self.value(f"call ptr {GLOBAL} @llvm.ptrmask.p1.i64(ptr {address}, i64 {mask})")
 
     # -- reports
 

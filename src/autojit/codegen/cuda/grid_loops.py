@@ -13,10 +13,11 @@ from itertools import groupby
 
 from autojit.codegen.cuda.combine import print_combine
 from autojit.codegen.cuda.grid_expressions import Point
-from autojit.codegen.cuda.grid_folds import GridFolds
 from autojit.codegen.cuda.grid_plan import plan_grid
 from autojit.codegen.cuda.lane_folds import State
+from autojit.codegen.cuda.lane_limits import is_vector
 from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.cuda.transposing import TransposingTiles
 from autojit.codegen.folding import rounded_to
 from autojit.codegen.function_text import Operand
 from autojit.codegen.grid_text import Buffer, GridText
@@ -25,14 +26,14 @@ from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
 from autojit.core.errors import CompileError
 from autojit.core.sizes import is_symbolic
-from autojit.schedule.expressions import Expr
+from autojit.schedule.expressions import Expr, Load
 from autojit.schedule.loops import Accumulator, LoopProgram, Store
 
 TURNS_AT_ONCE = 4  # where they only read and fold: their reads do not wait for each other
 LIGHT = 32  # expressions, up to which that many copies are had
 
 
-class GridPrinter(GridFolds):
+class GridPrinter(TransposingTiles):
     """Prints one kernel."""
 
     def __init__(self, program: LoopProgram, target: CudaTarget) -> None:
@@ -48,7 +49,12 @@ class GridPrinter(GridFolds):
         values = [*program.loads, *(s.value for s in program.stores), *(a.value for a in program.accumulators)]
         self.pointers([v.type.size for v in values])
         self.open_totals()
-        if plan.is_flat:
+        if plan.transposes is not None:
+            self._hoist_all()
+            points = self.tile_points(plan.transposes)
+            for phase in self.phases:
+                self._tile(phase, points)
+        elif plan.is_flat:
             self._flat_turns()
         elif plan.teams:
             self._row_turns()
@@ -60,19 +66,33 @@ class GridPrinter(GridFolds):
         """What is done with each buffer."""
         program = self.program
         overwritten = set(program.in_place.values())
+        apart = {e.buffer for e in program.exprs if isinstance(e, Load) and not self._is_read_in_vectors(e)}
         loads = [
-            Buffer("updates" if k in overwritten else "reads", v.type.dtype.size_bytes)
+            Buffer("updates" if k in overwritten else "reads", v.type.dtype.size_bytes, k not in apart)
             for k, v in enumerate(program.loads)
         ]
         stores = [
-            Buffer("updates" if s.value in program.in_place else "writes", s.value.type.dtype.size_bytes)
+            Buffer(
+                "updates" if s.value in program.in_place else "writes",
+                s.value.type.dtype.size_bytes,
+                program.in_place.get(s.value) not in apart,
+            )
             for s in program.stores
         ]
         totals = [  # what is left to combine is written by the kernel that does
-            Buffer("takes" if k in self.partial_results else "writes", a.value.type.dtype.size_bytes)
+            Buffer("takes" if k in self.partial_results else "writes", a.value.type.dtype.size_bytes, True)
             for k, a in enumerate(program.accumulators)
         ]
         return [*loads, *stores, *totals]
+
+    def _is_read_in_vectors(self, load: Load) -> bool:
+        """Whether lanes read whole vectors of neighbours, and single elements behind the last one.
+
+        Not where a guard lets a part of a vector read, nor where all is so short that LLVM sees what all lanes read.
+        """
+        vector = self.plan.vector
+        is_short = self.walk.inner_count < 2 * vector
+        return vector > 1 and not (is_short or self.has_guards) and is_vector(self.walk, load.positions[0], vector)
 
     def presence(self) -> str | None:
         """The condition that the current point is one that this lane is for: surplus rows are others' rows."""
@@ -88,16 +108,17 @@ class GridPrinter(GridFolds):
         self._hoist_all()
         if plan.blocks == plan.tiles:
             self._flat_tile(self.block_x)
-            return
-        with self.light_loop(self.block_x, plan.tiles, plan.blocks) as tile, self._inside():
-            self._flat_tile(tile)
+        else:
+            with self.light_loop(self.block_x, plan.tiles, plan.blocks) as tile, self._inside():
+                self._flat_tile(tile)
+        self._flat_rest()
 
     def _hoist_all(self) -> None:
         for phase in self.phases:
             self._hoist(phase)
 
     def _flat_tile(self, tile: str) -> None:
-        plan, count = self.plan, self.walk.inner_count
+        plan, count = self.plan, self.walk.inner_count // self.plan.vector * self.plan.vector
         first = self.offset(self.scaled(tile, plan.tile), self.scaled(self.thread, plan.vector))
         is_whole = count % plan.tile == 0
         if is_whole or self.totals:
@@ -108,6 +129,18 @@ class GridPrinter(GridFolds):
         assert plan.slots == 1, "one condition serves all points"
         with self.when(self.test("ult", first, count)), self._inside():
             points = self._points(first, is_whole=True)
+            for phase in self.phases:
+                self._tile(phase, points)
+
+    def _flat_rest(self) -> None:
+        """What is left behind the last vector, an element for each of the last block's first lanes."""
+        plan, count = self.plan, self.walk.inner_count
+        rest = count % plan.vector
+        if not rest:
+            return
+        is_mine = self.both(self.test("eq", self.block_x, plan.blocks - 1), self.test("ult", self.thread, rest))
+        with self.when(is_mine), self._inside():
+            points = self.vectors(self.offset(self.thread, count - rest), 0, 1, 1, is_whole=True)
             for phase in self.phases:
                 self._tile(phase, points)
 
@@ -310,6 +343,8 @@ class GridPrinter(GridFolds):
         for number, accumulator in self.row_sums:
             value = self.at_point(here, accumulator.expr, accumulator.expr.phase)
             self.add_to_total(number, self.folded(accumulator.op, [(value, condition)], accumulator.expr.dtype))
+        if any(store.value in self.program.in_place for _, store in self.row_stores):
+            self.barrier()  # the row's other lanes have read what is overwritten now
         if ready:
             with self.perhaps(condition):
                 for argument, value, position in ready:

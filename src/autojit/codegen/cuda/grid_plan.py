@@ -29,6 +29,7 @@ from autojit.codegen.cuda.lane_limits import (
     vector_width,
 )
 from autojit.codegen.cuda.target import CudaTarget
+from autojit.codegen.cuda.transposition import TILE_THREADS, Transposition, transposition
 from autojit.codegen.phases import row_results
 from autojit.codegen.walk import Walk
 from autojit.core.records import record
@@ -36,12 +37,20 @@ from autojit.schedule.loops import LoopProgram
 
 # None of these numbers has been measured on hardware yet; the reasons are those of its public description.
 FLAT_THREADS = 256  # of a block
+# Vectors of a buffer that a lane reads before it waits. Little's law: 4.3 TB/s over 132 processors, for the 700 ns that
+# memory takes, is 23 KiB in flight on each. Two vectors of 16 bytes are that for 736 threads, half of what fits with 40
+# registers; one would need all 1,472, and four keep registers from programs that read several buffers.
+IN_FLIGHT = 2
 ROW_THREADS = 128  # of a block, where rows take no more
 COLUMN_THREADS = 256
+FEWEST_COLUMNS = 8  # lanes side by side: of 16 bytes each they take a whole line of the cache
 LONG_THREADS = 512  # of a block that walks long rows: 128 registers are left for a thread
 MOST_THREADS = 1024
 FOLDING_THREADS = 512  # per processor: what is in flight where partial results are left
 BUSY_THREADS = 256  # per processor: rows take more lanes each as long as there are fewer
+LIGHT_EXPRESSIONS = (
+    32  # of an element, up to which lanes are few and accesses wide: latency is the memory's, not theirs
+)
 ONE_LAUNCH = 16  # turns of a team up to which nothing is left to combine: a second launch costs as much
 FEWEST_TURNS = 4  # of a team that leaves partial results
 
@@ -63,6 +72,7 @@ class GridPlan:
         shares: parts into which the rows of a kept position are cut, one for each team.
         rows: of a share.
         blocks: of the grid.
+        transposes: what passes through shared memory in tiles, if anything does.
     """
 
     is_flat: bool
@@ -77,6 +87,7 @@ class GridPlan:
     shares: int
     rows: int
     blocks: int
+    transposes: Transposition | None = None
 
     @property
     def grid(self) -> Grid:
@@ -107,25 +118,31 @@ def plan_grid(program: LoopProgram, target: CudaTarget) -> tuple[Walk, GridPlan]
     """Which loops run inside, and who computes what."""
     walk = Walk(program, program.rows, program.inner)
     has_columns = any(a.kind == "col" for a in program.accumulators)
-    has_rows = any(row_results(walk)) and not (program.is_flat and program.rows)
-    if program.reductions:
+    of_rows = ([], []) if program.is_flat and program.rows else row_results(walk)
+    if program.reductions or any(store.value in program.in_place for _, store in of_rows[0]):
         return walk, _rows(walk, target.processors)
+    has_rows = any(of_rows)
     if has_columns or has_rows:
         return walk, _columns(walk, target.processors)
     walk = Walk(program, (), (*program.rows, *program.inner))
+    what = transposition(walk)
+    if what is not None:
+        blocks = what.blocks(walk)
+        return walk, GridPlan(True, False, TILE_THREADS, TILE_THREADS, 1, what.vector, 1, 1, 1, 1, 1, blocks, what)
     return walk, _flat(walk, target.processors)
 
 
 def _flat(walk: Walk, processors: int) -> GridPlan:
-    count, vector = walk.inner_count, vector_width(walk)
+    vector = min(vector_width(walk), most_elements(walk))
     folds = bool(walk.program.accumulators)
-    while not folds and vector > 1 and count < vector * processors * BUSY_THREADS:
+    is_heavy = len(walk.varying) > LIGHT_EXPRESSIONS
+    while is_heavy and vector > 1 and walk.inner_count < vector * processors * BUSY_THREADS:
         vector //= 2
-    vector = min(vector, most_elements(walk))
+    count = walk.inner_count // vector * vector  # what is left is a last, shorter turn
     threads = _within(_power_above(-(-count // vector)), WARP, FLAT_THREADS)
-    is_even = folds or count % (2 * threads * vector) == 0
-    is_large = count >= MOST_ELEMENTS * threads * processors and 2 * vector <= most_elements(walk)
-    slots = 2 if is_even and is_large else 1
+    is_even = folds or count % (IN_FLIGHT * threads * vector) == 0
+    is_large = count >= MOST_ELEMENTS * threads * processors
+    slots = IN_FLIGHT if is_even and is_large and IN_FLIGHT * vector <= most_elements(walk) else 1
     tiles = max(1, -(-count // (threads * slots * vector)))
     blocks = tiles
     if folds:
@@ -182,7 +199,11 @@ def _of_rows(
 def _columns(walk: Walk, processors: int) -> GridPlan:
     vector = vector_width(walk)
     vectors = max(1, -(-walk.inner_count // vector))
+    kept = prod(v.extent for v in walk.rows[: walk.program.prefix])
+    folded = walk.row_count // max(kept, 1)
     group = _within(_power_above(vectors), 1, WARP)
+    while group > FEWEST_COLUMNS and kept * -(-vectors // group) < processors and folded * group >= 2 * COLUMN_THREADS:
+        group //= 2
     tiles = -(-vectors // group)
     threads = _within(_power_above(walk.row_count * group), WARP, COLUMN_THREADS)
     most = processors * FOLDING_THREADS // threads // tiles

@@ -67,7 +67,7 @@ class LaneFolds(CudaKernel):
             place = self.offset(self.scaled(warp, columns), lane)
             for state, its_arrays in zip(states, arrays, strict=True):
                 for value, array in zip(state, its_arrays, strict=True):
-                    self._put_shared(array, place, value)
+                    self.put_shared(array, place, value)
         self.barrier()
         first_bit = max(low - WARP_BITS, 0)
         count, step = 1 << (high - WARP_BITS - first_bit), 1 << first_bit
@@ -82,28 +82,30 @@ class LaneFolds(CudaKernel):
     def _in_order(self, state: State, arrays: Sequence[str], combine: Combine, places: Sequence[str]) -> State:
         found: State | None = None
         for place in places:
-            other = tuple(self._get_shared(a, place, v.dtype) for a, v in zip(arrays, state, strict=True))
+            other = tuple(self.get_shared(a, place, v.dtype) for a, v in zip(arrays, state, strict=True))
             found = other if found is None else combine(found, other)
         assert found is not None, "there is a first warp"
         return found
 
     def _array(self, dtype: DType, count: int, name: tuple[int, int]) -> str:
         """Shared memory for one value of a state: folds that do not run at once have it in common."""
-        stored = _shared_dtype(dtype)
+        stored = shared_dtype(dtype)
         key = (stored, count, name)
         if key not in self._arrays:
             self._arrays[key] = self.shared(memory_type(stored), count)
         return self._arrays[key]
 
-    def _put_shared(self, array: str, place: str, value: Scalar) -> None:
-        stored = _shared_dtype(value.dtype)
+    def put_shared(self, array: str, place: str, value: Scalar) -> None:
+        """Leave a value in an array of shared memory."""
+        stored = shared_dtype(value.dtype)
         self.emit.store(Scalar(value.text, stored), self.address(array, stored, place))
 
-    def _get_shared(self, array: str, place: str, dtype: DType) -> Scalar:
-        stored = _shared_dtype(dtype)
+    def get_shared(self, array: str, place: str, dtype: DType) -> Scalar:
+        """A value of an array of shared memory."""
+        stored = shared_dtype(dtype)
         return Scalar(self.emit.load(self.address(array, stored, place), stored).text, dtype)
 
 
-def _shared_dtype(dtype: DType) -> DType:
+def shared_dtype(dtype: DType) -> DType:
     """What a value is kept as in shared memory: halves as the float that holds them in a register."""
     return float32 if is_half(dtype) else dtype

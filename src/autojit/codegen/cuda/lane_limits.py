@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autojit.codegen.phases import phases_of
 from autojit.codegen.piecewise import below
 from autojit.codegen.walk import Walk
@@ -13,6 +15,7 @@ FEWEST_ELEMENTS = 4  # of them in a program of any length: a vector of float32
 MOST_LINES = 1024  # expressions that are written for one lane: LLVM takes 50 ms for them
 VECTOR_BYTES = 16  # the widest access of a thread
 MOST_NEIGHBOURS = 8  # of bytes and halves: more lines of text for each point
+MOST_BYTES_AT_ONCE = 16  # neighbours where nothing larger than a byte is accessed
 REGISTERS = 65536  # of a processor, on every GPU so far, for the threads of its blocks
 MOST_REGISTERS = 255  # of a thread
 
@@ -59,27 +62,62 @@ def most_elements(walk: Walk) -> int:
 
 
 def vector_width(walk: Walk) -> int:
-    """How many neighbours a lane takes at once: as far as accesses walk with the last loop, aligned, or stand still."""
+    """How many neighbours a lane takes at once: as many as a third of what moves is accessed at once with.
+
+    The rest is read element by element at the same points: a lane more for each would not read less.
+    """
     if not walk.inner or not walk.inner_count:
         return 1
-    last, program = walk.inner[-1], walk.program
-    accesses = [(e.positions[0], e.dtype.size_bytes) for e in program.exprs if isinstance(e, Load)]
-    accesses += [(s.index, s.value.type.dtype.size_bytes) for s in program.stores]
-    moving = [size for index, size in accesses if last in set(index.walk())]
-    width = min(MOST_NEIGHBOURS, VECTOR_BYTES // max(moving, default=VECTOR_BYTES))
-    while width > 1 and not (last.extent % width == 0 and all(_is_vector(i, last, width) for i, _ in accesses)):
+    moving = [(index, size) for index, size in _accesses(walk) if walk.moves(index)]
+    most = MOST_BYTES_AT_ONCE if max((size for _, size in moving), default=0) == 1 else MOST_NEIGHBOURS
+    width = min(most, VECTOR_BYTES // max((size for _, size in moving), default=VECTOR_BYTES))
+    while width > 1 and not _pays(walk, moving, width):
         width //= 2
     return width
 
 
-def _is_vector(index: Index, last: LoopVariable, width: int) -> bool:
-    """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it, or are one element."""
-    if last not in set(index.walk()):
-        return True
-    if dict(index.terms).get(last) != 1 or last in index.divided_variables():
+def _accesses(walk: Walk) -> set[tuple[Index, int]]:
+    """Where memory is accessed, each place once, with the size of an element."""
+    program = walk.program
+    reads = {(e.positions[0], e.dtype.size_bytes) for e in program.exprs if isinstance(e, Load)}
+    return reads | {(s.index, s.value.type.dtype.size_bytes) for s in program.stores}
+
+
+def access_sizes(walk: Walk) -> list[int]:
+    """Bytes of the elements that are accessed at other places from point to point."""
+    return [size for index, size in _accesses(walk) if walk.moves(index)]
+
+
+def _pays(walk: Walk, moving: Sequence[tuple[Index, int]], width: int) -> bool:
+    if walk.inner_count % width and (walk.rows or walk.inner_count < width):
         return False
-    others = [coefficient for term, coefficient in index.terms if term != last]
-    return all(n % width == 0 for n in (index.offset, *others))
+    along = vector_loops(walk, width)
+    sizes = [size for index, size in moving if not set(along).isdisjoint(index.walk())]
+    wide = [size for index, size in moving if is_vector(walk, index, width)]
+    return bool(wide) and 3 * sum(wide) >= sum(sizes)
+
+
+def vector_loops(walk: Walk, width: int) -> tuple[LoopVariable, ...]:
+    """The innermost loops that have whole vectors of this width together; all loops where no others have.
+
+    Then a vector is one of the line of all points, and what is behind the last one is in none.
+    """
+    count = 1
+    for place in range(len(walk.inner) - 1, -1, -1):
+        count *= walk.inner[place].extent
+        if count % width == 0:
+            return tuple(walk.inner[place:])
+    return tuple(walk.inner)
+
+
+def is_vector(walk: Walk, index: Index, width: int) -> bool:
+    """Whether neighbours of a vector are neighbours in memory and begin at a multiple of it."""
+    along, terms, stride = vector_loops(walk, width), dict(index.terms), 1
+    for variable in reversed(along):
+        if variable.extent > 1 and (terms.pop(variable, 0) != stride or variable in index.divided_variables()):
+            return False
+        stride *= variable.extent
+    return all(n % width == 0 for n in (index.offset, *terms.values()))
 
 
 def is_turned(walk: Walk) -> bool:

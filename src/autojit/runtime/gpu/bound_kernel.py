@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autojit.codegen.cuda.copies import access_bytes
-from autojit.codegen.cuda.entry_point import Part
+from autojit.codegen.cuda.entry_point import Part, alignment_of
 from autojit.codegen.cuda.report import ERROR_BYTES, TOLD_BYTES
 from autojit.codegen.lowered import Scratch
 from autojit.runtime.gpu.moving import WORD_BYTES
@@ -76,19 +75,13 @@ class BoundKernel:
     # -- its code
 
     def _alignments(self) -> list[int]:
-        """What the address of each buffer is a multiple of, as far as accesses can use it.
-
-        LLVM reads whole aligned pieces of 16 bytes for some of their elements. So that none is read behind a buffer,
-        no more is said of one than divides its size.
-        """
+        """What the address of each buffer is a multiple of, as far as accesses can use it (`alignment_of`)."""
         found = []
-        for k, argument in enumerate(self.work.buffers):
-            if k not in self._moving:
-                found.append(access_bytes(size_of(argument), self._address(k)))
-                continue
-            behind = offset_of(argument) if k in self._slots else 0
-            alignment = self._memory.moving_alignment(self._moving[k])
-            found.append(access_bytes(size_of(argument), alignment, behind or alignment))
+        for k, (argument, buffer) in enumerate(zip(self.work.buffers, self.work.widest.buffers, strict=True)):
+            address = self._address(k) if k not in self._moving else self._memory.moving_alignment(self._moving[k])
+            if k in self._moving and k in self._slots:
+                address |= offset_of(argument)
+            found.append(alignment_of(buffer, size_of(argument), address))
         return found
 
     def part(self) -> Part:
