@@ -31,6 +31,7 @@ from autojit.jit.number_ranges import ANY, INT64, Range
 from autojit.jit.trace_part import TracePart
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import NO_SIZE, Counting, Extent, PackedPositions, Positions, negative_size
+from autojit.ops.shape import Slice
 from autojit.ops.sources import Iota, SizeValue
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
@@ -246,7 +247,8 @@ class TraceSizes(TracePart):
             flat = wrap_value(mask).reshape(-1)
             packed, number = self.apply(PackedPositions(), (self._value(flat),))
             count = self.size_of_number(number, mask.type.size, NO_SIZE)
-            return self._value(wrap_value(packed)[:count].clone())
+            (found,) = self.apply(Slice((0,), (count,), (1,)), (packed,))
+            return self._value(wrap_value(found).clone())
 
     @staticmethod
     def _value(t: Tensor) -> Value:

@@ -81,3 +81,31 @@ def test_a_matrix_without_a_result_is_named_as_on_the_host() -> None:
         for device in ("cpu", "cuda"):
             with pytest.raises(RuntimeError, match=r"Batch element 1\): .* not positive-definite"):
                 function(aj.stack([good, bad]).to(device)).cpu()
+
+
+def test_what_a_mask_chooses_is_the_hosts_whatever_its_number() -> None:
+    """The gradient is a scatter at the places that were counted."""
+
+    def loss(x: Any) -> Any:
+        chosen = x[x > 0]
+        return (chosen * chosen).sum() + aj.nonzero(x > 1).sum()
+
+    def program(x: Any) -> Any:
+        return aj.func.grad(loss)(x), x[x > 0.5], aj.unique(x.round())
+
+    step = aj.jit(program)
+    generator = np.random.default_rng(0)
+    for scale in (1, 0.2, 3, 0, 1, 2):
+        x = aj.tensor(scale * generator.normal(size=(4, 6)).astype("f4"))
+        for one, other in zip(step(x.to("cuda")), program(x), strict=True):
+            assert one.shape == other.shape and np.allclose(one.cpu().numpy(), other.numpy())
+    assert step.stats()["fallbacks"] == 0
+
+
+def test_counts_are_the_hosts_whatever_their_number() -> None:
+    @aj.jit
+    def step(x: Any) -> Any:
+        return aj.bincount(x)
+
+    for numbers in ([1, 5, 5], [0, 2, 2], [9, 1, 1]):
+        assert step(aj.tensor(numbers, device="cuda")).tolist() == np.bincount(numbers).tolist()
